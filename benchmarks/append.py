@@ -24,10 +24,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from cacheproxy_demo.client import Client
+from cacheproxy_demo.client import DemoClient
 from servers import Mlx, Vllm
 
-from cacheproxy.child.proxy import ProxyService as Proxy
+from cacheproxy.child.proxy import ChildProxy as Proxy
 from cacheproxy.testing import find_captures
 from tests.llama.causes.reading import judged
 from tests.llama.causes.servers import KINDS, Llama
@@ -65,7 +65,7 @@ def measure(server: Any, found: list[Any]) -> tuple[Counter[str], list[str]]:
         for name, session, api, bodies in found:
             before = len(judged(proxy.log()))
             for turn, body in zip(session.turns, bodies, strict=True):
-                client = Client(proxy.url, headers_of(turn.request))
+                client = DemoClient(proxy.url, headers_of(turn.request))
                 client.post(PATHS[api], {**body, "model": server.model})
             said = judged(proxy.log())
             deadline = time.monotonic() + 30

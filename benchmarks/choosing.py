@@ -20,7 +20,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import session_of
-from cacheproxy.core.route.facts import Kind
+from cacheproxy.core.route.facts import RequestKind
 from cacheproxy.tables import RouteTable, UpstreamTable
 from cacheproxy.tap import arrange, make_lasting
 from cacheproxy.testing import find_captures, load_capture
@@ -32,7 +32,7 @@ UPSTREAMS = tuple(
     for at, name in enumerate(NAMES)
 )
 ROUTES = tuple(
-    RouteTable(NAMES, client="nobody*", model="none*", kind=Kind.MAIN) for _ in NAMES[1:]
+    RouteTable(NAMES, client="nobody*", model="none*", kind=RequestKind.MAIN) for _ in NAMES[1:]
 )
 
 

@@ -34,7 +34,7 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import settled
 from cacheproxy.core.rules.fold import normalize
@@ -48,7 +48,7 @@ WORDS = "the quick brown fox jumps over the lazy d\u00f6g, "
 # As through a gateway: the prompt has to say whose request it is.
 HEADERS = ((b"user-agent", b"bench/1"), (b"x-session-id", b"s"))
 USERS = Rule("mine", "user", r"\bbuild #\d+", "build #0", literals=("build #",))
-TOOLS_FIRST = Profile(order=Order.TOOLS_FIRST)
+TOOLS_FIRST = Profile(order=PromptOrder.TOOLS_FIRST)
 Work = Callable[[], object]
 
 

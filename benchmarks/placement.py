@@ -19,7 +19,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.core.conversation.usage import usage_of
 
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
@@ -90,7 +90,7 @@ def main() -> None:
     model = json.loads(listed)["data"][0]["id"]
     for api in given.api or PATHS:
         print(f"{api:<10} directly  {talk(url, api, model, given.turns)}")
-        with ProxyService(url) as proxy:
+        with ChildProxy(url) as proxy:
             print(f"{'':<10} through   {talk(proxy.url, api, model, given.turns)}")
             _, page = ask(f"{proxy.url}/_cacheproxy/health")
             known = json.loads(page)["placement"]

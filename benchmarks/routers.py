@@ -29,7 +29,7 @@ from pathlib import Path
 
 from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.testing import find_captures
 from tests.llama.replay import load_sessions, write_model_for
 from tests.llama.routers import SETTINGS, Fleet, Recipe, Tally, drive, recipes, routing, sent_of
@@ -54,7 +54,7 @@ def alone(model: Path, sent, *, through: bool) -> Tally:
     with fleet_of(model, 1) as fleet, ExitStack() as stack:
         url = fleet.urls[0]
         if through:
-            url = stack.enter_context(ProxyService(url, *QUIET)).url
+            url = stack.enter_context(ChildProxy(url, *QUIET)).url
         return drive(sent, fleet, lambda _: url)
 
 
@@ -63,7 +63,7 @@ def spread(model: Path, sent, *, through: bool, sticks: bool) -> Tally:
     with fleet_of(model) as fleet, ExitStack() as stack:
         urls = fleet.urls
         if through:
-            urls = [stack.enter_context(ProxyService(url, *QUIET)).url for url in urls]
+            urls = [stack.enter_context(ChildProxy(url, *QUIET)).url for url in urls]
         turns, homes, chance = itertools.cycle(urls), dict[str, str](), random.Random(1)
 
         def url_for(key: str) -> str:
@@ -82,7 +82,7 @@ def routed(model: Path, sent, recipe: Recipe) -> Tally:
         tempfile.TemporaryDirectory() as folder,
         fleet_of(model) as fleet,
         routing(recipe, fleet.urls, Path(folder)) as router,
-        ProxyService(router, *recipe.options, *QUIET) as proxy,
+        ChildProxy(router, *recipe.options, *QUIET) as proxy,
     ):
         return drive(sent, fleet, lambda _: proxy.url, recipe.key)
 
@@ -99,7 +99,7 @@ def own_pool(model: Path, sent, *, proxies: int = 1) -> Tally:
             f'[[upstream]]\nname = "big{at}"\nurl = "{url}"\n' for at, url in enumerate(fleet.urls)
         )
         file.write_text("".join(tables), encoding="utf-8")
-        made = (ProxyService("", "--config", str(file), *QUIET) for _ in range(proxies))
+        made = (ChildProxy("", "--config", str(file), *QUIET) for _ in range(proxies))
         turns = itertools.cycle([stack.enter_context(proxy).url for proxy in made])
         return drive(sent, fleet, lambda _: next(turns))
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from cacheproxy.totals.file import open_file
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.windows import lifetime
 from tests.proxy.harness import Proxy
 
@@ -261,7 +261,7 @@ def compare(soak: Soak, page: str, folder: Path) -> bool:
         named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         requests[f"{named['outcome']} {named['status']}"] += int(float(count))
     connection = open_file(folder)[0]
-    kept = lifetime(Store(connection))
+    kept = lifetime(TotalsStore(connection))
     connection.close()
     evaluated, reused = tokens["input_tokens"], tokens["cache_read_input_tokens"]
     failed = sum(seen[name] for name in ("409", "500", "502", "cut"))

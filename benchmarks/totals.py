@@ -27,7 +27,7 @@ from cacheproxy.totals.file import NAME, open_file
 from cacheproxy.totals.record import record_of
 from cacheproxy.totals.requests import FILTERS, requests, sessions
 from cacheproxy.totals.retention import tidy
-from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.store import Json, TotalsStore
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
 
@@ -105,9 +105,9 @@ def records(days: int, random_: random.Random) -> Iterator[Json]:
         }
 
 
-def fill(folder: Path, days: int) -> Store:
+def fill(folder: Path, days: int) -> TotalsStore:
     """Record it all, tidied every hour."""
-    store = Store(open_file(folder)[0])
+    store = TotalsStore(open_file(folder)[0])
     execute = store.connection.execute
     began = time.process_time()
     execute("BEGIN")
@@ -130,7 +130,7 @@ def fill(folder: Path, days: int) -> Store:
     return store
 
 
-def ask(store: Store) -> None:
+def ask(store: TotalsStore) -> None:
     now = NOW * 1000
     questions: dict[str, Callable[[], object]] = {}
     for name in WINDOWS:

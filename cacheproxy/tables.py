@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from cacheproxy.core.judge.alarms import Limits
+from cacheproxy.core.judge.alarms import AlarmLimits
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.route.choose import Target
-from cacheproxy.core.route.facts import Kind
+from cacheproxy.core.route.facts import RequestKind
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.route.route import Preference, Route
 from cacheproxy.core.server.base_url import host_of, origin_of
@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 """What names of environment variables mostly look like, and keys do not."""
 _Cost = Annotated[float, Meta(ge=0)]
 _Tokens = Annotated[int, Meta(ge=1)]
-_LIMITS = Limits()
+_LIMITS = AlarmLimits()
 
 
 class TableError(ValueError):
@@ -93,7 +93,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: bool | None = None
     min_tokens: Annotated[int, Meta(ge=0)] = 0
     max_tokens: _Tokens | None = None
-    kind: Kind | tuple[Kind, ...] = ()
+    kind: RequestKind | tuple[RequestKind, ...] = ()
     prefer: Preference = ""
     max_cost: _Cost | None = None
 
@@ -107,7 +107,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.tools,
             self.min_tokens,
             self.max_tokens,
-            frozenset((self.kind,) if isinstance(self.kind, Kind) else self.kind),
+            frozenset((self.kind,) if isinstance(self.kind, RequestKind) else self.kind),
             self.prefer,
             self.max_cost,
         )
@@ -116,7 +116,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AlarmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The ``[alarm]`` table: which breaks are told at once, and how.
 
-    ``tokens``, ``seconds``, ``reuse``, ``turns``: see ``Limits``. ``bell``: the terminal's, where
+    ``tokens``, ``seconds``, ``reuse``, ``turns``: see ``AlarmLimits``. ``bell``: the terminal's, if
     there is one. ``desktop``: a notification. ``webhook``: the URL that gets a POST.
     ``secret_env``: the environment variable with the secret that signs it.
     """
@@ -131,9 +131,9 @@ class AlarmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secret_env: str = ""
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> AlarmLimits:
         """From where on a break is told."""
-        return Limits(self.tokens, self.seconds, self.reuse, self.turns)
+        return AlarmLimits(self.tokens, self.seconds, self.reuse, self.turns)
 
     def secret(self, environ: Mapping[str, str] = os.environ) -> str:
         """Return the secret, "" for none; raises TableError where the variable is not set."""

@@ -32,9 +32,9 @@ from cacheproxy.daemon.options import Options
 from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.service import ProxyService, stop, version
-from cacheproxy.daemon.shown import Shown
+from cacheproxy.daemon.shown import Pages
 from cacheproxy.daemon.signals import hold
-from cacheproxy.daemon.wiring import Arrangement, Lasting
+from cacheproxy.daemon.wiring import ConfigParts, ProcessParts
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
 from cacheproxy.observe.judging import Judging
@@ -110,7 +110,7 @@ def makeService(options: Options) -> IService:
     return ProxyService(lasting, listening, arrangement, reloading, options.parent)
 
 
-def make_lasting(reactor: Any, config: Config) -> Lasting:
+def make_lasting(reactor: Any, config: Config) -> ProcessParts:
     """Make what lives as long as the process.
 
     Raises CaptureError, PluginError, SpansError.
@@ -134,7 +134,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         capture=capture,
         totals=totals,
     )
-    shown = Shown(reactor, plugins, totals, site, version())
+    shown = Pages(reactor, plugins, totals, site, version())
     plugins.register(log_line, "log-line")
     plugins.register(alarming, "loss-alarm")  # by their names, so after the log's line
     if capture is not None:
@@ -145,7 +145,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         spans = Spans(version())
         plugins.register(spans, "spans")
         reactor.addSystemEventTrigger("after", "shutdown", spans.stop)  # all records are in by then
-    return Lasting(
+    return ProcessParts(
         reactor=reactor,
         site=site,
         plugins=plugins,
@@ -159,7 +159,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     )
 
 
-def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> Arrangement:
+def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> ConfigParts:
     """Make what depends on the configuration; raises ConfigError, PluginError, UpstreamURLError.
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
@@ -203,7 +203,7 @@ def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> Arrange
         config.token,
         origins(config.allow_origin),
     )
-    return Arrangement(
+    return ConfigParts(
         config=config,
         servers=servers,
         packages=found.packages,
@@ -244,7 +244,7 @@ async def _is_up(servers: Servers, reactor: Any) -> bool:
     return await is_up(servers.first.upstream, reactor, _CHECK_SECONDS)
 
 
-def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
+def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Server:
     """Make all that deals with one upstream; raises UpstreamURLError."""
     reactor, store, via = lasting.reactor, lasting.store, b"1.1 " + lasting.via
     url = UpstreamURL.parse(table.url)
@@ -284,7 +284,7 @@ def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
     )
 
 
-def _in_a_thread(lasting: Lasting, work: Callable[[], _T]) -> Awaitable[_T]:
+def _in_a_thread(lasting: ProcessParts, work: Callable[[], _T]) -> Awaitable[_T]:
     """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
 
     def paused() -> _T:

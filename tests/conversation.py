@@ -10,7 +10,7 @@ from cacheproxy_replay.wire import MeasuredAnswer
 
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 
 WORDS = "the quick brown fox jumps over a lazy dog while seven wizards mix strong potions"
 SECRET = "Zanzibar"
@@ -115,4 +115,4 @@ def turns(rules, usages, *, through):
 
 def assessed(passed):
     """What is made of them where no server lends its tokenizer."""
-    return assess(passed, None, Everything(), Order.SYSTEM_FIRST, lambda *_: None)
+    return assess(passed, None, Everything(), PromptOrder.SYSTEM_FIRST, lambda *_: None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.judge.alarms import Limits
-from cacheproxy.core.route.facts import Kind
+from cacheproxy.core.judge.alarms import AlarmLimits
+from cacheproxy.core.route.facts import RequestKind
 from cacheproxy.core.route.price import Price
 from cacheproxy.sources import check_secrets, load
 from cacheproxy.tables import AlarmTable, UpstreamTable
@@ -61,9 +61,13 @@ def test_a_route_has_all_that_it_matches(read):
         'model = "m"\ntools = true\nmin_tokens = 5\nmax_tokens = 9\nprefer = "cost"\nmax_cost = 1\n'
     )
     first, second = (table.route(at) for at, table in enumerate(read(text).route, 1))
-    assert (first.name, first.to, first.kinds) == ("route 1", ("a",), frozenset({Kind.TITLE}))
+    assert (first.name, first.to, first.kinds) == (
+        "route 1",
+        ("a",),
+        frozenset({RequestKind.TITLE}),
+    )
     assert (second.name, second.to) == ("long", ("a", "b"))
-    assert second.kinds == {Kind.MAIN, Kind.SUBAGENT}
+    assert second.kinds == {RequestKind.MAIN, RequestKind.SUBAGENT}
     assert (second.client, second.model, second.has_tools) == ("c*", "m", True)
     assert (second.least, second.most, second.prefer, second.max_cost) == (5, 9, "cost", 1.0)
 
@@ -165,7 +169,7 @@ ALARM = '[alarm]\nwebhook = "https://example.org/hook?key=kanarienvogel"\n'
 def test_the_alarm_has_settings_of_its_own(read):
     """Those that are not given are as they always are; the secret stands in none."""
     config = read(f'{ALARM}tokens = 5000\ndesktop = true\nsecret_env = "HOOK"\n', {"HOOK": "bird"})
-    assert config.alarm.limits == Limits(tokens=5_000)
+    assert config.alarm.limits == AlarmLimits(tokens=5_000)
     assert (config.alarm.bell, config.alarm.desktop) == (True, True)
     assert config.alarm.secret({"HOOK": "bird"}) == "bird"
     assert "bird" not in repr(config)

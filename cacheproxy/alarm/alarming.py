@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl, quick
 from cacheproxy.alarm.bell import ring
 from cacheproxy.alarm.desktop import notify
-from cacheproxy.alarm.way import NotToldError, Way
+from cacheproxy.alarm.way import AlarmWay, NotToldError
 from cacheproxy.alarm.webhook import Webhook
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.judge.alarms import Alarm, Alarms
@@ -41,8 +41,8 @@ class Alarming:
         self._workers = workers
         self._alarms = Alarms(table.limits)
         self._webhook = Webhook(reactor)
-        self._by_webhook = Way("webhook", self._webhook.tell)
-        self._by_desktop = Way("desktop notification", self._show)
+        self._by_webhook = AlarmWay("webhook", self._webhook.tell)
+        self._by_desktop = AlarmWay("desktop notification", self._show)
         self.adopt(table)
 
     def adopt(self, table: AlarmTable) -> None:

@@ -19,7 +19,7 @@ class NotToldError(Exception):
     """An alarm that could not be told; the message says why, for people."""
 
 
-class Way:
+class AlarmWay:
     """Tells alarms by ``tell``, which raises NotToldError; ``name``: as the log calls it.
 
     It never waits, and never raises. What is wrong is said once, until it works again.

@@ -17,7 +17,7 @@ POLL_SECONDS = 0.02
 _BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)", re.MULTILINE)
 
 
-class ProxyService(ServerProcess):
+class ChildProxy(ServerProcess):
     """A running cacheproxy in front of ``upstream`` (a URL; empty where a config file names it).
 
     The user's own settings are left aside, so that the result is the proxy's as it comes, but for

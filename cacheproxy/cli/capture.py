@@ -61,14 +61,14 @@ def export(paths: tuple[str, ...], har: str, *, as_json: bool) -> None:
 @json_option
 def list_(paths: tuple[str, ...], *, as_json: bool) -> None:
     """List the sessions of captures: their turns, requests and sizes."""
-    found: dict[tuple[str, str], Row] = {}
+    found: dict[tuple[str, str], SessionRow] = {}
     problems: list[Problem] = []
     for each in read_each(paths):
         if isinstance(each, Problem):
             problems.append(each)
         else:
             name = _named(each)
-            found.setdefault(name, Row(*name)).add(each)
+            found.setdefault(name, SessionRow(*name)).add(each)
     rows = sorted(found.values(), key=lambda row: (row.first, row.client, row.session))
     if as_json:
         listed = {
@@ -82,7 +82,7 @@ def list_(paths: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @dataclass(slots=True)
-class Row:
+class SessionRow:
     """One session of a capture. ``bytes``: of the bodies; times as in ``Captured.wall``."""
 
     client: str
@@ -117,7 +117,7 @@ def _named(record: Captured) -> tuple[str, str]:
     return session.client, session.id if request.dialect is not None else ""
 
 
-def _print(rows: list[Row]) -> None:
+def _print(rows: list[SessionRow]) -> None:
     names = [plain(row.client)[:20] for row in rows]
     clients = max(len("client"), *(len(name) for name in names))
     click.echo(f"{'client':<{clients}}  {'session':<36}  turns  reqs      size  when")
@@ -143,7 +143,7 @@ def _size(count: int) -> str:
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
 
 
-def _when(row: Row) -> str:
+def _when(row: SessionRow) -> str:
     lasted = row.last - row.first
     length = f"{lasted / 60:,.0f} min" if lasted >= 120 else f"{lasted:,.0f} s"
     if row.first < _EPOCH_BEGAN:

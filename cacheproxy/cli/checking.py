@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from cacheproxy.cli.settings import OneLine, json_option, print_json, read_settings, rules_options
-from cacheproxy.core.document.search import LateError, Pattern
+from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.slow import slow_words
 from cacheproxy.plugin.packages import OWN, Configured, configured
@@ -73,7 +73,7 @@ def _checked(found: Configured) -> Iterator[Checked]:
 
 def _of(rule: Rule, source: str) -> Checked:
     try:
-        if Pattern(rule.pattern).within().search("") is not None:
+        if SearchPattern(rule.pattern).within().search("") is not None:
             return Checked(rule.name, source, "wrong: its pattern matches the empty text", 2)
     except LateError as error:
         return Checked(rule.name, source, f"slow: {error}", 1)

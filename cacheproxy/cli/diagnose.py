@@ -35,10 +35,10 @@ from cacheproxy.config import Config
 from cacheproxy.configfile import append
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.diagnose.conversations import Lane, lanes_of
+from cacheproxy.core.diagnose.conversations import RecordedLane, lanes_of
 from cacheproxy.core.diagnose.cure import Cure
-from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
-from cacheproxy.core.diagnose.report import Report, ReportError, failed
+from cacheproxy.core.diagnose.propose import NoProposal, Proposal, propose
+from cacheproxy.core.diagnose.report import ReportError, TurnReport, failed
 from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.diagnose.winning import worth
@@ -114,7 +114,7 @@ def diagnose(
             cure = _told(Cure.from_json, url, CURE + page, settings)
             _cure(cure, url, settings, config if apply else None, apply=apply, as_json=as_json)
         else:
-            report = _told(Report.from_json, url, _PAGE + page, settings)
+            report = _told(TurnReport.from_json, url, _PAGE + page, settings)
             advice = [
                 replace(each, why=with_proxy(each.why, checked_url(url))) for each in report.advice
             ]
@@ -168,11 +168,11 @@ def _cure(
 
 def _from_captures(
     records: list[Captured],
-    lanes: list[Lane],
+    lanes: list[RecordedLane],
     name: str,
     found: Configured,
     captures: tuple[str, ...],
-) -> Report:
+) -> TurnReport:
     places = {turn.index: (lane, i) for lane in lanes for i, turn in enumerate(lane.turns)}
     if name == "last":
         index = max(places)
@@ -207,7 +207,7 @@ def _last(numbers: list[int], wanted: int) -> int:
 
 
 def _propose(
-    lanes: list[Lane], found: Configured, config: str | None, command: str, *, as_json: bool
+    lanes: list[RecordedLane], found: Configured, config: str | None, command: str, *, as_json: bool
 ) -> None:
     """Print the proposals with the ``command`` that applies them; apply them if there is none."""
     turns = [pair for lane in lanes for pair in pairwise(lane.turns)]
@@ -231,13 +231,13 @@ def _propose(
         click.echo(f"Appended to {file}. {how}; else start it with --config {file}.", err=as_json)
 
 
-def _whose(lanes: list[Lane], found: Configured) -> Callable[[Request], Client | None]:
+def _whose(lanes: list[RecordedLane], found: Configured) -> Callable[[Request], Client | None]:
     """Return what says of which client a request is, where a rule for that client can tell it."""
     named = {id(turn.request): lane.session.client for lane in lanes for turn in lane.turns}
     return lambda request: found.packages.client(named[id(request)], request)
 
 
-def _as_object(proposals: list[Proposal], refusals: list[Refusal]) -> dict[str, Any]:
+def _as_object(proposals: list[Proposal], refusals: list[NoProposal]) -> dict[str, Any]:
     return {
         "proposals": [
             {
@@ -255,7 +255,7 @@ def _as_object(proposals: list[Proposal], refusals: list[Refusal]) -> dict[str, 
     }
 
 
-def _print(found: Report, *, as_json: bool) -> None:
+def _print(found: TurnReport, *, as_json: bool) -> None:
     if as_json:
         print_json(found.as_json())
         return

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from cacheproxy.cli.inspecttext import place_name
-from cacheproxy.core.conversation.verdict import CHANGED, Basis, Count, Judgement, Reason
-from cacheproxy.core.diagnose.report import Report
+from cacheproxy.core.conversation.verdict import CHANGED, Basis, Judgement, Reason, TokenCount
+from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.counted import near
 
 _SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND)
 """Reasons that the first sentence has named."""
 
 
-def lines(found: Report) -> Iterator[str]:
+def lines(found: TurnReport) -> Iterator[str]:
     """Yield the lines of a report."""
     yield _head(found)
     yield ""
@@ -49,14 +49,14 @@ def lines(found: Report) -> Iterator[str]:
             )
 
 
-def _head(found: Report) -> str:
+def _head(found: TurnReport) -> str:
     who = f"{found.client}, session {found.session[:8]}, turn {found.turn}"
     aside = " of a side request" if found.side else ""
     compared = f"   compared with turn {found.turn - 1}" if found.turn > 1 else ""
     return f"Request {found.number}   {who}{aside}{compared}"
 
 
-def _verdict(found: Report) -> str:
+def _verdict(found: TurnReport) -> str:
     if found.judgement is Judgement.COLD:
         return "The first turn of its conversation: there was no turn before it to reuse."
     if found.reason is Reason.PREVIOUS_NOT_FOUND:
@@ -85,7 +85,7 @@ def _verdict(found: Report) -> str:
     return differ
 
 
-def _server(found: Report) -> Iterator[str]:
+def _server(found: TurnReport) -> Iterator[str]:
     """What the server did, and why it did no better."""
     if found.reused is None or found.evaluated is None:
         if found.judgement is Judgement.UNKNOWN:
@@ -104,7 +104,7 @@ def _server(found: Report) -> Iterator[str]:
         yield from wrap(f"{found.reason}: {found.says}.", 92)
 
 
-def _place(found: Report) -> Iterator[str]:
+def _place(found: TurnReport) -> Iterator[str]:
     if found.path is not None:
         at = f", byte {found.byte:,}" if found.byte is not None else ""
         reason = f"reason  {found.reason}" if found.reason is not None else ""
@@ -130,5 +130,5 @@ def _row(name: str, text: str, right: str = "") -> Iterator[str]:
         yield f"          {right}"
 
 
-def _count(count: Count) -> str:
+def _count(count: TokenCount) -> str:
     return f"{'' if count.source == 'measured' else '≈'}{count.tokens:,}"

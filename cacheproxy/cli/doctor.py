@@ -28,7 +28,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
 from cacheproxy.doctor.guard import Ask
-from cacheproxy.doctor.report import Report, of_examination
+from cacheproxy.doctor.report import DoctorReport, of_examination
 from cacheproxy.doctor.server_log import read as read_log
 
 
@@ -113,7 +113,7 @@ def doctor(
     raise SystemExit(report.exit_code)
 
 
-def _of_log(name: str) -> Report:
+def _of_log(name: str) -> DoctorReport:
     try:
         if name == "-":
             return read_log(_text(sys.stdin.buffer), "standard input")

@@ -21,14 +21,14 @@ from cacheproxy.core.capture.files import read
 from cacheproxy.core.diagnose.inspection import Inspection
 from cacheproxy.core.diagnose.inspection import inspect as inspect_records
 from cacheproxy.core.diagnose.volatile import Field
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.plugin.packages import configured
 from cacheproxy.words import visible
 
 _ORDERS = {
-    "hoisted": (Order.HOISTED,),
-    "system": (Order.SYSTEM_FIRST,),
-    "tools": (Order.TOOLS_FIRST,),
+    "hoisted": (PromptOrder.HOISTED,),
+    "system": (PromptOrder.SYSTEM_FIRST,),
+    "tools": (PromptOrder.TOOLS_FIRST,),
 }
 
 

@@ -8,7 +8,7 @@ from shlex import quote
 from cacheproxy.core.diagnose.cure import Found
 from cacheproxy.core.diagnose.inspection import Inspection, PartView, SideView
 from cacheproxy.core.diagnose.volatile import Field
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.advice import FREQUENCY
 from cacheproxy.words import counted
 
@@ -126,7 +126,7 @@ def place_name(path: str) -> str:
 
 def _example(field: Field, width: int) -> str:
     was, now = (" ".join(text.split()) for text in (field.was, field.now))
-    if field.kind is Kind.MOVED:
+    if field.kind is ChangeKind.MOVED:
         return _cut(was, width)
     half = (width - 3) // 2
     return f"{_cut(was, half) or '(nothing)'} → {_cut(now, half) or '(nothing)'}"

@@ -27,7 +27,7 @@ from cacheproxy.plugin.packages import Configured, configured
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _RunningPlugins:
     """What the proxy that runs has: the names of its rules, and its packages with their versions.
 
     ``rules``: None where no proxy answers, or it edits nothing. A version is "" where it could not
@@ -63,7 +63,7 @@ def plugins(
     proxy was started is on after a reload of it, another version of a package after a restart.
     """
     settings = read_settings(config, plugin)
-    found, running = configured(settings), _Running()
+    found, running = configured(settings), _RunningPlugins()
     if not plugin:  # else it lists what could be
         running = _running(settings, proxy)
     if as_json:
@@ -83,27 +83,27 @@ def plugins(
     _say_what_mends(found, running)
 
 
-def _running(settings: Config, proxy: str | None) -> _Running:
+def _running(settings: Config, proxy: str | None) -> _RunningPlugins:
     """Ask the proxy; that none answers is no news here."""
     try:
         url = checked_url(proxy or proxy_url(settings))
         answer = Site(url, settings.token_header()).get(HEALTH)
     except (ConfigError, NoAnswerError):
-        return _Running()
+        return _RunningPlugins()
     page: Any = answer.json() if answer.status == 200 else None
     if not is_health(page):
         if proxy or answer.status == 401:
             say(refused(answer, url))
-        return _Running()
+        return _RunningPlugins()
     rules = [name for name in page.get("rules") or () if isinstance(name, str)]
     versions = [
         (each["name"], each["version"] if each.get("loaded", True) else "")
         for each in page.get("packages") or ()
     ]
-    return _Running(url, frozenset(rules) if rules else None, tuple(versions))
+    return _RunningPlugins(url, frozenset(rules) if rules else None, tuple(versions))
 
 
-def _say_what_mends(found: Configured, running: _Running) -> None:
+def _say_what_mends(found: Configured, running: _RunningPlugins) -> None:
     if not any(running.lacks(rule, found) for rule in found.rules):
         return
     restart = any(running.needs_restart(package) for package in found.packages)
@@ -127,7 +127,7 @@ def _state(package: Package) -> str:
 def _print_rules(
     rules: Sequence[Normalizer],
     found: Configured,
-    running: _Running,
+    running: _RunningPlugins,
     package: Package | None = None,
 ) -> None:
     after = "restart" if package and running.needs_restart(package) else "reload"
@@ -144,7 +144,7 @@ def _print_rules(
         click.echo(f"  {state:<{wide}}  {rule.name:<{width}}  {client}  {rule.why}".rstrip())
 
 
-def _as_json(found: Configured, running: _Running) -> dict[str, Any]:
+def _as_json(found: Configured, running: _RunningPlugins) -> dict[str, Any]:
     def listed(rules: Sequence[Normalizer]) -> list[dict[str, Any]]:
         return [
             {

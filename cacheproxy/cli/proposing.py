@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cacheproxy.cli.inspecttext import field_name
-from cacheproxy.core.diagnose.propose import Proposal, Refusal
+from cacheproxy.core.diagnose.propose import NoProposal, Proposal
 
 
 def proposal_lines(
-    proposals: Sequence[Proposal], refusals: Sequence[Refusal], *, steps: int, command: str = ""
+    proposals: Sequence[Proposal], refusals: Sequence[NoProposal], *, steps: int, command: str = ""
 ) -> Iterator[str]:
     """Yield the proposals as TOML, and what else changes as comments.
 

@@ -32,7 +32,7 @@ from cacheproxy.plugin.packages import ITSELF, OWN, configured
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RuleRow:
     """One rule. ``client``: whose requests it edits, None for all. What is not known is None.
 
     ``on``: in the running proxy, else as the configuration says. ``fired``: exchanges it changed,
@@ -66,7 +66,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunningRules:
     """What a running proxy tells."""
 
     on: frozenset[str]
@@ -122,7 +122,7 @@ def rules(
 rules.add_command(check)
 
 
-def _seen(url: str, settings: Config) -> Seen | None:
+def _seen(url: str, settings: Config) -> RunningRules | None:
     """Ask the proxy; say so if it does not tell."""
     token = settings.token_header()
     try:
@@ -133,7 +133,7 @@ def _seen(url: str, settings: Config) -> Seen | None:
     else:
         if is_health(health):
             failures = health.get("failures")
-            return Seen(
+            return RunningRules(
                 on=frozenset(map(str, health.get("rules") or ())),
                 failures=failures if isinstance(failures, dict) else {},
                 fired=fired,
@@ -143,18 +143,20 @@ def _seen(url: str, settings: Config) -> Seen | None:
     return None
 
 
-def _rows(settings: Config, seen: Seen | None) -> Iterator[Row]:
+def _rows(settings: Config, seen: RunningRules | None) -> Iterator[RuleRow]:
     found = configured(settings)
     on = seen.on if seen is not None else found.active
     sources = [(package.title, package.rules) for package in found.packages]
     for source, rules in (*sources, (OWN, found.own), (ITSELF, BUILT_IN)):
         for rule in rules:
             name = client_name(rule)
-            row = Row(rule.name, source, rule.why, rule.name in on, None if name == EVERY else name)
+            row = RuleRow(
+                rule.name, source, rule.why, rule.name in on, None if name == EVERY else name
+            )
             yield row if seen is None else _counted(row, seen)
 
 
-def _counted(row: Row, seen: Seen) -> Row:
+def _counted(row: RuleRow, seen: RunningRules) -> RuleRow:
     failures = seen.failures.get(row.name)
     return replace(
         row,
@@ -164,7 +166,7 @@ def _counted(row: Row, seen: Seen) -> Row:
     )
 
 
-def _lines(rows: Sequence[Row], seen: Seen | None, least: int) -> Iterator[str]:
+def _lines(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> Iterator[str]:
     if all(row.package == ITSELF for row in rows):
         yield f"No other rule is installed: {INSTALL}"
     width = max(len(row.name) for row in rows)
@@ -184,7 +186,7 @@ def _lines(rows: Sequence[Row], seen: Seen | None, least: int) -> Iterator[str]:
         yield f"  {row.name:<{width}}  {why}: --disable {row.name}"
 
 
-def _told(row: Row) -> str:
+def _told(row: RuleRow) -> str:
     if not row.on or row.fired is None:
         return f"{row.client or 'every client'}: {row.why}" if row.why else row.client or ""
     whose = f" of {row.client}" if row.client else ""
@@ -192,7 +194,7 @@ def _told(row: Row) -> str:
     return told + (f"; failed in {row.failed:,}" if row.failed else "")
 
 
-def _as_json(rows: Sequence[Row], seen: Seen | None, least: int) -> dict[str, Any]:
+def _as_json(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> dict[str, Any]:
     return {
         "source": seen.fired.source if seen is not None else None,
         "rules": [{**asdict(row), "retire": row.retire(least)} for row in rows],

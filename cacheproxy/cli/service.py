@@ -21,9 +21,9 @@ from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
 from cacheproxy.sources import check_secrets, load
 from cacheproxy.units import launchd, systemd
 from cacheproxy.units.program import program, secrets, settings
-from cacheproxy.units.unit import Command, File, Manager, Unit, UnitError, run_all
+from cacheproxy.units.unit import Command, ServiceManager, Unit, UnitError, UnitFile, run_all
 
-_MANAGERS: dict[str, Callable[[Path], Manager]] = {
+_MANAGERS: dict[str, Callable[[Path], ServiceManager]] = {
     "systemd": systemd.manager,
     "launchd": launchd.manager,
 }
@@ -77,7 +77,9 @@ def _common(function: Callable[..., None]) -> Callable[..., None]:
 @proxy_options
 @click.option("--force", is_flag=True, help="Overwrite a file that this command did not write.")
 @_common
-def install(*, name: str, manager: Manager, dry_run: bool, force: bool, **given: Any) -> None:
+def install(
+    *, name: str, manager: ServiceManager, dry_run: bool, force: bool, **given: Any
+) -> None:
     """Write the unit and start it, now and at every login.
 
     The options are those of cacheproxy serve; settings in the environment (CACHEPROXY_PORT ...)
@@ -110,9 +112,9 @@ def install(*, name: str, manager: Manager, dry_run: bool, force: bool, **given:
 @service.command(cls=OneLine)
 @click.option("--force", is_flag=True, help="Remove a file that this command did not write.")
 @_common
-def uninstall(*, name: str, manager: Manager, dry_run: bool, force: bool) -> None:
+def uninstall(*, name: str, manager: ServiceManager, dry_run: bool, force: bool) -> None:
     """Stop the service and remove its unit. Configuration, totals and logs stay."""
-    file = File(manager.path(name), b"")
+    file = UnitFile(manager.path(name), b"")
     if not file.path.exists():
         raise UnitError(f"service {name} is not installed: there is no {file.path}")
     if file.is_foreign() and not force:
@@ -133,7 +135,7 @@ def uninstall(*, name: str, manager: Manager, dry_run: bool, force: bool) -> Non
 
 @service.command(cls=OneLine)
 @_common
-def status(*, name: str, manager: Manager, dry_run: bool) -> None:
+def status(*, name: str, manager: ServiceManager, dry_run: bool) -> None:
     """Say whether it runs, with the service manager's own words and exit code."""
     path = manager.path(name)
     if not dry_run and not path.exists():
@@ -145,12 +147,12 @@ def status(*, name: str, manager: Manager, dry_run: bool) -> None:
 @click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option("-f", "--follow", is_flag=True, help="Follow the log: print new lines as they come.")
 @_common
-def logs(*, name: str, manager: Manager, dry_run: bool, lines: int, follow: bool) -> None:
+def logs(*, name: str, manager: ServiceManager, dry_run: bool, lines: int, follow: bool) -> None:
     """Print the last lines it has logged."""
     _run(manager.logs(name, _log(name), lines, follow), dry_run=dry_run)
 
 
-def _manager(kind: str | None) -> Manager:
+def _manager(kind: str | None) -> ServiceManager:
     if kind is None:
         kind = _BY_PLATFORM.get(sys.platform)
     if kind is not None:

@@ -26,9 +26,9 @@ from cacheproxy.cli.settings import (
     read_settings,
 )
 from cacheproxy.top.keys import waiting
-from cacheproxy.top.screen import Place, lines, ordered
+from cacheproxy.top.screen import ScreenPlace, lines, ordered
 from cacheproxy.top.view import View
-from cacheproxy.top.watch import Teller, Told, Watch
+from cacheproxy.top.watch import Watch, Watched, Watcher
 from cacheproxy.totals.windows import WINDOWS
 
 
@@ -60,9 +60,9 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
     """
     settings = read_settings(config)
     url, token = checked_url(proxy or proxy_url(settings)), settings.token_header()
-    teller = Teller(lambda path: get_json(url, path, token), window)
+    teller = Watcher(lambda path: get_json(url, path, token), window)
     place = partial(
-        Place,
+        ScreenPlace,
         url=shown(url),
         window=window,
         option=option_for(url),
@@ -80,7 +80,7 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
         _live(terminal, Site(url, token), teller, place)
 
 
-def _as_json(told: Told) -> dict[str, Any]:
+def _as_json(told: Watched) -> dict[str, Any]:
     data = told.data
     return {
         **{name: data[name] for name in ("now", "upstream", "headline", "without", "prefills")},
@@ -90,7 +90,7 @@ def _as_json(told: Told) -> dict[str, Any]:
     }
 
 
-def _live(terminal: Console, site: Site, teller: Teller, place: partial[Place]) -> None:
+def _live(terminal: Console, site: Site, teller: Watcher, place: partial[ScreenPlace]) -> None:
     """Show it until the user leaves. The terminal is as it was then, whatever ends it."""
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):

@@ -10,7 +10,7 @@ from cacheproxy.asking import USUAL
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.identify import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
 
 _MOST_NAMED = 8
@@ -25,7 +25,7 @@ def first_line(version: str, address: str, upstream: str) -> str:
 
 def rest(
     address: str,
-    server: Server | None,
+    server: ServerFacts | None,
     rules: Sequence[Normalizer],
     packages: Sequence[Package],
     *,
@@ -38,7 +38,7 @@ def rest(
     cache: str | None = None,
     trouble: str | None = None,
     name: str = "",
-    others: Sequence[tuple[str, Server | None]] = (),
+    others: Sequence[tuple[str, ServerFacts | None]] = (),
     warnings: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.

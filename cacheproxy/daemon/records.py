@@ -13,7 +13,7 @@ from cacheproxy.alarm.alarming import Alarming
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.deferred_observer import Afterwards
+from cacheproxy.observe.deferred_observer import DeferredObserver
 from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
@@ -40,7 +40,7 @@ class Records(Service):
         capture: Capture | None,
         totals: Totals | None,
     ) -> None:
-        self.take = Afterwards(reactor, judging)
+        self.take = DeferredObserver(reactor, judging)
         self.judging = judging
         self.log_line = log_line
         self.alarming = alarming

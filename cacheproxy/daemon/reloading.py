@@ -11,14 +11,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.daemon.wiring import Arrangement
+from cacheproxy.daemon.wiring import ConfigParts
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.proxy.exchange.workers import NoThreadError, TookTooLongError, Workers
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError
 from cacheproxy.web.reload import ReloadError
 
 _log = Logger()
-_Adopt = Callable[[Arrangement], list[str]]
+_Adopt = Callable[[ConfigParts], list[str]]
 _NAME = "reload"
 _NOT = "settings not reloaded, the old ones stay in use"
 _SECONDS = 30.0
@@ -48,7 +48,7 @@ class Reloading:
         self,
         workers: Workers,
         read: Callable[[], Config],
-        arrange: Callable[[Config], Arrangement],
+        arrange: Callable[[Config], ConfigParts],
         running: Config,
         file: str = "",
     ) -> None:
@@ -108,7 +108,7 @@ class Reloading:
         self._running = arrangement.config
         return line
 
-    def _prepare(self) -> tuple[Config, Arrangement]:
+    def _prepare(self) -> tuple[Config, ConfigParts]:
         wanted = self._read()
         lasting = {name: getattr(self._running, name) for name in NEED_A_RESTART}
         arrangement = self._arrange(msgspec.structs.replace(wanted, **lasting))

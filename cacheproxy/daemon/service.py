@@ -21,13 +21,13 @@ from cacheproxy.config import ConfigError
 from cacheproxy.core.route.price import FREE
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.profile_text import says
-from cacheproxy.core.server.status import Look, State
+from cacheproxy.core.server.status import Look, UpstreamState
 from cacheproxy.daemon import banner
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
 from cacheproxy.daemon.memory import share_out
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.signals import Signals, exit_with
-from cacheproxy.daemon.wiring import Arrangement, Lasting
+from cacheproxy.daemon.wiring import ConfigParts, ProcessParts
 from cacheproxy.observe.log_redaction import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.proxy.learning.poller import Poller
@@ -51,9 +51,9 @@ class ProxyService(MultiService):
 
     def __init__(
         self,
-        lasting: Lasting,
+        lasting: ProcessParts,
         listening: Listening,
-        arrangement: Arrangement,
+        arrangement: ConfigParts,
         reloading: Reloading,
         twistd: Any = None,
     ) -> None:
@@ -128,7 +128,7 @@ class ProxyService(MultiService):
         if self._listening.broken_off:
             exit_with(1)
 
-    def _made_pollers(self, arrangement: Arrangement) -> list[Poller]:
+    def _made_pollers(self, arrangement: ConfigParts) -> list[Poller]:
         reactor, seconds = self._lasting.reactor, arrangement.config.poll
         if not seconds:
             return []
@@ -164,7 +164,7 @@ class ProxyService(MultiService):
         said = await self._reloading.ask(self._adopt)
         return said, list(self._lasting.shown.dashboard.active)
 
-    def _adopt(self, arrangement: Arrangement) -> list[str]:
+    def _adopt(self, arrangement: ConfigParts) -> list[str]:
         """Put ``arrangement`` in force for what begins from now on; raises ConfigError.
 
         Return the names of the plugins that are not what they were.
@@ -193,7 +193,7 @@ class ProxyService(MultiService):
             self._run(server.profiling.learn())
         return changed
 
-    def _look_at(self, arrangement: Arrangement) -> None:
+    def _look_at(self, arrangement: ConfigParts) -> None:
         """Ask the servers of ``arrangement`` from now on."""
         arrangement.servers.start()
         if len(self._pollers) == 1 == len(arrangement.servers.all):
@@ -205,7 +205,7 @@ class ProxyService(MultiService):
         for poller in self._pollers:
             poller.setServiceParent(self)
 
-    def _put_in_force(self, arrangement: Arrangement) -> None:
+    def _put_in_force(self, arrangement: ConfigParts) -> None:
         lasting, board = self._lasting, self._lasting.shown.dashboard
         lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
         servers = arrangement.servers
@@ -230,7 +230,7 @@ class ProxyService(MultiService):
         lasting.shown.prompts.access = arrangement.access
         lasting.shown.live.close()  # browsers come back, and in by the new settings
 
-    def _objection(self, arrangement: Arrangement) -> str | None:
+    def _objection(self, arrangement: ConfigParts) -> str | None:
         """Return what speaks against ``arrangement`` at the address we listen on."""
         itself = self._itself(arrangement)
         if itself:
@@ -239,7 +239,7 @@ class ProxyService(MultiService):
             return self._needs_token()
         return None
 
-    def _itself(self, arrangement: Arrangement) -> str:
+    def _itself(self, arrangement: ConfigParts) -> str:
         """Return which upstream is this very proxy, "" for none."""
         for server in arrangement.servers.all:
             url = server.upstream.url
@@ -265,7 +265,7 @@ class ProxyService(MultiService):
         else:
             await profiling.learn()
         look, why = profiling.last_look, None
-        if look is None or look.state is State.DOWN:
+        if look is None or look.state is UpstreamState.DOWN:
             seconds = arrangement.config.connect_timeout + 1.0
             why = await trouble(first.upstream, lasting.reactor, seconds)
         else:

@@ -14,7 +14,7 @@ from cacheproxy.core.privacy.access import HEALTH, READY, Access
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.status import Look
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Standing
+from cacheproxy.metrics.snapshot import MetricsSources
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.package import Package
@@ -33,15 +33,15 @@ from cacheproxy.web.files import static_files
 from cacheproxy.web.health import health
 from cacheproxy.web.live import Live
 from cacheproxy.web.login import login
-from cacheproxy.web.memory_store import Unkept
-from cacheproxy.web.metrics import MetricsPage
+from cacheproxy.web.memory_store import InMemoryTotals
+from cacheproxy.web.metrics import MetricsResource
 from cacheproxy.web.pages import OwnPages, answer, queried
 from cacheproxy.web.prompts import Prompts
 from cacheproxy.web.ready import named_or, ready
 from cacheproxy.web.reload import reload
 
 
-class Shown:
+class Pages:
     """The observers whose figures are shown; ``pages`` makes the pages for one configuration.
 
     ``totals``: None where none are kept; then the dashboard shows the last exchanges. ``file``: the
@@ -58,7 +58,7 @@ class Shown:
         self.recent = Recent()
         self.metrics = Metrics()
         self.latest = Latest()
-        unkept = Unkept(time.time)
+        unkept = InMemoryTotals(time.time)
         source = totals or unkept
         self.dashboard = Dashboard(source, self.recent, self.latest, version)
         self.conversations = Conversations(source)
@@ -113,9 +113,9 @@ class Shown:
             probe=probe,
         )
         check = partial(ready, is_up)
-        metrics = MetricsPage(
+        metrics = MetricsResource(
             self.metrics,
-            Standing(
+            MetricsSources(
                 self._version,
                 self._failures,
                 self._reactor.seconds,

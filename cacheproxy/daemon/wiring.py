@@ -13,7 +13,7 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.daemon.records import Records
-from cacheproxy.daemon.shown import Shown
+from cacheproxy.daemon.shown import Pages
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
@@ -23,7 +23,7 @@ from cacheproxy.proxy.resource import ProxyResource
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class ProcessParts:
     """What lives as long as the process, whatever its configuration becomes.
 
     ``via``: our own token in the Via header. ``probe``: the secret by which probes are told.
@@ -33,7 +33,7 @@ class Lasting:
     site: ProxySite
     plugins: Plugins
     records: Records
-    shown: Shown
+    shown: Pages
     store: Store
     memo: Memo
     collector: Collector
@@ -42,7 +42,7 @@ class Lasting:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class ConfigParts:
     """What one configuration makes. An exchange keeps to the one it began with.
 
     ``servers``: all that deals with the upstreams. ``packages``: the plugins. ``rules``: those that

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from cacheproxy.core.judge.weights import share_in_words
-from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.record import Record
 from cacheproxy.words import clients, counted
 
@@ -18,7 +18,7 @@ def check(record: Record | None, now: float) -> list[Finding]:
     if record is None or not record.seen:
         return []
     came = clients(((one.client, one.session, one.wall) for one in record.seen), now)
-    return [Finding("agents", State.OK, f"seen: {came}"), *_turns(record)]
+    return [Finding("agents", FindingState.OK, f"seen: {came}"), *_turns(record)]
 
 
 def _turns(record: Record) -> list[Finding]:
@@ -30,7 +30,13 @@ def _turns(record: Record) -> list[Finding]:
         f"cache: {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}"
         f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
     )
-    state = State.FAIL if record.is_broken else State.WARN if record.is_hurt else State.OK
+    state = (
+        FindingState.FAIL
+        if record.is_broken
+        else FindingState.WARN
+        if record.is_hurt
+        else FindingState.OK
+    )
     return [
         Finding(
             "turns",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cacheproxy.asking import is_same, shown
-from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.finding import Finding, FindingState
 
 BASE_URL = "ANTHROPIC_BASE_URL"
 ATTRIBUTION = "CLAUDE_CODE_ATTRIBUTION_HEADER"
@@ -24,7 +24,7 @@ ASSUMED_CONTEXT = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ClaudeSetting:
     """A variable's value, and where it stands, for people."""
 
     value: str
@@ -32,25 +32,27 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClaudeSettings:
     """What is set. ``present``: whether Claude Code seems to be used on this account at all."""
 
-    values: Mapping[str, Setting]
+    values: Mapping[str, ClaudeSetting]
     present: bool
     unreadable: str | None = None
 
     @property
-    def header_off(self) -> Setting | None:
+    def header_off(self) -> ClaudeSetting | None:
         """The setting that keeps the billing header off, if it does."""
         setting = self.values.get(ATTRIBUTION)
         return setting if setting is not None and setting.value.lower() in _OFF else None
 
 
-def read(environ: Mapping[str, str], home: Path) -> Settings:
+def read(environ: Mapping[str, str], home: Path) -> ClaudeSettings:
     """Read the settings; ``home``: the user's folder. Never raises."""
     folder = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     file, source = folder / "settings.json", "settings.json"
-    values = {name: Setting(environ[name], "this shell") for name in _NAMES if environ.get(name)}
+    values = {
+        name: ClaudeSetting(environ[name], "this shell") for name in _NAMES if environ.get(name)
+    }
     unreadable = None
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -64,12 +66,12 @@ def read(environ: Mapping[str, str], home: Path) -> Settings:
     for name in _NAMES:
         value = variables.get(name) if isinstance(variables, dict) else None
         if isinstance(value, str | int) and str(value):
-            values[name] = Setting(str(value), f"Claude Code's {source}")
-    return Settings(values, bool(values) or folder.is_dir(), unreadable)
+            values[name] = ClaudeSetting(str(value), f"Claude Code's {source}")
+    return ClaudeSettings(values, bool(values) or folder.is_dir(), unreadable)
 
 
 def check(
-    settings: Settings, proxy: str, upstream: str, context: int | None, *, seen: bool
+    settings: ClaudeSettings, proxy: str, upstream: str, context: int | None, *, seen: bool
 ) -> list[Finding]:
     """Return the findings; none if Claude Code is not used here.
 
@@ -80,22 +82,22 @@ def check(
         return []
     found = []
     if settings.unreadable is not None:
-        found.append(Finding("claude", State.WARN, f"Claude Code's {settings.unreadable}"))
+        found.append(Finding("claude", FindingState.WARN, f"Claude Code's {settings.unreadable}"))
     found += _base_url(settings, proxy, upstream, seen=seen)
     if (off := settings.header_off) is not None:
         text = f"{ATTRIBUTION}=0 in {off.source}: Claude Code sends no billing header"
-        found.append(Finding("header", State.OK, text))
+        found.append(Finding("header", FindingState.OK, text))
     return found + _window(settings, context)
 
 
-def _base_url(settings: Settings, proxy: str, upstream: str, *, seen: bool) -> list[Finding]:
+def _base_url(settings: ClaudeSettings, proxy: str, upstream: str, *, seen: bool) -> list[Finding]:
     setting = settings.values.get(BASE_URL)
     fix = f"ANTHROPIC_BASE_URL={shown(proxy)} claude"
     if setting is None:
         if seen:
             return []
         text = f"{BASE_URL} is set neither in this shell nor in settings.json"
-        return [Finding("claude", State.OK, text, fix)]
+        return [Finding("claude", FindingState.OK, text, fix)]
     if setting.source != "this shell":
         fix = f"set {BASE_URL} there to {shown(proxy)}"
     try:
@@ -104,17 +106,24 @@ def _base_url(settings: Settings, proxy: str, upstream: str, *, seen: bool) -> l
         leads_to = "something that is not a URL"
     where = f"Claude Code is sent to {leads_to} by {BASE_URL} in {setting.source}"
     if is_same(setting.value, proxy):
-        return [Finding("claude", State.OK, f"{where}: through the proxy")]
+        return [Finding("claude", FindingState.OK, f"{where}: through the proxy")]
     if is_same(setting.value, upstream):
         return [
-            Finding("claude", State.FAIL, f"{where}: this is the model server, past the proxy", fix)
+            Finding(
+                "claude",
+                FindingState.FAIL,
+                f"{where}: this is the model server, past the proxy",
+                fix,
+            )
         ]
     return [
-        Finding("claude", State.WARN, f"{where}: this is neither the proxy nor its upstream", fix)
+        Finding(
+            "claude", FindingState.WARN, f"{where}: this is neither the proxy nor its upstream", fix
+        )
     ]
 
 
-def _window(settings: Settings, context: int | None) -> list[Finding]:
+def _window(settings: ClaudeSettings, context: int | None) -> list[Finding]:
     """Compare what Claude Code fills with what the server holds; it compacts near the end."""
     if context is None:
         return []
@@ -128,17 +137,17 @@ def _window(settings: Settings, context: int | None) -> list[Finding]:
                 f"this shell does not tell Claude Code that the server has {context:,} tokens; "
                 "the shell that Claude Code runs in may do so"
             )
-            return [Finding("window", State.OK, text, fix)]
+            return [Finding("window", FindingState.OK, text, fix)]
         text = (
             f"Claude Code assumes {ASSUMED_CONTEXT:,} tokens for a model it does not know, but "
             f"the server has {context:,}: long conversations fail instead of being compacted"
         )
-        return [Finding("window", State.WARN, text, fix)]
+        return [Finding("window", FindingState.WARN, text, fix)]
     if not setting.value.strip().isdecimal():
         text = f"{CONTEXT} in {setting.source} is not a number"
-        return [Finding("window", State.WARN, text, fix)]
+        return [Finding("window", FindingState.WARN, text, fix)]
     tokens = int(setting.value)
     text = f"Claude Code fills {tokens:,} tokens ({setting.source}), the server has {context:,}"
     if tokens > context:
-        return [Finding("window", State.WARN, text, fix)]
-    return [Finding("window", State.OK, text)]
+        return [Finding("window", FindingState.WARN, text, fix)]
+    return [Finding("window", FindingState.OK, text)]

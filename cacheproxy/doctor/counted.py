@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import NOTHING, Figures
+from cacheproxy.core.server.counters import NOTHING, ServerFigures
 from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.core.server.status import METRICS
 
@@ -26,7 +26,7 @@ class Counters:
     site: Site
     has_them: bool
 
-    def figures(self) -> Figures:
+    def figures(self) -> ServerFigures:
         """Return what they show now. Never raises."""
         try:
             answer = self.site.get(METRICS) if self.has_them else None
@@ -36,7 +36,7 @@ class Counters:
         sample = sample_of(page.decode("utf-8", "replace"))
         return sample.figures if sample is not None else NOTHING
 
-    def told(self, usage: Usage, before: Figures) -> tuple[Usage, bool]:
+    def told(self, usage: Usage, before: ServerFigures) -> tuple[Usage, bool]:
         """Return ``usage``, and whether its reuse was filled in from the counters.
 
         It is where the answer did not say it, and the counters have risen since ``before`` by this

@@ -33,15 +33,15 @@ from cacheproxy.doctor import (
     traffic,
 )
 from cacheproxy.doctor import upstream as upstreams
-from cacheproxy.doctor.conclusion import Conclusion, Known, conclude
+from cacheproxy.doctor.conclusion import Conclusion, Observed, conclude
 from cacheproxy.doctor.counted import Counters
-from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.guard import Guard
 from cacheproxy.doctor.prompt import PATHS
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.traffic import Look
-from cacheproxy.doctor.upstream import LLAMA, Upstream
+from cacheproxy.doctor.traffic import TrafficLook
+from cacheproxy.doctor.upstream import LLAMA, SeenUpstream
 from cacheproxy.plugin.packages import Configured, configured
 
 OnStep = Callable[[str], None]
@@ -77,7 +77,7 @@ class Examination:
     conclusion: Conclusion
     findings: tuple[Finding, ...]
     proxy: Proxy
-    upstream: Upstream
+    upstream: SeenUpstream
     trials: tuple[Trial, ...]
     profile: Profile
 
@@ -91,13 +91,15 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     on_step("asking the model server")
     site = Site(url, inputs.headers)
     server = upstreams.look(site)
-    before = Look(server.look, record.read(running.url, inputs.token) if running.is_up else None)
+    before = TrafficLook(
+        server.look, record.read(running.url, inputs.token) if running.is_up else None
+    )
     after, watched = before, inputs.watch if running.is_up and server.server is not None else 0.0
     if watched:
         on_step(f"watching for {watched:.0f} s: use your agent now")
         time.sleep(watched)
         now = record.read(running.url, inputs.token) or before.record
-        after = Look(upstreams.look(site).look, now)
+        after = TrafficLook(upstreams.look(site).look, now)
     rules = running.rules if running.is_up else tuple(rule.name for rule in found.on)
     # the test prompt imitates a field that vendors' own APIs check
     edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
@@ -121,7 +123,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
     needed = need.judge(trials, settings, rules, clients, profile.placement)
-    findings += [] if needed is None else [Finding("need", State.OK, needed.text)]
+    findings += [] if needed is None else [Finding("need", FindingState.OK, needed.text)]
     if _is_its_own(running, url) and kind:
         findings += traffic.check(running.url, url, before, after, watched)
     findings += agents.check(after.record, time.time())
@@ -131,13 +133,13 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     findings += plugins.check(found, names, edits=edits)
     if needed is not None and needed.is_superfluous:
         findings = [_excused(finding) for finding in findings]
-    known = Known(running, server, after.record, trials, needed)
+    known = Observed(running, server, after.record, trials, needed)
     return Examination(conclude(known, findings), tuple(findings), running, server, trials, profile)
 
 
 def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     inputs: Inputs,
-    server: Upstream,
+    server: SeenUpstream,
     running: Proxy,
     found: Configured,
     guard: Guard,
@@ -191,19 +193,19 @@ def _on_trials(
 
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if inputs.send is False:
-        return Finding("reuse", State.WARN, "not tried, since --no-send was given")
+        return Finding("reuse", FindingState.WARN, "not tried, since --no-send was given")
     if not edits:
         text = "not tried: the server is not on your own network, and the proxy edits nothing there"
-        return Finding("reuse", State.WARN, text, "set edit_remote if the server is yours")
+        return Finding("reuse", FindingState.WARN, text, "set edit_remote if the server is yours")
     if kind == "Ollama":
         text = "not tried: Ollama would load a model for the test, and perhaps unload another one"
-        return Finding("reuse", State.WARN, text, "name a model with --model")
+        return Finding("reuse", FindingState.WARN, text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
-    state = State.WARN if kind == LLAMA else State.FAIL
+    state = FindingState.WARN if kind == LLAMA else FindingState.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 
 
-def _profile(inputs: Inputs, server: Upstream, running: Proxy, on_step: OnStep) -> Profile:
+def _profile(inputs: Inputs, server: SeenUpstream, running: Proxy, on_step: OnStep) -> Profile:
     """Return what is known of the server: by the proxy, else by asking it in the same way."""
     known = running.profile if _is_its_own(running, server.url) else None
     if server.look is None:
@@ -222,7 +224,7 @@ def _on_profile(
 ) -> list[Finding]:
     """Return the findings on the server's memory, and on its template."""
     memory = says(profile).get("memory")
-    found = [Finding("memory", State.OK, memory)] if memory else []
+    found = [Finding("memory", FindingState.OK, memory)] if memory else []
     found += template.check(profile.placement, own)
     if profile.server is not None and profile.server.kind == LLAMA:
         found += slots.check(own, trials)
@@ -238,11 +240,13 @@ def _another_upstream(running: Proxy, asked: str) -> list[Finding]:
     if running.upstream is None or is_same(running.upstream, asked):
         return []
     text = f"the proxy sends to {shown(running.upstream)}, but doctor checked {shown(asked)}"
-    return [Finding("upstream", State.WARN, text, "leave out --upstream, or restart the proxy")]
+    return [
+        Finding("upstream", FindingState.WARN, text, "leave out --upstream, or restart the proxy")
+    ]
 
 
 def _excused(finding: Finding) -> Finding:
     """Where the proxy is not needed, that nothing goes through it is no fault."""
-    if finding.state is State.FAIL and finding.name in ("proxy", "traffic", "claude"):
-        return replace(finding, state=State.WARN)
+    if finding.state is FindingState.FAIL and finding.name in ("proxy", "traffic", "claude"):
+        return replace(finding, state=FindingState.WARN)
     return finding

@@ -9,8 +9,8 @@ from functools import partial
 from cacheproxy.core.judge.advice import setup_command
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.server.flags import ServerFlags, of_kind
-from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.record import Record, SeenExchange
 from cacheproxy.doctor.template import PLACE
 from cacheproxy.words import ago, counted
 
@@ -31,14 +31,14 @@ def check(
     failing = record.failing
     known = {client.name: client for client in clients}
     see = partial(_mend, server=of_kind(kind), clients=known)
-    found = [_finding(State.FAIL, last, see, now) for last in failing.values()]
+    found = [_finding(FindingState.FAIL, last, see, now) for last in failing.values()]
     rest = [one for one in record.recent if one.client not in failing]
     if any(one.failed for one in rest):
-        found.append(_finding(State.WARN, rest, see, now))
+        found.append(_finding(FindingState.WARN, rest, see, now))
     return found
 
 
-def summary(last: Sequence[Seen]) -> str:
+def summary(last: Sequence[SeenExchange]) -> str:
     """Return how many of the last requests of one client failed, for people."""
     failed = sum(one.failed for one in last)
     text = f"{failed} of the last {counted(len(last), 'request')} of {last[-1].client} failed"
@@ -49,7 +49,7 @@ def summary(last: Sequence[Seen]) -> str:
     return text
 
 
-def how(one: Seen) -> str:
+def how(one: SeenExchange) -> str:
     """Return how a request failed: the status, and the server's own words if they are known."""
     if (one.status or 0) < 400:
         return "an answer that broke off"
@@ -57,11 +57,14 @@ def how(one: Seen) -> str:
 
 
 def _finding(
-    state: State, last: Sequence[Seen], mend: Callable[[Seen], str], now: float
+    state: FindingState,
+    last: Sequence[SeenExchange],
+    mend: Callable[[SeenExchange], str],
+    now: float,
 ) -> Finding:
     worst = next(one for one in reversed(last) if one.failed)
     the_last = ", the last"
-    if state is State.FAIL:
+    if state is FindingState.FAIL:
         text = summary(last)
         the_last = "" if len(last) == 1 else the_last
     else:
@@ -71,7 +74,7 @@ def _finding(
     return Finding("requests", state, text, mend(worst))
 
 
-def _mend(one: Seen, server: ServerFlags, clients: Mapping[str, Client]) -> str:
+def _mend(one: SeenExchange, server: ServerFlags, clients: Mapping[str, Client]) -> str:
     said, see = one.said or "", f"cacheproxy diagnose {one.number}"
     if _SYSTEM.search(said):
         return PLACE

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """How a check came out. A FAIL makes the exit code 1."""
 
     OK = "ok"
@@ -19,6 +19,6 @@ class Finding:
     """One line of the report. ``name``: what was looked at; ``fix``: what mends it, if anything."""
 
     name: str
-    state: State
+    state: FindingState
     text: str
     fix: str | None = None

@@ -9,7 +9,7 @@ from cacheproxy.asking import Site
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.telling import told
 from cacheproxy.doctor import room, upstream
-from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.record import Record
 from cacheproxy.words import counted
 
@@ -54,7 +54,9 @@ class Guard:
             self.ask = None
             return True
         fix = "cacheproxy doctor --send   sends them anyway"
-        self.finding = Finding("reuse", State.WARN, f"test prompts were not sent: {why}", fix)
+        self.finding = Finding(
+            "reuse", FindingState.WARN, f"test prompts were not sent: {why}", fix
+        )
         return False
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.doctor.claude import ATTRIBUTION, Settings
+from cacheproxy.doctor.claude import ATTRIBUTION, ClaudeSettings
 from cacheproxy.doctor.outcome import HEADER_RULE
 from cacheproxy.doctor.reuse import Trial
 
@@ -21,7 +21,7 @@ _MOST_NAMED, _RULES = 5, "cacheproxy rules"
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Superfluous:
     """``is_superfluous``: whether to take the proxy out; ``text``: why, or why not."""
 
     is_superfluous: bool
@@ -30,18 +30,18 @@ class Need:
 
 def judge(
     trials: Sequence[Trial],
-    settings: Settings,
+    settings: ClaudeSettings,
     rules: Sequence[str],
     clients: Sequence[str],
     placement: Placement | None = None,
-) -> Need | None:
+) -> Superfluous | None:
     """Return whether the proxy is needed, as far as it is known; None if nothing is.
 
     ``rules``: names of those that are on. ``clients``: those seen by the proxy.
     ``placement``: what is known of the server's template.
     """
     if placement is not None and placement.late.harms:
-        return Need(False, f"needed: {_LATE}")
+        return Superfluous(False, f"needed: {_LATE}")
     measured = [
         trial
         for trial in trials
@@ -59,19 +59,23 @@ def judge(
     if off is not None:
         text = f"with {ATTRIBUTION}=0 Claude Code has no volatile header to make constant"
         if others or strangers:
-            return Need(False, f"not needed for Claude Code: {text}; perhaps for others{rest}")
-        return Need(True, f"not needed: {text}; only its statistics are left")
+            return Superfluous(
+                False, f"not needed for Claude Code: {text}; perhaps for others{rest}"
+            )
+        return Superfluous(True, f"not needed: {text}; only its statistics are left")
     if not measured:
         return None
     if all(trial.works_without for trial in measured):
         text = "the server reuses a prompt although its billing header changes"
         if others:
-            return Need(False, f"not needed for Claude Code: {text}; perhaps for others{rest}")
-        return Need(True, f"not needed: {text}, with the rules and without")
+            return Superfluous(
+                False, f"not needed for Claude Code: {text}; perhaps for others{rest}"
+            )
+        return Superfluous(True, f"not needed: {text}, with the rules and without")
     return _needed(measured)
 
 
-def _needed(measured: Sequence[Trial]) -> Need | None:
+def _needed(measured: Sequence[Trial]) -> Superfluous | None:
     working = [trial for trial in measured if trial.works and not trial.works_without]
     if not working:
         return None
@@ -80,14 +84,14 @@ def _needed(measured: Sequence[Trial]) -> Need | None:
         path = repaired[0].path
         without = repaired[0].without
         left = without.usage.reused if without is not None else 0
-        return Need(
+        return Superfluous(
             False,
             f"partly: on {path} the server repairs the header's cch itself, so it also reuses the "
             "turns of one Claude Code conversation without the proxy; but a new conversation or "
             f"subagent has another cc_version, and reuses {left or 0:,} tokens without the proxy"
             + (f". {_on_others(working, path)}" if len(working) > 1 else ""),
         )
-    return Need(False, f"needed: {_on_others(working, '')}")
+    return Superfluous(False, f"needed: {_on_others(working, '')}")
 
 
 def _on_others(working: Sequence[Trial], but: str) -> str:

@@ -23,7 +23,7 @@ from cacheproxy.asking import (
 from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.profile_text import profile_in
-from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.finding import Finding, FindingState
 
 _DOCUMENTATION = ("192.0.2.1", 9)
 """RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
@@ -109,8 +109,8 @@ def check_pool(proxy: Proxy) -> list[Finding]:
     names = ", ".join(f"{name} {'up' if is_up else 'DOWN'}" for name, is_up in proxy.pool)
     text = f"{len(proxy.pool)} upstreams: {names}; the checks below are of {proxy.at}"
     if not down:
-        return [Finding("upstreams", State.OK, text)]
-    state = State.WARN if len(down) < len(proxy.pool) else State.FAIL
+        return [Finding("upstreams", FindingState.OK, text)]
+    state = FindingState.WARN if len(down) < len(proxy.pool) else FindingState.FAIL
     return [Finding("upstreams", state, text, f"start {', '.join(down)}")]
 
 
@@ -122,16 +122,20 @@ def check(proxy: Proxy, upstream: str) -> list[Finding]:
             start = "run this command with the same CACHEPROXY_TOKEN as the proxy"
         elif "not a cacheproxy" in (proxy.problem or ""):
             start = "name the proxy's own URL with --proxy"
-        return [Finding("proxy", State.FAIL, proxy.problem or "", start)]
+        return [Finding("proxy", FindingState.FAIL, proxy.problem or "", start)]
     where = urlsplit(proxy.url)
     text = f"cacheproxy {proxy.version} listens on {where.hostname}:{where.port}"
     if proxy.reachable is not None:
         text += f", and on {proxy.reachable}"
         if proxy.has_token:
-            return [Finding("proxy", State.OK, text + ", where clients need the token")]
+            return [Finding("proxy", FindingState.OK, text + ", where clients need the token")]
         text += ", so others on your network can also use it"
-        return [Finding("proxy", State.WARN, text, "start the proxy with --interface 127.0.0.1")]
-    return [Finding("proxy", State.OK, text + (", this machine only" * is_loopback(proxy.url)))]
+        return [
+            Finding("proxy", FindingState.WARN, text, "start the proxy with --interface 127.0.0.1")
+        ]
+    return [
+        Finding("proxy", FindingState.OK, text + (", this machine only" * is_loopback(proxy.url)))
+    ]
 
 
 def _profile(page: dict[str, Any]) -> Profile | None:

@@ -27,7 +27,7 @@ _IN_TEMPLATE = "Jinja Exception:"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenExchange:
     """One exchange. Tokens None if not reported; ``lost``: of the turn before.
 
     ``wall``: when it began, in seconds since the epoch; ``seconds``: how long it took. ``rewrite``:
@@ -68,15 +68,15 @@ class Seen:
 class Record:
     """The exchanges that had a prompt, oldest first, without those that doctor sent itself."""
 
-    seen: tuple[Seen, ...]
+    seen: tuple[SeenExchange, ...]
 
     @property
-    def recent(self) -> tuple[Seen, ...]:
+    def recent(self) -> tuple[SeenExchange, ...]:
         """The last exchanges."""
         return self.seen[-_LAST:]
 
     @property
-    def measured(self) -> tuple[Seen, ...]:
+    def measured(self) -> tuple[SeenExchange, ...]:
         """The last exchanges whose reuse the server told."""
         known = [
             one
@@ -86,12 +86,12 @@ class Record:
         return tuple(known[-_LAST:])
 
     @property
-    def later(self) -> tuple[Seen, ...]:
+    def later(self) -> tuple[SeenExchange, ...]:
         """The measured turns that could have reused the turn before."""
         return tuple(one for one in self.measured if one.turn > 1 and not one.side)
 
     @property
-    def breaks(self) -> tuple[Seen, ...]:
+    def breaks(self) -> tuple[SeenExchange, ...]:
         """The later turns that lost the cache."""
         return tuple(one for one in self.later if one.verdict == Judgement.BREAK)
 
@@ -121,7 +121,7 @@ class Record:
         return len(lost), sum(lost)
 
     @property
-    def failing(self) -> dict[str, tuple[Seen, ...]]:
+    def failing(self) -> dict[str, tuple[SeenExchange, ...]]:
         """The last requests of each client of which the very last, or half, failed."""
         found = {}
         for client in self.clients():
@@ -134,7 +134,7 @@ class Record:
         """Return how many requests each client sent."""
         return Counter(one.client for one in self.seen)
 
-    def after(self, earlier: Record) -> tuple[Seen, ...]:
+    def after(self, earlier: Record) -> tuple[SeenExchange, ...]:
         """Return what came since ``earlier`` was read."""
         last = max((one.number for one in earlier.seen), default=0)
         return tuple(one for one in self.seen if one.number > last)
@@ -158,18 +158,20 @@ def read(proxy: str, headers: Mapping[str, str]) -> Record | None:
     return Record(tuple(sorted(mine, key=lambda one: one.number)))
 
 
-def _has_prompt(one: Seen) -> bool:
+def _has_prompt(one: SeenExchange) -> bool:
     """Whether it is a turn, or would have been one if it had not failed."""
     counts = one.path.rstrip("/").endswith("/count_tokens")
     return one.turn > 0 or (one.failed and bool(one.session) and not counts)
 
 
-def _seen(item: dict[str, Any]) -> Seen | None:
+def _seen(item: dict[str, Any]) -> SeenExchange | None:
     """Read one row of the page, None where it is none; what it does not say has its default."""
     usage = item.get("usage")
     said = {**item, **(usage if isinstance(usage, dict) else {}), "said": _line(item.get("error"))}
     try:
-        return msgspec.convert({name: one for name, one in said.items() if one is not None}, Seen)
+        return msgspec.convert(
+            {name: one for name, one in said.items() if one is not None}, SeenExchange
+        )
     except msgspec.ValidationError:
         return None
 

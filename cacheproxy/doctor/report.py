@@ -14,9 +14,9 @@ from cacheproxy.asking import shown, with_proxy
 from cacheproxy.core.server.counters import NOTHING
 from cacheproxy.core.server.profile_text import for_people
 from cacheproxy.core.server.status import Look
-from cacheproxy.doctor.conclusion import Answer, Conclusion
+from cacheproxy.doctor.conclusion import Conclusion, Working
 from cacheproxy.doctor.examine import Examination
-from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.reuse import Shot, Trial
 from cacheproxy.words import counted
 
@@ -24,18 +24,18 @@ QUESTION = "Is the cache working?"
 _COMMAND = "cacheproxy doctor --json"
 _INDENT = 18
 _COLOURS = {
-    State.OK: "green",
-    State.WARN: "yellow",
-    State.FAIL: "bold red",
-    Answer.YES: "bold green",
-    Answer.NO: "bold red",
-    Answer.NOT_MEASURED: "bold yellow",
-    Answer.NOT_NEEDED: "bold green",
+    FindingState.OK: "green",
+    FindingState.WARN: "yellow",
+    FindingState.FAIL: "bold red",
+    Working.YES: "bold green",
+    Working.NO: "bold red",
+    Working.NOT_MEASURED: "bold yellow",
+    Working.NOT_NEEDED: "bold green",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DoctorReport:
     """What to tell. ``between``: lines that stand between verdict and findings.
 
     ``more``: what ``--json`` tells besides.
@@ -50,7 +50,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """1 if something FAILs, else 0."""
-        return int(any(finding.state is State.FAIL for finding in self.findings))
+        return int(any(finding.state is FindingState.FAIL for finding in self.findings))
 
     def json(self) -> dict[str, Any]:
         """Return everything as one JSON object."""
@@ -83,15 +83,15 @@ class Report:
             yield from _finding(finding, width)
         if self.findings:
             yield Text()
-        warnings = sum(finding.state is State.WARN for finding in self.findings)
-        problems = sum(finding.state is State.FAIL for finding in self.findings)
+        warnings = sum(finding.state is FindingState.WARN for finding in self.findings)
+        problems = sum(finding.state is FindingState.FAIL for finding in self.findings)
         yield Text(
             f"{counted(warnings, 'warning')}, {counted(problems, 'problem')}. "
             f"Exit code {self.exit_code}.   Machine-readable: {self.command}"
         )
 
 
-def of_examination(examination: Examination) -> Report:
+def of_examination(examination: Examination) -> DoctorReport:
     """Return the report on an examination."""
     server = examination.upstream.server
     running = asdict(examination.proxy) | {"url": shown(examination.proxy.url)}
@@ -101,7 +101,7 @@ def of_examination(examination: Examination) -> Report:
         replace(finding, fix=finding.fix and with_proxy(finding.fix, url))
         for finding in examination.findings
     ]
-    return Report(
+    return DoctorReport(
         examination.conclusion,
         findings,
         with_proxy(_COMMAND, url),

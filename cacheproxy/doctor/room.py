@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cacheproxy.core.server.status import Slot
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.record import Record, SeenExchange
 
 CHEAP = 1000
 """Tokens that a server reads again in no time; our own prompts are shorter, too."""
@@ -58,7 +58,9 @@ def kept(record: Record | None, slots: int) -> bool:
     return False
 
 
-def later_turns(record: Record) -> Iterator[tuple[Seen, Seen, Sequence[Seen]]]:
+def later_turns(
+    record: Record,
+) -> Iterator[tuple[SeenExchange, SeenExchange, Sequence[SeenExchange]]]:
     """Yield each measured turn: the turn before, the turn, and what ended between the two."""
     measured = [one for one in record.seen if one.prompt is not None and not one.failed]
     last: dict[tuple[str, str], int] = {}
@@ -71,7 +73,7 @@ def later_turns(record: Record) -> Iterator[tuple[Seen, Seen, Sequence[Seen]]]:
             yield measured[before], one, measured[before + 1 : index]
 
 
-def _had_the_slot(one: Seen, before: Seen, turn: Seen) -> bool:
+def _had_the_slot(one: SeenExchange, before: SeenExchange, turn: SeenExchange) -> bool:
     """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
     is_between = before.end <= one.wall and one.end <= turn.wall
     is_unlike = one.reused is not None and one.reused <= ALIKE * min(

@@ -9,10 +9,10 @@ from cacheproxy.asking import CommandError
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.server.flags import RAM_CACHE
 from cacheproxy.core.serverlog.reader import LogReader
-from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
-from cacheproxy.doctor.conclusion import Answer, Conclusion
-from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.report import Report
+from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
+from cacheproxy.doctor.conclusion import Conclusion, Working
+from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.report import DoctorReport
 from cacheproxy.words import counted
 
 _SHOWN = 40
@@ -20,7 +20,7 @@ _SHOWN = 40
 _HEAD = "   line   task slot   prompt   reused              new     time  verdict"
 
 
-def read(lines: Iterable[str], name: str) -> Report:
+def read(lines: Iterable[str], name: str) -> DoctorReport:
     """Return the report on a log; ``name``: the file's, for messages. Raises CommandError."""
     reader = LogReader()
     requests = [request for line in lines for request in reader.feed(line)]
@@ -35,7 +35,7 @@ def read(lines: Iterable[str], name: str) -> Report:
             f"{name} is a log of llama-server, but it shows no request; start the server with "
             "--verbosity 4 to log requests"
         )
-    return Report(
+    return DoctorReport(
         _conclude(requests),
         [*_findings(requests, reader.facts)],
         "cacheproxy doctor --server-log FILE --json",
@@ -48,18 +48,18 @@ def _conclude(requests: Sequence[LoggedRequest]) -> Conclusion:
     measured = [one for one in requests if one.prompt is not None and one.reused is not None]
     if not measured:
         text = f"{counted(len(requests), 'request')}, and the log does not say what was reused."
-        return Conclusion(Answer.NOT_MEASURED, text)
+        return Conclusion(Working.NOT_MEASURED, text)
     prompt = sum(one.prompt or 0 for one in measured)
     reused = sum(one.reused or 0 for one in measured)
     breaks, ok = _count(measured, Judgement.BREAK), _count(measured, Judgement.OK)
     text = f"{reused / max(1, prompt):.1%} of {prompt:,} prompt tokens were reused in "
     text += f"{counted(len(measured), 'request')}; {breaks} lost the cache."
     if not breaks and not ok:
-        return Conclusion(Answer.NOT_MEASURED, f"{text} None could have reused an earlier one.")
-    return Conclusion(Answer.NO if breaks >= ok else Answer.YES, text)
+        return Conclusion(Working.NOT_MEASURED, f"{text} None could have reused an earlier one.")
+    return Conclusion(Working.NO if breaks >= ok else Working.YES, text)
 
 
-def _findings(requests: Sequence[LoggedRequest], facts: ServerFacts) -> Iterator[Finding]:
+def _findings(requests: Sequence[LoggedRequest], facts: LogFacts) -> Iterator[Finding]:
     breaks = [one for one in requests if one.verdict is Judgement.BREAK]
     ok = _count(requests, Judgement.OK)
     if breaks:
@@ -70,42 +70,52 @@ def _findings(requests: Sequence[LoggedRequest], facts: ServerFacts) -> Iterator
             "though an earlier request had left most of them in the cache (judged by the "
             "lengths; a log does not tell conversations apart)"
         )
-        state = State.FAIL if len(breaks) >= ok else State.WARN
+        state = FindingState.FAIL if len(breaks) >= ok else FindingState.WARN
         yield Finding(
             "breaks", state, text, "cacheproxy doctor   tells whether your agent uses the proxy"
         )
     elif ok:
-        yield Finding("breaks", State.OK, f"none; {counted(ok, 'request')} reused an earlier one")
+        yield Finding(
+            "breaks", FindingState.OK, f"none; {counted(ok, 'request')} reused an earlier one"
+        )
     if recomputed := sum(one.recomputed for one in requests):
         text = (
             f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
             "window or recurrent model) and computed the whole prompt again"
         )
         fix = "llama-server --checkpoint-min-step 256 (or --swa-full, for a sliding window)"
-        yield Finding("memory", State.WARN, text, fix)
+        yield Finding("memory", FindingState.WARN, text, fix)
     if facts.evicted:
         text = f"{counted(facts.evicted, 'prompt')} dropped from the cache in RAM"
         text += f" (limit {facts.ram_limit_mib:,.0f} MiB)" if facts.ram_limit_mib else ""
-        yield Finding("cache-ram", State.WARN, text, "raise --cache-ram of llama-server")
+        yield Finding("cache-ram", FindingState.WARN, text, "raise --cache-ram of llama-server")
     elif facts.ram_prompts is not None:
         text = f"{counted(facts.ram_prompts, 'prompt')} kept in RAM, {facts.ram_mib:,.0f} MiB"
-        yield Finding("cache-ram", State.OK, text)
+        yield Finding("cache-ram", FindingState.OK, text)
     elif facts.ram_off:
         text = "off: a slot's prompt is lost when another conversation takes the slot"
-        yield Finding("cache-ram", State.WARN, text, f"start llama-server with {RAM_CACHE.flag}")
+        yield Finding(
+            "cache-ram", FindingState.WARN, text, f"start llama-server with {RAM_CACHE.flag}"
+        )
     if truncated := sum(one.truncated for one in requests):
         text = f"{counted(truncated, 'request')} ran out of context and was cut"
-        yield Finding("context", State.WARN, text, "a larger -c, or less in the client's window")
+        yield Finding(
+            "context", FindingState.WARN, text, "a larger -c, or less in the client's window"
+        )
     if refused := sum(one.error is not None for one in requests):
         text = f"{counted(refused, 'request')} refused: the prompt is longer than the context"
-        yield Finding("context", State.WARN, text, "a larger -c, or less in the client's window")
+        yield Finding(
+            "context", FindingState.WARN, text, "a larger -c, or less in the client's window"
+        )
     if any(one.derived for one in requests):
         text = (
             "figures with ~ are worked out from the slots' final lengths; this log does not say "
             "whether the server could go back in its memory (sliding window, recurrent model), "
             "nor what its cache in RAM holds"
         )
-        yield Finding("figures", State.OK, text, "llama-server --verbosity 4 logs all of that")
+        yield Finding(
+            "figures", FindingState.OK, text, "llama-server --verbosity 4 logs all of that"
+        )
 
 
 def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.server.flags import RAM_CACHE, SIMILARITY
-from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.record import Record, SeenExchange
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.room import ALIKE, later_turns
 from cacheproxy.words import counted
@@ -41,7 +41,7 @@ def check(record: Record | None, trials: Sequence[Trial]) -> list[Finding]:
             f"conversation, because 10% of it was alike: {taken:,} tokens were read again"
         )
         fix = f"start llama-server with {SIMILARITY.flag}"
-        found.append(Finding("slots", State.WARN, text, fix))
+        found.append(Finding("slots", FindingState.WARN, text, fix))
     return found + _ram(trials, dropped, lost)
 
 
@@ -52,20 +52,22 @@ def _ram(trials: Sequence[Trial], dropped: int, lost: int) -> list[Finding]:
     cost = f"; {counted(dropped, 'turn')} read {lost:,} tokens again" if dropped else ""
     if shown and not shown[0]:
         text = f"off: a slot's prompt is lost when another conversation takes the slot{cost}"
-        return [Finding("cache-ram", State.WARN, text, fix)]
+        return [Finding("cache-ram", FindingState.WARN, text, fix)]
     if dropped:
         text = f"off, or too small: the server had dropped earlier prompts{cost}"
-        return [Finding("cache-ram", State.WARN, text, fix)]
+        return [Finding("cache-ram", FindingState.WARN, text, fix)]
     if shown:
         return [
             Finding(
-                "cache-ram", State.OK, "on: a prompt that leaves its slot is kept and comes back"
+                "cache-ram",
+                FindingState.OK,
+                "on: a prompt that leaves its slot is kept and comes back",
             )
         ]
     return []
 
 
-def _took(one: Seen, turn: Seen) -> bool:
+def _took(one: SeenExchange, turn: SeenExchange) -> bool:
     """Whether ``turn`` found no more of its conversation than ``one`` had in common with it."""
     if one.reused is None or turn.reused is None or one.reused < _NEAR:
         return False

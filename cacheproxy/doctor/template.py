@@ -13,12 +13,12 @@ from functools import partial
 from cacheproxy.asking import NoAnswerError, Site, have_answered
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.server.flags import of_kind
 from cacheproxy.core.server.profile import Profile, Thinking
 from cacheproxy.core.template import rendering
-from cacheproxy.core.template.traits import Told, learning, with_template
-from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
+from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.record import Record
 
 PLACE = "start the proxy with --placement user"
@@ -43,7 +43,7 @@ def learned(
 
     ``formats``: see ``Look``. ``model``: for servers that want to know it.
     """
-    found: list[Told] = []
+    found: list[TemplateAnswer] = []
     for path in rendering.PAGES:
         questions = learning(found, path, model or "", datetime.now(UTC), formats)
         try:
@@ -69,7 +69,7 @@ def check(placement: Placement | None, record: Record | None) -> list[Finding]:
     """
     refuses = [_refused(what) for what in (placement.refuses if placement is not None else ())]
     if placement is not None and placement.late != Late.UNKNOWN:
-        return [Finding("template", State.OK, placement.mended), *refuses]
+        return [Finding("template", FindingState.OK, placement.mended), *refuses]
     clients = record.clients() if record is not None else {}
     senders = [client for client in _SENDERS if client in clients]
     if not senders:
@@ -79,12 +79,12 @@ def check(placement: Placement | None, record: Record | None) -> list[Finding]:
         f"{senders[0]} sends. If it refuses them, or reads the whole prompt again, the proxy can "
         "send them as user messages"
     )
-    return [Finding("template", State.WARN, text, PLACE), *refuses]
+    return [Finding("template", FindingState.WARN, text, PLACE), *refuses]
 
 
 def _refused(what: str) -> Finding:
     text = f"the chat template refuses {what}, which the proxy cannot mend: such requests fail"
-    return Finding("template", State.WARN, text, OTHER)
+    return Finding("template", FindingState.WARN, text, OTHER)
 
 
 def check_turns(profile: Profile, record: Record | None = None, keeps: str = "") -> list[Finding]:
@@ -101,14 +101,14 @@ def check_turns(profile: Profile, record: Record | None = None, keeps: str = "")
         fix = (
             f"start {kind} with {flag}: a copy of the template without that line" if flag else None
         )
-        found.append(Finding("template", State.WARN, text + _WHEN[profile.clock], fix))
+        found.append(Finding("template", FindingState.WARN, text + _WHEN[profile.clock], fix))
     if found or profile.thoughts.way is Thinking.UNKNOWN:
         return found
     text = (
         "this template only appends to a conversation with tools and thinking: the server reads "
         "nothing again at the second user message"
     )
-    return [Finding("template", State.OK, text)]
+    return [Finding("template", FindingState.OK, text)]
 
 
 def _thinking(profile: Profile, record: Record | None, keeps: str) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def _thinking(profile: Profile, record: Record | None, keeps: str) -> Iterator[F
     if not (drops or thoughts.writes_empty):
         return
     if thoughts.asked_by and keeps:
-        yield Finding("template", State.OK, f"the template {keeps}")
+        yield Finding("template", FindingState.OK, f"the template {keeps}")
         return
     what = "thinking of the turn before" if drops else "empty thinking block that it had written"
     text = _again(f"drops the {what}", "everything after the first user message")
@@ -126,17 +126,17 @@ def _thinking(profile: Profile, record: Record | None, keeps: str) -> Iterator[F
     else:
         text += f", if the client {'sends' if drops else 'does not send'} its reasoning back"
     text += (_CURE if thoughts.asked_by else _WITHOUT_CURE) + _cost(record)
-    yield Finding("template", State.WARN, text, _OPTION if thoughts.asked_by else None)
+    yield Finding("template", FindingState.WARN, text, _OPTION if thoughts.asked_by else None)
 
 
 def _moved(profile: Profile) -> Iterator[Finding]:
     """Yield what stands in the last user message, and so in another place at the next one."""
-    is_head = profile.system_last or profile.order is Order.TOOLS_FIRST
+    is_head = profile.system_last or profile.order is PromptOrder.TOOLS_FIRST
     after = "the whole prompt" if is_head else "everything after the system text"
     for what, is_last in (("tools", profile.tools_last), ("system text", profile.system_last)):
         if is_last:
             text = _again(f"moves the {what}, which it prints in the last user message", after)
-            yield Finding("template", State.WARN, f"{text}; no fix is known")
+            yield Finding("template", FindingState.WARN, f"{text}; no fix is known")
 
 
 def _again(does: str, what: str) -> str:

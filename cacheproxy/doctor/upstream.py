@@ -9,18 +9,18 @@ from typing import Any
 
 from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, have_answered, shown
 from cacheproxy.core.server import status
-from cacheproxy.core.server.identify import LLAMA_SERVER, PAGES, Server
+from cacheproxy.core.server.identify import LLAMA_SERVER, PAGES, ServerFacts
 from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import Look, Metrics
+from cacheproxy.core.server.status import Look, MetricsPage
 from cacheproxy.core.server.telling import told
-from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.proxy import is_health
 
 LLAMA = LLAMA_SERVER
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class SeenUpstream:
     """The model server as it was found; ``problem``, ``fix``: why ``look`` is None."""
 
     url: str
@@ -32,12 +32,12 @@ class Upstream:
     fix: str | None = None
 
     @property
-    def server(self) -> Server | None:
+    def server(self) -> ServerFacts | None:
         """Which one it is."""
         return self.look.server if self.look is not None else None
 
 
-def look(site: Site) -> Upstream:
+def look(site: Site) -> SeenUpstream:
     """Ask the server at ``site`` for its status pages. Never raises."""
     url = shown(site.url)
     said: dict[str, Answer] = {}
@@ -55,39 +55,43 @@ def look(site: Site) -> Upstream:
     if answers is None:
         problem = f"no model server answers at {url}: {why[0]}"
         fix = "start the model server, or name it with --upstream URL"
-        return Upstream(site.url, problem=problem, fix=fix)
+        return SeenUpstream(site.url, problem=problem, fix=fix)
     if _is_a_cacheproxy(site):
         problem = f"the server at {url} is a cacheproxy, not the model server behind it"
-        return Upstream(site.url, problem=problem, fix="name the model server with --upstream URL")
+        return SeenUpstream(
+            site.url, problem=problem, fix="name the model server with --upstream URL"
+        )
     if not _is_model_server(answers.pages) or _asks_for_a_key(said):
         problem, fix = _refusal(url, said)
-        return Upstream(site.url, problem=problem, fix=fix)
+        return SeenUpstream(site.url, problem=problem, fix=fix)
     seen = status.look_of(site.url, time.time(), time.monotonic(), answers)
     model, seconds = _model(answers.pages.get("/v1/models")), next(iter(said.values())).seconds
-    return Upstream(site.url, seen, told(seen), model, seconds)
+    return SeenUpstream(site.url, seen, told(seen), model, seconds)
 
 
-def check(upstream: Upstream) -> list[Finding]:
+def check(upstream: SeenUpstream) -> list[Finding]:
     """Return the findings: the server itself, and its counters."""
     server = upstream.server
     if server is None:
-        return [Finding("upstream", State.FAIL, upstream.problem or "", upstream.fix)]
+        return [Finding("upstream", FindingState.FAIL, upstream.problem or "", upstream.fix)]
     answers = f"{server.summary} at {shown(upstream.url)} answers in {_short(upstream.seconds)}"
-    found = [Finding("upstream", State.OK, answers)]
+    found = [Finding("upstream", FindingState.OK, answers)]
     if server.kind != LLAMA or upstream.look is None:
         return found
-    if upstream.look.metrics is Metrics.OFF:
+    if upstream.look.metrics is MetricsPage.OFF:
         text = (
             "the server was started without --metrics, so nobody tells the speed that its "
             "answers to /v1/messages do not"
         )
         fix = "add --metrics to the llama-server command line"
-        found.append(Finding("metrics", State.WARN, text, fix))
+        found.append(Finding("metrics", FindingState.WARN, text, fix))
     elif upstream.look.sample is not None:
         figures = upstream.look.sample.figures
         since = f"{figures.evaluated or 0:,.0f} prompt tokens evaluated"
         since += f" and {figures.reused:,.0f} reused" if figures.reused is not None else ""
-        found.append(Finding("metrics", State.OK, f"/metrics is on: {since} since its start"))
+        found.append(
+            Finding("metrics", FindingState.OK, f"/metrics is on: {since} since its start")
+        )
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
-from cacheproxy.metrics.table import Row
+from cacheproxy.metrics.table import MetricRow
 
 Values = tuple[str, ...]
 """A value for each label of the row, in its order."""
@@ -25,7 +25,7 @@ class Series(dict[Values, Any]):
     by ``observe``: how many amounts lie between each bound and the one before, and their sum.
     """
 
-    def __init__(self, row: Row, items: Iterable[tuple[Values, Any]] = ()) -> None:
+    def __init__(self, row: MetricRow, items: Iterable[tuple[Values, Any]] = ()) -> None:
         super().__init__(items)
         self.row = row
 

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.server.status import Look, State
+from cacheproxy.core.server.status import Look, UpstreamState
 from cacheproxy.metrics import table
 from cacheproxy.metrics.labels import clean
 
@@ -20,7 +20,7 @@ _OWN = b"/_cacheproxy"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MetricsSources:
     """Whom to ask. All are asked on the reactor's thread."""
 
     version: str  #: of cacheproxy
@@ -59,7 +59,7 @@ class Standing:
         if not looks:
             return
         now = self.seconds()
-        yield _of(table.UP, *(([name], look.state is State.UP) for name, look in looks))
+        yield _of(table.UP, *(([name], look.state is UpstreamState.UP) for name, look in looks))
         ages = (([name], max(0.0, now - look.moment)) for name, look in looks)
         yield _of(table.POLL_AGE, *ages)
         slots = []
@@ -74,7 +74,7 @@ class Standing:
             yield _of(table.KV_USED, *used)
 
 
-def _of(row: table.Row, *values: tuple[list[str], float]) -> Metric:
+def _of(row: table.MetricRow, *values: tuple[list[str], float]) -> Metric:
     made: Any = row.family()
     for labels, value in values:
         made.add_metric(labels, float(value))

@@ -32,7 +32,7 @@ _FAMILIES = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class MetricRow:
     """One metric."""
 
     name: str  #: as it is asked for
@@ -47,12 +47,12 @@ class Row:
         return family
 
 
-def _counter(name: str, labels: tuple[str, ...], says: str) -> Row:
-    return Row(name, "counter", labels, says)
+def _counter(name: str, labels: tuple[str, ...], says: str) -> MetricRow:
+    return MetricRow(name, "counter", labels, says)
 
 
-def _gauge(name: str, labels: tuple[str, ...], says: str) -> Row:
-    return Row(name, "gauge", labels, says)
+def _gauge(name: str, labels: tuple[str, ...], says: str) -> MetricRow:
+    return MetricRow(name, "gauge", labels, says)
 
 
 REQUESTS = _counter(
@@ -133,28 +133,28 @@ MOVED = _counter(
     _UPSTREAM,
     "Turns whose conversation was at another upstream before",
 )
-FIRST_BYTE = Row(
+FIRST_BYTE = MetricRow(
     "cacheproxy_first_byte_seconds",
     "histogram",
     _REQUEST,
     "Time from the request, read in full, to the first byte of the answer's body",
     _SLOW,
 )
-DURATION = Row(
+DURATION = MetricRow(
     "cacheproxy_request_duration_seconds",
     "histogram",
     _REQUEST,
     "Time from the request, read in full, to the end of the answer",
     _SLOW,
 )
-EDIT = Row(
+EDIT = MetricRow(
     "cacheproxy_edit_seconds",
     "histogram",
     _UPSTREAM,
     "Time that the rules and the session's name took, waiting for a thread included",
     _FAST,
 )
-ADDED = Row(
+ADDED = MetricRow(
     "cacheproxy_added_latency_seconds",
     "histogram",
     _UPSTREAM,
@@ -162,7 +162,7 @@ ADDED = Row(
     _FAST,
 )
 
-COUNTED = tuple(row for row in vars().values() if isinstance(row, Row))
+COUNTED = tuple(row for row in vars().values() if isinstance(row, MetricRow))
 """All of them, by exchanges; those below are what is so at the moment of asking."""
 FAILURES = _counter(
     "cacheproxy_failures_total",

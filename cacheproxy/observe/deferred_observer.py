@@ -17,7 +17,7 @@ _PAUSE, _FEW = 0.002, 4
 """Seconds between portions, and exchanges in one. More, if more than four times as many wait."""
 
 
-class Afterwards:
+class DeferredObserver:
     """Takes finished exchanges and gives them to ``see`` in portions, on the reactor's thread.
 
     An agent sends its next request as soon as it has its answer. What is judged, counted and

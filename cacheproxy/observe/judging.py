@@ -37,7 +37,7 @@ _MOST_HELD = 64
 """Exchanges of a session that may wait for an upstream's answer."""
 
 
-class Known(Protocol):
+class KnownUpstream(Protocol):
     """What is known of an upstream, and who asks it for more."""
 
     @property
@@ -89,7 +89,7 @@ class Judging:
         store: Store,
         collector: Collector | None = None,
     ) -> None:
-        self.known: Mapping[str, Known] = {}
+        self.known: Mapping[str, KnownUpstream] = {}
         self.most_waiting = sys.maxsize
         self._reactor = reactor
         self._collector = collector or Collector()
@@ -165,7 +165,7 @@ class Judging:
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
             return None
 
-    def _of(self, exchange: Exchange) -> Known | None:
+    def _of(self, exchange: Exchange) -> KnownUpstream | None:
         return self.known.get(exchange.upstream)
 
     def _take(self, exchange: Exchange, number: int, judged: Judged | None) -> None:
@@ -185,7 +185,9 @@ class Judging:
         else:
             self._line_up(exchange)
 
-    async def _ask(self, held: _Held, judged: Judged, known: Known, *, counts: bool) -> None:
+    async def _ask(
+        self, held: _Held, judged: Judged, known: KnownUpstream, *, counts: bool
+    ) -> None:
         """Ask the upstream for what is missing."""
         profile, usage, meanwhile = known.profile, judged.usage, judged.meanwhile
         if counts:

@@ -7,7 +7,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 
-class _Unsaid(Exception):  # noqa: N818 - it stands in for another
+class _BareError(Exception):
     """Says nothing; the failure still names the other's class."""
 
 
@@ -17,7 +17,7 @@ def bare(failure: Failure) -> Failure:
     What the operating system says has no text of ours: it stays, but for the file's name.
     """
     said = failure.value.strerror if isinstance(failure.value, OSError) else None
-    unsaid = _Unsaid(said) if said else _Unsaid()
+    unsaid = _BareError(said) if said else _BareError()
     return Failure(unsaid, failure.type, failure.getTracebackObject())
 
 
@@ -32,5 +32,5 @@ class BareFailures:
         """Take out of one event what its exception says."""
         for key in ("log_failure", "failure"):
             failure = event.get(key)
-            if isinstance(failure, Failure) and not isinstance(failure.value, _Unsaid):
+            if isinstance(failure, Failure) and not isinstance(failure.value, _BareError):
                 event[key] = bare(failure)

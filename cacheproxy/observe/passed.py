@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.server.status import Look, State
+from cacheproxy.core.server.status import Look, UpstreamState
 
 _TURNS, _LOOKS = 512, 256
 _MOST = 0.9
@@ -49,7 +49,7 @@ class PassedTurns:
         """Take note of a look at the upstream."""
         idle = bool(look.slots) and not any(slot.busy for slot in look.slots)
         held = max(slot.used for slot in look.slots) if idle else None
-        self._looks.append(_Seen(look.url, look.wall, look.state is State.DOWN, held))
+        self._looks.append(_Seen(look.url, look.wall, look.state is UpstreamState.DOWN, held))
 
     def since(self, ended: float, exchange: Exchange, lane: Lane | None) -> list[Passed]:
         """Return what others than ``lane`` did between ``ended`` and ``exchange``'s prefill."""

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.core.server.prefill import Prefill, Progress
+from cacheproxy.core.server.prefill import Progress, RunningPrefill
 
 _log = Logger()
 _LONG = 5.0
@@ -28,10 +28,10 @@ class Prefills:
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.changed = changed
-        self._running: dict[int, Prefill] = {}
+        self._running: dict[int, RunningPrefill] = {}
         self._next: dict[int, float] = {}
 
-    def __call__(self, exchange: int, prefill: Prefill | None) -> None:
+    def __call__(self, exchange: int, prefill: RunningPrefill | None) -> None:
         """Take what is known of ``exchange``; None: it is over."""
         if prefill is None:
             self._running.pop(exchange, None)
@@ -60,7 +60,7 @@ class Prefills:
         ]
 
 
-def line(prefill: Prefill, progress: Progress) -> str:
+def line(prefill: RunningPrefill, progress: Progress) -> str:
     """Return the line for the log."""
     done, total = progress.done, progress.total
     return (

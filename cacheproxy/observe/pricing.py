@@ -8,7 +8,7 @@ from dataclasses import replace
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.prefill import PrefillCost
 from cacheproxy.core.conversation.spared import Spared, spared_tokens
-from cacheproxy.core.conversation.speeds import Prefill
+from cacheproxy.core.conversation.speeds import PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.route.price import Price
@@ -30,7 +30,7 @@ class _Upstream:
     """
 
     def __init__(self) -> None:
-        self.prefill = Prefill()
+        self.prefill = PrefillSpeed()
         self.untimed = Untimed()
         self.reading: Reading | None = None
         self.has_told = False

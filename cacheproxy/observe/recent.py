@@ -13,7 +13,7 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried, is_plain, redact_target
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.rules.fold import RuleReport
 
 _MOST = 200
 
@@ -70,12 +70,12 @@ def _bare(exchange: Exchange) -> Exchange:
     )
 
 
-def _without_text(report: Report) -> Report:
+def _without_text(report: RuleReport) -> RuleReport:
     """Keep where a rule edited and why: what it put there may be as long as a body."""
     if not report.edits:
         return report
     edits = tuple(Edit(edit.path, "", edit.why, edit.span) for edit in report.edits)
-    return Report(report.rule, edits, report.error)
+    return RuleReport(report.rule, edits, report.error)
 
 
 def _without_credentials(verdict: Verdict | None, known: Collection[bytes]) -> Verdict | None:

@@ -19,7 +19,7 @@ from cacheproxy.core.judge.cause import NOTHING_SEEN, Meanwhile
 from cacheproxy.core.judge.judge import judge, order_of, wants_proof
 from cacheproxy.core.judge.proof import Compared, Proof
 from cacheproxy.core.prompt.parts import Parts, parts_of
-from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of, reordered
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of, reordered
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.observe.passed import Passed, PassedTurns
@@ -88,7 +88,7 @@ class Verdicts:
             lane = self._lane(session, place.lane)
         if lane is None:
             return None
-        order = profile.order or Order.TOOLS_FIRST
+        order = profile.order or PromptOrder.TOOLS_FIRST
         if request.body is lane.request.body:
             sent: Prompt | None = reordered(lane.prompt, order)
         else:  # it was placed, or translated, or the lane has gone on

@@ -17,7 +17,7 @@ from rich.text import Text
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.judge.explain import PHRASES, phrase
 from cacheproxy.top.view import View
-from cacheproxy.top.watch import Told
+from cacheproxy.top.watch import Watched
 from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.words import count, counted, share, span, visible
 
@@ -44,7 +44,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScreenPlace:
     """Where it is shown."""
 
     width: int  #: columns of the terminal
@@ -54,7 +54,7 @@ class Place:
     option: str = ""  #: what a command needs to find the proxy
 
 
-def lines(told: Told, view: View, place: Place) -> list[Text]:
+def lines(told: Watched, view: View, place: ScreenPlace) -> list[Text]:
     """Return what is to be seen; as many lines as there are, of ``place.height``."""
     head = [*_head(told, place), *_running(told, place)]
     foot = [*_foot(told, view, place)]
@@ -90,7 +90,7 @@ def label(row: Json) -> str:
     return visible(Session(str(row["client"]), str(row["session"])).label)
 
 
-def _head(told: Told, place: Place) -> Iterator[Text]:
+def _head(told: Watched, place: ScreenPlace) -> Iterator[Text]:
     data = told.data
     upstream = data.get("upstream") or {}
     server = (upstream.get("server") or {}).get("summary") or ""
@@ -105,7 +105,7 @@ def _head(told: Told, place: Place) -> Iterator[Text]:
         yield _verdict(data, place)
 
 
-def _verdict(data: Json, place: Place) -> Text:
+def _verdict(data: Json, place: ScreenPlace) -> Text:
     headline, without = data["headline"], data["without"]
     line = Text(headline["title"], f"bold {_STANDING.get(headline['standing'], '')}".strip())
     if headline["share"] is not None:
@@ -118,7 +118,7 @@ def _verdict(data: Json, place: Place) -> Text:
     return line.append(f"{told}  last {WINDOWS[place.window].name}", "dim not bold")
 
 
-def _running(told: Told, place: Place) -> Iterator[Text]:
+def _running(told: Watched, place: ScreenPlace) -> Iterator[Text]:
     prefills = _prefills(told)
     for each in prefills[:_MOST_RUNNING]:
         line = Text("reads  " if each["total"] else "runs   ", "dim")
@@ -134,12 +134,12 @@ def _running(told: Told, place: Place) -> Iterator[Text]:
         yield Text(f"       and {len(prefills) - _MOST_RUNNING} more requests", "dim")
 
 
-def _prefills(told: Told) -> Sequence[Json]:
+def _prefills(told: Watched) -> Sequence[Json]:
     """Return the requests that run; none, while the proxy does not say."""
     return () if told.trouble else told.data.get("prefills") or ()
 
 
-def _list(told: Told, view: View, place: Place, room: int | None) -> list[Text]:
+def _list(told: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
     rows = ordered(told.page.get("conversations") or ())
     when = WINDOWS[place.window].name
     if not rows:
@@ -161,7 +161,7 @@ def _list(told: Told, view: View, place: Place, room: int | None) -> list[Text]:
     return shown
 
 
-def _columns(told: Told, width: int) -> list[Column]:
+def _columns(told: Watched, width: int) -> list[Column]:
     now, running = told.data["now"], {each["conversation"] for each in _prefills(told)}
 
     def last(row: Json) -> str:
@@ -196,7 +196,7 @@ def _spark(prompts: Sequence[int]) -> str:
     return "".join(_BARS[min(7, 8 * each // (most + 1))] for each in prompts)
 
 
-def _turns(told: Told, view: View, place: Place, room: int | None) -> list[Text]:
+def _turns(told: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
     one = told.one
     if one is None or one["conversation"]["id"] != view.opened:
         return [Text(), Text("asking for its turns …")]
@@ -259,7 +259,7 @@ def _line(name: str, cells: Sequence[tuple[str, int]], width: int) -> str:
     return text
 
 
-def _foot(told: Told, view: View, place: Place) -> Iterator[Text]:
+def _foot(told: Watched, view: View, place: ScreenPlace) -> Iterator[Text]:
     if told.breaks:
         yield Text()
         yield Text("Last breaks", "dim")
@@ -275,7 +275,7 @@ def _foot(told: Told, view: View, place: Place) -> Iterator[Text]:
     yield Text((_OPENED_KEYS if view.is_opened else _KEYS) + more, "dim")
 
 
-def _break(row: Json, place: Place) -> Iterator[Text]:
+def _break(row: Json, place: ScreenPlace) -> Iterator[Text]:
     known = row["known"]
     cause = known.get("phrase") or phrase(row["reason"], row["shape"])
     turn = f"{label(row)} #{row['turn']}" if row["client"] else "?"
@@ -291,7 +291,7 @@ def _break(row: Json, place: Place) -> Iterator[Text]:
         yield Text(f"  {part}", "cyan")
 
 
-def _cure(known: Json, row: Json, place: Place) -> str:
+def _cure(known: Json, row: Json, place: ScreenPlace) -> str:
     """Return what is to be done about a break, a command where there is one."""
     cure = known.get("cure")
     if cure and cure["applied"]:

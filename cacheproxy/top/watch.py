@@ -31,7 +31,7 @@ _SILENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Watched:
     """What the proxy told last; the pages' JSON."""
 
     data: Json = field(default_factory=dict)  #: the figures of the window
@@ -43,7 +43,7 @@ class Told:
     trouble: str = ""  #: why it tells nothing now, or ""
 
 
-class Teller:
+class Watcher:
     """Asks page by page; what need not be asked again is kept."""
 
     def __init__(self, ask: Ask, window: str) -> None:
@@ -53,11 +53,11 @@ class Teller:
         self._last: tuple[Any, Any] = None, None
         self._known: dict[tuple[Any, Any], Json] = {}
 
-    def all(self) -> Told:
+    def all(self) -> Watched:
         """Ask for all once; raises CommandError."""
         return self.told(self._ask(f"{_PAGES}data?window={self._window}"), "", None)
 
-    def told(self, data: Json, search: str, opened: str | None) -> Told:
+    def told(self, data: Json, search: str, opened: str | None) -> Watched:
         """Ask for what ``data``, the figures, do not tell; raises CommandError.
 
         ``search``: text in a conversation's names; ``opened``: the id of the one that is opened.
@@ -65,7 +65,7 @@ class Teller:
         query = urlencode({"window": self._window, "search": search})
         page = self._ask(f"{_PAGES}conversations?{query}")
         one = opened and self._ask(f"{_PAGES}conversations/{quote(opened, safe='')}")
-        return Told(data, page, self._breaks_of(data), one or None)
+        return Watched(data, page, self._breaks_of(data), one or None)
 
     def _breaks_of(self, data: Json) -> tuple[Json, ...]:
         last = data.get("last_break"), data.get("rules")
@@ -95,9 +95,9 @@ class Watch:
     """Keeps ``told`` up to date, and calls ``changed``, in a thread of its own, when it is new."""
 
     def __init__(
-        self, site: Site, teller: Teller, window: str, changed: Callable[[], None]
+        self, site: Site, teller: Watcher, window: str, changed: Callable[[], None]
     ) -> None:
-        self.told = Told(trouble=f"Asking {site.url} …")
+        self.told = Watched(trouble=f"Asking {site.url} …")
         self._site = site
         self._teller = teller
         self._window = window
@@ -121,7 +121,7 @@ class Watch:
         self._now.set()
 
     def look(self, search: str, opened: str | None) -> None:
-        """Ask for these conversations from now on; see ``Teller.told``."""
+        """Ask for these conversations from now on; see ``Watcher.told``."""
         if (search, opened) != self._look:
             self._look = search, opened
             self._due.set()

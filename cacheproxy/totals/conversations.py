@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.totals.requests import like
-from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.store import Json, TotalsStore
 from cacheproxy.totals.windows import WINDOWS, scope_of
 
 SORTS = {"last": "last", "cost": "lost"}
@@ -15,9 +15,9 @@ _BRANCHES, _BRANCH_TURNS = 24, 100
 _RECENT = 24
 _PARTS = ("tools", "system", "history", "thinking", "newest")
 _ORDERS = {
-    Order.TOOLS_FIRST: ["tools", "system", "history", "thinking", "last"],
-    Order.SYSTEM_FIRST: ["system", "tools", "history", "thinking", "last"],
-    Order.HOISTED: ["system", "tools", "history", "thinking", "last"],
+    PromptOrder.TOOLS_FIRST: ["tools", "system", "history", "thinking", "last"],
+    PromptOrder.SYSTEM_FIRST: ["system", "tools", "history", "thinking", "last"],
+    PromptOrder.HOISTED: ["system", "tools", "history", "thinking", "last"],
 }
 _CONVERSATIONS = """
 SELECT s.id AS row, s.client || '/' || s.name AS id, s.client, s.name AS session, s.model,
@@ -50,7 +50,13 @@ ORDER BY e.id
 
 
 def conversations(
-    store: Store, window: str, now: int, *, search: str = "", sort: str = "last", before: str = ""
+    store: TotalsStore,
+    window: str,
+    now: int,
+    *,
+    search: str = "",
+    sort: str = "last",
+    before: str = "",
 ) -> Json:
     """Return a page of the conversations whose last request was in ``window``, that ends ``now``.
 
@@ -88,7 +94,7 @@ def conversations(
     }
 
 
-def conversation(store: Store, name: str, before: int | None = None) -> Json | None:
+def conversation(store: TotalsStore, name: str, before: int | None = None) -> Json | None:
     """Return the last turns of the conversation called ``name``, the oldest first.
 
     With them those of its branches, which are the conversations that work for it. ``before``: the
@@ -120,13 +126,13 @@ def conversation(store: Store, name: str, before: int | None = None) -> Json | N
     }
 
 
-def _known(store: Store, rows: list[int]) -> list[Json]:
+def _known(store: TotalsStore, rows: list[int]) -> list[Json]:
     marks = ", ".join("?" * len(rows))
     sessions = f"SELECT * FROM sessions WHERE id IN ({marks})"  # noqa: S608 - question marks
     return store.rows(_CONVERSATIONS.format(sessions=sessions), rows)
 
 
-def _conversation(store: Store, found: Json) -> Json:
+def _conversation(store: TotalsStore, found: Json) -> Json:
     """Return what is shown of one; its seconds are None where nobody knew the speed."""
     recent = store.connection.execute(_RECENT_PROMPTS, (found["row"], _RECENT)).fetchall()
     prompts = [prompt for (prompt,) in reversed(recent)]
@@ -142,7 +148,7 @@ def _conversation(store: Store, found: Json) -> Json:
 
 
 def _turns(
-    store: Store, session: int, limit: int, before: int | None = None
+    store: TotalsStore, session: int, limit: int, before: int | None = None
 ) -> tuple[list[Json], int | None]:
     """Return the turns, and the row before which there are more, None if there are none."""
     scope = {"session": session, "before": before, "limit": limit + 1}
@@ -151,9 +157,9 @@ def _turns(
     return [_turn(store, row) for row in rows[-limit:]], more
 
 
-def _turn(store: Store, found: Json) -> Json:
+def _turn(store: TotalsStore, found: Json) -> Json:
     parts = [found.pop(name) for name in _PARTS]
-    order = _ORDERS[Order(found.pop("rendered") or Order.TOOLS_FIRST)]
+    order = _ORDERS[PromptOrder(found.pop("rendered") or PromptOrder.TOOLS_FIRST)]
     failed, side = found.pop("failed"), found.pop("side")
     is_compacted = found["verdict"] == "compacted"
     names = (*_PARTS[:-1], "last")

@@ -38,11 +38,11 @@ from cacheproxy.totals.file import (
 )
 from cacheproxy.totals.memory import MOST, InMemory
 from cacheproxy.totals.migrations import TotalsError
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import TotalsStore
 
 _log = Logger()
 _T = TypeVar("_T")
-Job = Callable[[Store], Any]
+Job = Callable[[TotalsStore], Any]
 
 _GATHER = 0.5
 """Seconds for which more may come before it is written: at most so much is lost with the process,
@@ -87,9 +87,9 @@ class Database:
         self._hurry = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
-        self._file: Store | None = None
+        self._file: TotalsStore | None = None
         self._mark: Mark | None = None
-        self._memory: Store | None = None
+        self._memory: TotalsStore | None = None
         self._busy = False
         self._not_before = 0.0
         self._told: dict[str, float] = {}
@@ -118,7 +118,7 @@ class Database:
             return
         self._add(_Waiting(job, None))
 
-    def run(self, job: Callable[[Store], _T]) -> Deferred[_T]:
+    def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
         """Have ``job`` done at once, after all before it; fire with what it returns.
 
         Errbacks: TotalsError (closed, or far behind), sqlite3.Error.
@@ -162,7 +162,7 @@ class Database:
             self._file.connection.close()
             self._file = None
 
-    def _store(self) -> Store:
+    def _store(self) -> TotalsStore:
         """Return where to write: the file, or memory while it cannot be had."""
         if self._file is not None and self._mark and mark(self._path) != self._mark:
             said = leave(self._file.connection, self._path, self._mark)
@@ -187,7 +187,7 @@ class Database:
         note, self._busy = None, False
         try:
             connection, note = open_file(self._folder)
-            self._file = Store(connection)
+            self._file = TotalsStore(connection)
         except (TotalsError, sqlite3.Error) as error:
             self._busy = isinstance(error, BusyError)
             self._miss(str(error))
@@ -206,7 +206,7 @@ class Database:
             self._tell(f"{_UNKEPT}: {why}")
         self._not_before = time.monotonic() + (_AGAIN if self._busy else _LATER)
 
-    def _work_once(self, store: Store) -> None:
+    def _work_once(self, store: TotalsStore) -> None:
         """Do all that has come, in one transaction; where the file fails, it is done again."""
         execute, is_file = store.connection.execute, store is self._file
         waiting = self._taken(is_file=is_file)
@@ -264,7 +264,7 @@ class Database:
                 return found
         return found + [self._jobs.popleft() for _ in range(len(self._jobs))]
 
-    def _do(self, store: Store, job: Job) -> Any:
+    def _do(self, store: TotalsStore, job: Job) -> Any:
         """Return what ``job`` returns, or its Failure: one record must not cost the others."""
         execute = store.connection.execute
         try:
@@ -288,7 +288,7 @@ class Database:
             self.dropped += len(jobs) - room
             self._tell(f"{_MOST_WAITING:,} requests wait for {self._path}: more are not counted")
 
-    def _trouble(self, store: Store, error: sqlite3.Error) -> None:
+    def _trouble(self, store: TotalsStore, error: sqlite3.Error) -> None:
         """Tell, and leave a file that fails; set a damaged one aside: a new one begins."""
         if store is self._memory or not is_of_the_file(error):
             self._tell(f"some requests were left out of the totals: {error}")

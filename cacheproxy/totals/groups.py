@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cacheproxy.core.judge.advice import may_be_curable
 from cacheproxy.core.judge.explain import phrase
-from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.store import Json, TotalsStore
 from cacheproxy.totals.sums import GROUPS, IS_BREAK, SCOPE
 from cacheproxy.totals.windows import WINDOWS, scope_of
 
@@ -29,7 +29,7 @@ LEFT JOIN words AS r ON r.id = e.reason LEFT JOIN words AS k ON k.id = e.shape
 """  # noqa: S608
 
 
-def groups(store: Store, name: str, now: int) -> Json:
+def groups(store: TotalsStore, name: str, now: int) -> Json:
     """Return the sums of the window ``name`` by client, model and upstream.
 
     Those with the most prompt tokens come first. Requests of which nobody knows the client, or the
@@ -41,7 +41,7 @@ def groups(store: Store, name: str, now: int) -> Json:
     return {key: _by(key, rows) for key in _KEYS}
 
 
-def routed(store: Store) -> list[Json]:
+def routed(store: TotalsStore) -> list[Json]:
     """Return what each upstream did for each route, over all restarts: those asked most first.
 
     Tokens are those that answers told; ``price``: what they cost by the configuration.
@@ -67,7 +67,7 @@ def _by(key: str, rows: list[Json]) -> list[Json]:
     return sorted(found, key=lambda one: (-one["prompt"], one["name"]))[:_MOST]
 
 
-def last_break(store: Store, name: str, now: int) -> Json | None:
+def last_break(store: TotalsStore, name: str, now: int) -> Json | None:
     """Return the last turn of the window ``name`` that broke the cache, None if none did.
 
     ``number``: None if it was before the proxy started. ``cure``: whether a rule may be proposed.

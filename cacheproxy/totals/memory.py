@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from cacheproxy.totals.migrations import migrate
-from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.store import Json, TotalsStore
 from cacheproxy.totals.sums import ROLLUPS
 
 MOST = 500
@@ -14,7 +14,7 @@ _EACH = 100
 """Exchanges after which those beyond the most are dropped."""
 
 
-class InMemory(Store):
+class InMemory(TotalsStore):
     """A store without a file, of the last ``most`` exchanges and up to a hundred more."""
 
     def __init__(self, most: int = MOST) -> None:

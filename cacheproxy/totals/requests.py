@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.speeds import generation_of
-from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.store import Json, TotalsStore
 from cacheproxy.totals.sums import IS_BREAK, SCOPE
 
 FILTERS = {
@@ -50,7 +50,7 @@ _CAUSED = (
 
 
 def requests(
-    store: Store,
+    store: TotalsStore,
     which: str = "all",
     search: str = "",
     before: int | None = None,
@@ -109,7 +109,7 @@ def like(search: str) -> str:
     return "%" + search.replace("!", "!!").replace("%", "!%").replace("_", "!_") + "%"
 
 
-def sessions(store: Store, since: int, until: int, limit: int = 50) -> list[Json]:
+def sessions(store: TotalsStore, since: int, until: int, limit: int = 50) -> list[Json]:
     """Return the sessions whose last request was at ``since`` (ms) or later, the latest first.
 
     Those from ``until`` on are left out: a clock has been set back since.
@@ -125,7 +125,7 @@ def sessions(store: Store, since: int, until: int, limit: int = 50) -> list[Json
     )
 
 
-def _request(store: Store, found: Json) -> Json:
+def _request(store: TotalsStore, found: Json) -> Json:
     output, measured, rest = found["output"], found.pop("measured"), found.pop("rest")
     return found | {
         # Another run's: what is asked for by number is of this one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import EVER, ROLLUPS, STEPS
 
 _DAY = 24 * 3_600_000
@@ -31,7 +31,7 @@ _MOST_AT_ONCE = 2_000
 """Rows deleted in one go: the thread has other work."""
 
 
-def tidy(store: Store, now: int, keep: Keep = DEFAULT) -> bool:
+def tidy(store: TotalsStore, now: int, keep: Keep = DEFAULT) -> bool:
     """Thin and delete what is old at ``now`` (ms since the epoch); whether more is left to do.
 
     Lifetime totals are not touched.
@@ -63,7 +63,7 @@ class Age:
         self._at: int | None = None
         self._moment = 0.0
 
-    def __call__(self, store: Store, now: int, moment: float) -> int:
+    def __call__(self, store: TotalsStore, now: int, moment: float) -> int:
         """Return it. ``now``: ms of the wall clock; ``moment``: s of the one that never jumps."""
         passed, self._moment = moment - self._moment, moment
         if self._at is None:
@@ -73,7 +73,7 @@ class Age:
         return now if self._at is None else min(now, self._at)
 
 
-def _delete_rows(store: Store, until: int) -> bool:
+def _delete_rows(store: TotalsStore, until: int) -> bool:
     """Delete a number of the oldest rows from before ``until``; whether there may be more."""
     deleted = store.connection.execute(
         "DELETE FROM exchanges WHERE id IN ("
@@ -83,7 +83,7 @@ def _delete_rows(store: Store, until: int) -> bool:
     return deleted >= _MOST_AT_ONCE
 
 
-def _used(store: Store) -> int:
+def _used(store: TotalsStore) -> int:
     """Return the bytes of the file that hold something."""
     pages, free, size = (
         store.connection.execute(f"PRAGMA {name}").fetchone()[0]

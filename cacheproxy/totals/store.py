@@ -43,7 +43,7 @@ INSERT INTO routed VALUES (
 """
 
 
-class Store:
+class TotalsStore:
     """Writes records. ``first``: the first row of this run, whose numbers still hold.
 
     ``flush`` comes before a commit, ``forget`` after a rollback.

@@ -7,7 +7,7 @@ from io import StringIO
 from typing import Any
 
 from cacheproxy.totals.requests import NAMES
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import TotalsStore
 
 _PAGE = 250
 """Rows asked for at a time: four milliseconds, of the reactor where nothing is kept in a file."""
@@ -45,7 +45,7 @@ TABLES = {"requests": _REQUESTS, "conversations": _CONVERSATIONS}
 
 
 def page(
-    store: Store, name: str, since: int, after: tuple[int, int] = START
+    store: TotalsStore, name: str, since: int, after: tuple[int, int] = START
 ) -> tuple[str, tuple[int, int] | None]:
     """Return some rows of the table ``name`` from ``since`` (ms) on, and where to go on.
 

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.server.status import Look, State
+from cacheproxy.core.server.status import Look, UpstreamState
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.record import milliseconds, record_of
 from cacheproxy.totals.retention import Age, tidy
@@ -69,7 +69,7 @@ class Totals:
 
     def looked(self, look: Look) -> None:
         """Take note of what the upstream serves, for the exchanges that end from now on."""
-        if look.state is State.UP:
+        if look.state is UpstreamState.UP:
             self._served[look.url] = look.served
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from cacheproxy.totals.migrations import class_middle
-from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.store import Json, TotalsStore
 from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, SCOPE
 
 
@@ -49,7 +49,7 @@ _OF_BUCKET = ("requests", "breaks", "prompt", "reused", "evaluated", "lost")
 _OF_WINDOW = ("turns", "output", "spared", "unpriced")
 
 
-def overview(store: Store, name: str, now: int) -> Json:
+def overview(store: TotalsStore, name: str, now: int) -> Json:
     """Return sums and series of the window ``name`` (one of WINDOWS) that ends ``now`` (ms).
 
     Times are seconds since the epoch, lengths seconds. ``series``: buckets in which something
@@ -73,7 +73,7 @@ def overview(store: Store, name: str, now: int) -> Json:
     }
 
 
-def breaks(store: Store, name: str, now: int) -> list[Json]:
+def breaks(store: TotalsStore, name: str, now: int) -> list[Json]:
     """Return why the cache broke in the window: reason and shape, the dearest first.
 
     ``lost`` in tokens, ``share`` of the window's prompt tokens (None if no server told both),
@@ -86,7 +86,7 @@ def breaks(store: Store, name: str, now: int) -> list[Json]:
     return store.rows(_BREAKS.format(source=BREAKS.of(window.step), all=everything), scope)
 
 
-def lifetime(store: Store) -> Json:
+def lifetime(store: TotalsStore) -> Json:
     """Return the sums of all that passed through here, over all restarts.
 
     ``since``: when it began, in seconds since the epoch; None if nothing did.
@@ -137,7 +137,7 @@ def _speed(tokens: float, milliseconds: float) -> float | None:
     return tokens * 1e3 / milliseconds if tokens and milliseconds else None
 
 
-def _median_first(store: Store, window: Window, scope: dict[str, int]) -> float | None:
+def _median_first(store: TotalsStore, window: Window, scope: dict[str, int]) -> float | None:
     """Return the median wait of a turn for its first byte: exact, or within 9 %."""
     execute = store.connection.execute
     if not window.step:

@@ -25,7 +25,7 @@ from cacheproxy.translate.writing import raw, write
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WholeAnswer:
     """A whole response for the client."""
 
     status: int

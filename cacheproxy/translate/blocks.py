@@ -19,7 +19,7 @@ from cacheproxy.translate.translation_error import TranslationError
 from cacheproxy.translate.writing import write
 
 
-class Kind(Enum):
+class BlockKind(Enum):
     """A kind of block: its delta's type, and the name of the delta's text."""
 
     TEXT = (b"text_delta", b"text")
@@ -31,8 +31,8 @@ _START = b'event: content_block_start\ndata: {"type":"content_block_start","inde
 _STOP = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n'
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%s","%s":%s}}\n\n'  # noqa: E501
 _EMPTY = {
-    Kind.TEXT: b'{"type":"text","text":""}',
-    Kind.THINKING: b'{"type":"thinking","thinking":"","signature":""}',
+    BlockKind.TEXT: b'{"type":"text","text":""}',
+    BlockKind.THINKING: b'{"type":"thinking","thinking":"","signature":""}',
 }
 # Clients take thinking for finished when its signature comes; nobody here signs.
 _UNSIGNED = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"signature_delta","signature":""}}\n\n'  # noqa: E501
@@ -42,7 +42,7 @@ _UNSIGNED = b'event: content_block_delta\ndata: {"type":"content_block_delta","i
 class _Block:
     """One block: what has been said of it, and how much of that went on already."""
 
-    kind: Kind
+    kind: BlockKind
     id: str = ""
     given_id: str = ""
     name: str = ""
@@ -54,7 +54,7 @@ class _Block:
 
     def is_whole(self) -> bool:
         """Whether a block that came after it may begin."""
-        if self.kind is not Kind.CALL:
+        if self.kind is not BlockKind.CALL:
             return True
         # Only where the last piece could be an end is the text put together and read.
         ends = bool(self.said) and self.said[-1].rstrip().endswith("}")
@@ -73,7 +73,7 @@ class Blocks:
         self.called = 0
         """How many tool calls there were."""
 
-    def say(self, kind: Kind, piece: str) -> bytes:
+    def say(self, kind: BlockKind, piece: str) -> bytes:
         """Take a piece of text or thinking."""
         if not piece:
             return b""
@@ -94,7 +94,7 @@ class Blocks:
         """
         block = self._calls.get(index)
         if block is None or _is_another(block, call_id, name, counted=index is not None):
-            block = _Block(Kind.CALL, self._asked.call_id(call_id, self.called))
+            block = _Block(BlockKind.CALL, self._asked.call_id(call_id, self.called))
             self.called += 1
             self._calls[index] = block
             self._queue.append(block)
@@ -117,7 +117,7 @@ class Blocks:
         events = [self._flow()]
         while self._queue:
             block = self._queue[0]
-            if block.kind is Kind.CALL and not block.name:
+            if block.kind is BlockKind.CALL and not block.name:
                 raise TranslationError("the server's answer has a tool call without a name")
             events.append(self._say(block))
             events.append(self._end(block))
@@ -127,7 +127,7 @@ class Blocks:
         events = b""
         while self._queue:
             block = self._queue[0]
-            if block.kind is Kind.CALL and not block.name:
+            if block.kind is BlockKind.CALL and not block.name:
                 break
             events += self._say(block)
             if len(self._queue) == 1 or not block.is_whole():
@@ -155,12 +155,12 @@ class Blocks:
         self._queue.popleft()
         index = self._index
         self._index += 1
-        if block.kind is Kind.CALL:
+        if block.kind is BlockKind.CALL:
             text = "".join(block.said)
             block.said.clear()
             if is_object(text):
                 self._spellings.keep(block.id, text)
-        elif block.kind is Kind.THINKING:
+        elif block.kind is BlockKind.THINKING:
             return _UNSIGNED % index + _STOP % index
         return _STOP % index
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cacheproxy.translate.answer import Answer
+from cacheproxy.translate.answer import WholeAnswer
 from cacheproxy.translate.overflow import too_long
 from cacheproxy.translate.writing import write
 
@@ -27,11 +27,11 @@ _TYPES = {
 worth a retry later, while clients meet ``overloaded_error`` by asking less or another model."""
 
 
-def error_answer(status: int, body: bytes) -> Answer:
+def error_answer(status: int, body: bytes) -> WholeAnswer:
     """Return an error response for the client; its status, except where the context overflowed."""
     value, text = _read_error(body)
     status, error = _error(value, text, status)
-    return Answer(status, write({"type": "error", "error": error, "request_id": None}))
+    return WholeAnswer(status, write({"type": "error", "error": error, "request_id": None}))
 
 
 def error_event(value: Any) -> bytes:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.answer import Answer
+from cacheproxy.translate.answer import WholeAnswer
 from cacheproxy.translate.errors import error_answer
 from cacheproxy.translate.reading import Json, read
 from cacheproxy.translate.request import chat_headers
@@ -26,9 +26,9 @@ class ListOfModels:
     def __init__(self, request: Request) -> None:
         self.sent = replace(request, headers=chat_headers(request.headers))
 
-    def answer(self, status: int, body: bytes) -> Answer:
+    def answer(self, status: int, body: bytes) -> WholeAnswer:
         """Return the list, or the error, for the client."""
-        return error_answer(status, body) if status >= 300 else Answer(status, models(body))
+        return error_answer(status, body) if status >= 300 else WholeAnswer(status, models(body))
 
     def stream(self) -> NoReturn:
         """Refuse: no list comes as a stream. Raises TranslationError."""

@@ -9,7 +9,7 @@ from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event, EventReader
 from cacheproxy.translate.asked import Asked
-from cacheproxy.translate.blocks import Blocks, Kind
+from cacheproxy.translate.blocks import BlockKind, Blocks
 from cacheproxy.translate.comments import COMMENT, CommentFinder
 from cacheproxy.translate.ending import stop_reason, usage_for
 from cacheproxy.translate.errors import error_event, is_error
@@ -129,13 +129,13 @@ class MessageStream:
 
     def _delta(self, delta: Json) -> bytes:
         say, call = self._blocks.say, self._blocks.call
-        events = say(Kind.THINKING, thinking_of(delta)) + say(
-            Kind.TEXT, plain_text(delta.get("content"))
+        events = say(BlockKind.THINKING, thinking_of(delta)) + say(
+            BlockKind.TEXT, plain_text(delta.get("content"))
         )
         refusal = string_in(delta.get("refusal"))
         if refusal:
             self._refused = True
-            events += say(Kind.TEXT, refusal)
+            events += say(BlockKind.TEXT, refusal)
         calls = delta.get("tool_calls")
         for one in calls if isinstance(calls, list) else ():
             if isinstance(one, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.answer import Answer, message
+from cacheproxy.translate.answer import WholeAnswer, message
 from cacheproxy.translate.asked import Asked
 from cacheproxy.translate.body import Body
 from cacheproxy.translate.errors import error_answer, is_error
@@ -34,7 +34,7 @@ class MessagesToChat:
             body=self.sent.body,
         )
 
-    def answer(self, status: int, body: bytes) -> Answer:
+    def answer(self, status: int, body: bytes) -> WholeAnswer:
         """Return the server's unstreamed answer, or its error, for the client.
 
         Raises TranslationError where ``body`` makes no sense, for which the client gets 502.
@@ -46,7 +46,7 @@ class MessagesToChat:
             return error_answer(status, body)
         if not isinstance(value, dict):
             raise TranslationError("the server's answer is not a JSON object")
-        return Answer(status, message(value, self._asked, self._spellings))
+        return WholeAnswer(status, message(value, self._asked, self._spellings))
 
     def stream(self) -> MessageStream:
         """Return the transform of the server's streamed answer."""

@@ -7,7 +7,7 @@ import plistlib
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.units.unit import MARK, Command, Manager, Unit, UnitError
+from cacheproxy.units.unit import MARK, Command, ServiceManager, Unit, UnitError
 
 _AGAIN_AFTER = 10
 """Seconds between two starts of what ends at once."""
@@ -38,7 +38,7 @@ def render(unit: Unit) -> bytes:
     return head + f"<!-- {MARK} -->\n".encode() + separator + rest
 
 
-def manager(home: Path) -> Manager:
+def manager(home: Path) -> ServiceManager:
     """Return launchd, for the user who is logged in; ``home``: the user's folder."""
     folder = home / "Library/LaunchAgents"
     domain = f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui/0"
@@ -49,7 +49,7 @@ def manager(home: Path) -> Manager:
     def bootout(name: str) -> Command:
         return Command(("launchctl", "bootout", f"{domain}/{name}"), may_fail=True)
 
-    return Manager(
+    return ServiceManager(
         path=path,
         render=render,
         start=lambda name: (

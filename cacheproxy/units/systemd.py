@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cacheproxy.units.unit import MARK, Command, Manager, Unit, UnitError
+from cacheproxy.units.unit import MARK, Command, ServiceManager, Unit, UnitError
 
 _TEMPLATE = """\
 # {mark}; changes are lost when it is installed again.
@@ -45,10 +45,10 @@ def render(unit: Unit) -> bytes:
     return text.encode()
 
 
-def manager(home: Path) -> Manager:
+def manager(home: Path) -> ServiceManager:
     """Return systemd's user manager; ``home``: the user's folder."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user"
-    return Manager(
+    return ServiceManager(
         path=lambda name: folder / f"{name}.service",
         render=render,
         # restart, since it may run already: with what the file said before

@@ -41,7 +41,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class UnitFile:
     """A file to write, for its owner alone."""
 
     path: Path
@@ -86,7 +86,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
+class ServiceManager:
     """A service manager: how a unit is written down, and what it is told.
 
     ``path``: of a unit's file. ``render``: that file's content. ``start``, ``stop``, ``forget``:
@@ -103,9 +103,9 @@ class Manager:
     logs: Callable[[str, Path, int, bool], Command]
     hints: tuple[str, ...] = ()
 
-    def file(self, unit: Unit) -> File:
+    def file(self, unit: Unit) -> UnitFile:
         """Return the file of ``unit``; raises UnitError for what cannot be written down."""
-        return File(self.path(unit.name), self.render(unit))
+        return UnitFile(self.path(unit.name), self.render(unit))
 
 
 def run_all(commands: tuple[Command, ...]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Basis, Verdict
 from cacheproxy.core.diagnose.cure import Cure
-from cacheproxy.core.diagnose.report import Report
+from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.diagnose.texts import Texts, quoted
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.observe.recent import Recent
@@ -41,7 +41,7 @@ class Breaks:
     recent: Recent
     cures: Cures
     prompts: Prompts
-    report: Callable[[Exchange, Verdict], Report]
+    report: Callable[[Exchange, Verdict], TurnReport]
     option: Callable[[], str]
 
     def __call__(self, request: ProxyRequest, name: str) -> bytes | int:

@@ -13,7 +13,7 @@ import msgspec
 
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.conversations import SORTS, conversation, conversations
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.web.dashboard import LONGEST_SEARCH, row_of, window_of
 from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import Content, QueryError, answer, query_of
@@ -58,7 +58,7 @@ class Conversations:
 
 
 def _spelled(
-    store: Store, question: Callable[..., Json | None], *arguments: Any, **more: Any
+    store: TotalsStore, question: Callable[..., Json | None], *arguments: Any, **more: Any
 ) -> Any:
     """Return the answer as JSON, or None: a long one takes 77 ms with ``json``, in the thread."""
     found = question(store, *arguments, **more)

@@ -19,7 +19,7 @@ from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.diagnose.cure import Cure, Found, cures
 from cacheproxy.core.diagnose.texts import Texts, texts_of
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.recent import Recent
@@ -109,7 +109,7 @@ class Cures:
 
         None if they are no longer in memory, or do not differ.
         """
-        pair, order = self._pair(exchange), self.profile().order or Order.TOOLS_FIRST
+        pair, order = self._pair(exchange), self.profile().order or PromptOrder.TOOLS_FIRST
         if pair is None:
             return None
         try:

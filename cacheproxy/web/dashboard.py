@@ -8,7 +8,7 @@ from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
-from cacheproxy.core.diagnose.report import Report, report
+from cacheproxy.core.diagnose.report import TurnReport, report
 from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.privacy.credentials import hide_text
@@ -19,7 +19,7 @@ from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.totals.groups import groups, last_break, routed
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
 from cacheproxy.web.headline import headline, without
 from cacheproxy.web.memory_store import Source
@@ -131,14 +131,14 @@ class Dashboard:
             if each.session is not None and (each.turn or each.has_failed):
                 yield each.session.client, each.session.id, each.wall
 
-    def _open_report(self, number: int) -> Report | None:
+    def _open_report(self, number: int) -> TurnReport | None:
         """Return the report on an exchange, None if its rule has been applied."""
         exchange = None if self.is_applied(number) else self._recent.find(str(number))
         if exchange is None or exchange.verdict is None:
             return None
         return self.report(exchange, exchange.verdict)
 
-    def report(self, exchange: Exchange, verdict: Verdict) -> Report:
+    def report(self, exchange: Exchange, verdict: Verdict) -> TurnReport:
         """Return what is known of ``exchange``, and what to do about it."""
         folders = (self.captures,) if self.captures else ()
         return report(exchange, verdict, active=self.active, captures=folders, clients=self.clients)
@@ -214,7 +214,7 @@ def upstream_of(url: str, look: Look | None) -> Json:
     }  # fmt: skip
 
 
-def _figures(store: Store, window: str, now: int) -> Json:
+def _figures(store: TotalsStore, window: str, now: int) -> Json:
     found = overview(store, window, now)
     start, end = (round(found[name] * 1e3) for name in ("start", "end"))
     return {

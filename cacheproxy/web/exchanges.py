@@ -11,7 +11,7 @@ from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
-from cacheproxy.core.diagnose.report import Report, failed
+from cacheproxy.core.diagnose.report import TurnReport, failed
 from cacheproxy.observe.recent import Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Answer, answer, said
@@ -27,7 +27,7 @@ async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
 
 def diagnosis(
     recent: Recent,
-    report: Callable[[Exchange, Verdict], Report],
+    report: Callable[[Exchange, Verdict], TurnReport],
     prompts: Prompts,
     request: ProxyRequest,
     name: str,

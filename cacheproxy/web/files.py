@@ -26,7 +26,7 @@ _POLICY = (
 """Nothing from elsewhere, nothing inline, and no other site may frame the page."""
 
 
-class File:
+class StaticFile:
     """One file, kept in memory. Browsers ask whether it is still the same (RFC 9110, 13.1.2)."""
 
     def __init__(self, kind: bytes, body: bytes) -> None:
@@ -75,5 +75,5 @@ def static_files() -> Mapping[bytes, DirectPage]:
         kind = _TYPES.get(entry.name.rpartition(".")[2])
         if kind is not None:
             path = PAGE if entry.name == "index.html" else FOLDER + entry.name.encode()
-            found[path] = File(kind, entry.read_bytes())
+            found[path] = StaticFile(kind, entry.read_bytes())
     return found

@@ -19,7 +19,7 @@ _SPARED = (
 )
 
 
-class Standing(StrEnum):
+class CacheState(StrEnum):
     """How the cache stands in a window; the page's colour only repeats it."""
 
     EMPTY = "empty"
@@ -31,12 +31,12 @@ class Standing(StrEnum):
 
 
 _TITLES = {
-    Standing.EMPTY: "No requests yet",
-    Standing.UNMEASURED: "Not measured",
-    Standing.COLD: "First turns only",
-    Standing.WORKING: "Cache is working",
-    Standing.HITCHES: "Cache works, with breaks",
-    Standing.BREAKING: "Cache is breaking",
+    CacheState.EMPTY: "No requests yet",
+    CacheState.UNMEASURED: "Not measured",
+    CacheState.COLD: "First turns only",
+    CacheState.WORKING: "Cache is working",
+    CacheState.HITCHES: "Cache works, with breaks",
+    CacheState.BREAKING: "Cache is breaking",
 }
 
 
@@ -71,25 +71,25 @@ def without(sums: Mapping[str, Any]) -> float | None:
     return min(1.0, max(0.0, (sums["reused"] - sums["spared"]) / known)) if known else None
 
 
-def _standing(sums: Mapping[str, Any], known: int) -> Standing:
+def _standing(sums: Mapping[str, Any], known: int) -> CacheState:
     if not sums["turns"]:
-        return Standing.EMPTY
+        return CacheState.EMPTY
     if not known:
-        return Standing.UNMEASURED
+        return CacheState.UNMEASURED
     lost = sums["lost"] / known
     if lost >= FELT:
-        return Standing.BREAKING if lost >= BROKEN else Standing.HITCHES
-    return Standing.COLD if sums["reused"] / known < _LITTLE else Standing.WORKING
+        return CacheState.BREAKING if lost >= BROKEN else CacheState.HITCHES
+    return CacheState.COLD if sums["reused"] / known < _LITTLE else CacheState.WORKING
 
 
-def _text(standing: Standing, window: str, sums: Mapping[str, Any], known: int) -> str:
+def _text(standing: CacheState, window: str, sums: Mapping[str, Any], known: int) -> str:
     when = f"in the last {WINDOWS[window].name}"
-    if standing is Standing.EMPTY:
+    if standing is CacheState.EMPTY:
         return f"No figures {when}."
-    if standing is Standing.UNMEASURED:
+    if standing is CacheState.UNMEASURED:
         return "The server does not say what it reused."
     said = "No breaks" if not sums["breaks"] else _breaks(sums, known)
-    if standing is Standing.COLD:
+    if standing is CacheState.COLD:
         return f"{said} {when}: most prompts were new to the server."
     return f"{said} {when}."
 

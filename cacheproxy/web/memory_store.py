@@ -16,7 +16,7 @@ from cacheproxy.totals.totals import Totals
 _T = TypeVar("_T")
 
 
-class Unkept:
+class InMemoryTotals:
     """An observer, and a source for the dashboard as ``totals.Totals`` is one.
 
     ``wall``: returns seconds since the epoch.
@@ -46,5 +46,5 @@ class Unkept:
         return execute(question, self._store, *arguments, **more)
 
 
-Source = Totals | Unkept
+Source = Totals | InMemoryTotals
 """Who answers questions about what was."""

@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.series import Series
-from cacheproxy.metrics.snapshot import Standing
+from cacheproxy.metrics.snapshot import MetricsSources
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Content, Headers, answer
 
@@ -44,7 +44,7 @@ class Families(Collector):
             yield each.family()
 
 
-class MetricsPage:
+class MetricsResource:
     """The page. ``rules``: the names of those that are on. ``channels``: those that are open.
 
     ``in_thread`` runs a function in a thread: the largest page there can be takes longer than the
@@ -54,7 +54,7 @@ class MetricsPage:
     def __init__(
         self,
         metrics: Metrics,
-        standing: Standing,
+        standing: MetricsSources,
         rules: Iterable[str],
         in_thread: InThread,
         channels: Collection[Any] = (),

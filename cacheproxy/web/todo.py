@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cacheproxy.core.diagnose.report import Report
+from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.core.judge.weights import FELT
 from cacheproxy.core.server.flags import LLAMA, flags_of
 from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.status import Look, Metrics, State
+from cacheproxy.core.server.status import Look, MetricsPage, UpstreamState
 
 _IDLE = ("nothing", "see", "see all")
 """Advice that leaves nothing to be done, or not here."""
@@ -26,7 +26,7 @@ def todo(
     look: Look | None,
     sums: Mapping[str, Any],
     breaks: Sequence[Mapping[str, Any]],
-    report_on: Callable[[int], Report | None],
+    report_on: Callable[[int], TurnReport | None],
 ) -> list[Json]:
     """Return what can be done, what matters most first.
 
@@ -39,7 +39,7 @@ def todo(
 
 def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Iterator[Json]:
     flags = flags_of(profile)
-    if look is not None and look.state is State.DOWN:
+    if look is not None and look.state is UpstreamState.DOWN:
         yield _card("upstream-down", "Start the model server", f"{look.url} does not answer.")
         return
     if profile.reuses is False and flags.caching is not None:
@@ -49,13 +49,13 @@ def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Ite
     if flag and is_unmeasured:
         why = f"Start it with {flag}: its answers say then how much they reused."
         yield _card("reporting", f"Have {flags.name} report reuse", why)
-    if look is not None and look.metrics is Metrics.OFF and flags is LLAMA:
+    if look is not None and look.metrics is MetricsPage.OFF and flags is LLAMA:
         why = "Start it with --metrics: then its counters tell the speed that some answers do not."
         yield _card("metrics", "Have llama-server count", why)
 
 
 def _causes(
-    breaks: Sequence[Mapping[str, Any]], report_on: Callable[[int], Report | None]
+    breaks: Sequence[Mapping[str, Any]], report_on: Callable[[int], TurnReport | None]
 ) -> Iterator[Json]:
     """Yield what cures the causes that are felt, the dearest first."""
     for each in breaks[:_MOST_CAUSES]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from cacheproxy.alarm.way import NotToldError, Way
+from cacheproxy.alarm.way import AlarmWay, NotToldError
 
 
 def test_one_that_fails_at_once_is_no_end():
@@ -15,7 +15,7 @@ def test_one_that_fails_at_once_is_no_end():
         told.append(alarm)
         raise NotToldError("there is no such place")
 
-    way = Way("webhook", tell)
+    way = AlarmWay("webhook", tell)
     way.put("first")
     way.put("second")
     assert told == ["first", "second"]
@@ -28,7 +28,7 @@ def test_it_ends_when_all_is_told_or_the_rest_is_given_up():
         begun.append(Deferred())
         await begun[-1]
 
-    way = Way("webhook", tell)
+    way = AlarmWay("webhook", tell)
     assert way.finish().called
     way.put("first")
     way.put("second")

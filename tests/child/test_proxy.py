@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site
-from cacheproxy.child.proxy import START_SECONDS, ProxyService
+from cacheproxy.child.proxy import START_SECONDS, ChildProxy
 from tests.peer import NOBODY
 from tests.proxy.harness import TIMEOUT, eventually, running, runs
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 def test_it_listens_on_loopback_with_its_own_settings_and_leaves_when_closed(monkeypatch):
     monkeypatch.setenv("CACHEPROXY_PORT", "nonsense")
-    with ProxyService(NOBODY) as service:
+    with ChildProxy(NOBODY) as service:
         assert service.url.startswith("http://127.0.0.1:")
         assert Site(service.url).get("/v1/models").status == 502
     with pytest.raises(NoAnswerError):
@@ -24,7 +24,7 @@ def test_it_listens_on_loopback_with_its_own_settings_and_leaves_when_closed(mon
 
 def test_what_twistd_says_against_it_is_the_error():
     with pytest.raises(CommandError, match=r"did not start: .*nonsense"):
-        ProxyService("nonsense")
+        ChildProxy("nonsense")
 
 
 def test_it_dies_with_its_parent():

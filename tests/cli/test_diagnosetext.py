@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.cli.diagnosetext import lines
-from cacheproxy.core.conversation.verdict import Basis, Count, Judgement, Reason
-from cacheproxy.core.diagnose.report import Report
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, TokenCount
+from cacheproxy.core.diagnose.report import TurnReport
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.advice import Advice
 
-FINE = Report(
+FINE = TurnReport(
     number=7,
     client="claude",
     session="3f9a5e55-10n",
@@ -20,22 +20,22 @@ FINE = Report(
     side=False,
     judgement=Judgement.OK,
     reason=None,
-    prompt=Count(11_000, "measured"),
-    equal=Count(10_000, "measured"),
+    prompt=TokenCount(11_000, "measured"),
+    equal=TokenCount(10_000, "measured"),
     reused=9_990,
     evaluated=1_010,
     seconds=0.5,
 )
 BROKEN = replace(
-    FINE, judgement=Judgement.BREAK, reused=20, evaluated=10_980, lost=Count(9_980, "measured")
+    FINE, judgement=Judgement.BREAK, reused=20, evaluated=10_980, lost=TokenCount(9_980, "measured")
 )
 CHANGED = replace(
     BROKEN,
     reason=Reason.SYSTEM_CHANGED,
-    equal=Count(20, "estimated"),
+    equal=TokenCount(20, "estimated"),
     path="/system/0/text",
     byte=4,
-    kind=Kind.DATE,
+    kind=ChangeKind.DATE,
     says="~0.2% shared, then date in /system/0/text",
 )
 UNMEASURED = replace(
@@ -65,7 +65,7 @@ def test_a_change_with_which_the_count_agrees():
 
 def test_a_change_with_which_the_count_does_not_agree():
     """A server may take another slot where little is shared."""
-    found = replace(CHANGED, equal=Count(2_600, "estimated"), reused=0, evaluated=11_000)
+    found = replace(CHANGED, equal=TokenCount(2_600, "estimated"), reused=0, evaluated=11_000)
     said = text(found)
     assert "The server reused 0 tokens and evaluated 11,000" in said
     assert "agrees" not in said
@@ -127,7 +127,7 @@ def test_a_reason_that_the_first_sentence_names_is_said_once(reason, said):
 @pytest.mark.parametrize("judgement", Judgement)
 @pytest.mark.parametrize("found", [FINE, CHANGED, UNMEASURED, replace(UNMEASURED, prompt=None)])
 def test_it_is_never_over_all_nor_wider_than_a_terminal(found, judgement, reason):
-    odd = replace(found, judgement=judgement, reason=reason, equal=Count(12_000, "measured"))
+    odd = replace(found, judgement=judgement, reason=reason, equal=TokenCount(12_000, "measured"))
     said = list(lines(replace(odd, says="words " * 40)))
     assert max(map(len, said)) <= 96
     assert "(109" not in " ".join(said)

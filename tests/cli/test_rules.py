@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from cacheproxy.cli.rule_hits import fired, look
-from cacheproxy.cli.rules import Row
+from cacheproxy.cli.rules import RuleRow
 from cacheproxy.configfile import AppendError, append
 from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed
@@ -152,11 +152,11 @@ def test_some_other_page(page):
 
 def test_a_rule_that_is_needed_by_another_client_stays():
     """Without turns of its own client there is no evidence."""
-    row = Row("a", "p", "", on=True, client="openclaw", fired=0, turns=0, failed=0)
+    row = RuleRow("a", "p", "", on=True, client="openclaw", fired=0, turns=0, failed=0)
     assert row.retire(50) is None
-    row = Row("a", "p", "", on=True, client="openclaw", fired=0, turns=60, failed=0)
+    row = RuleRow("a", "p", "", on=True, client="openclaw", fired=0, turns=60, failed=0)
     assert row.retire(50).endswith("in the last 60 turns of openclaw")
-    assert Row("a", "p", "", on=True, client=None).retire(1) is None
+    assert RuleRow("a", "p", "", on=True, client=None).retire(1) is None
 
 
 SLOW = RULE.format("late", "(a|aa)+$")

@@ -12,7 +12,7 @@ from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.observe.verdicts import Verdicts
@@ -32,7 +32,7 @@ class Server:
 
     def __init__(
         self,
-        order: Order = Order.TOOLS_FIRST,
+        order: PromptOrder = PromptOrder.TOOLS_FIRST,
         room: int | None = None,
         rendered: Callable[[Request], Request] = lambda request: request,
     ) -> None:

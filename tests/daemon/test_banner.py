@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.identify import ServerFacts
 from cacheproxy.daemon import banner
 from cacheproxy.plugin.package import Package
 
@@ -34,7 +34,7 @@ def test_the_first_line_says_who_listens_where_and_where_requests_go():
 
 def test_all_upstreams_are_named():
     """Each with what it is, or that it is not there."""
-    known = Server("llama-server", "b1", "model.gguf")
+    known = ServerFacts("llama-server", "b1", "model.gguf")
     lines = rest(known, name="big", others=[("big2", None), ("small", known)]).split("\n")
     assert f"  upstream    big ONLINE: {known.summary}" in lines
     assert "  upstream    big2 OFFLINE: it does not answer yet" in lines
@@ -81,7 +81,7 @@ def test_a_socket_in_the_file_system():
 
 def test_the_upstream():
     """What it says of itself, or that it does not answer yet."""
-    server = Server("llama-server", "b9724", "Qwen3", 131_072, 4)
+    server = ServerFacts("llama-server", "b9724", "Qwen3", 131_072, 4)
     shown = "  upstream    ONLINE: llama-server b9724 · Qwen3 · 131,072 context · 4 slots"
     assert shown in rest(server)
     assert "  upstream    OFFLINE: it does not answer yet; requests get 502" in rest(None)

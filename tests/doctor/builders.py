@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import Figures
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.counters import ServerFigures
+from cacheproxy.core.server.identify import ServerFacts
 from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, State
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.doctor.record import Record, SeenExchange
 from cacheproxy.doctor.reuse import Shot, Trial
 
 
@@ -15,7 +15,7 @@ def seen(number=1, turn=1, prompt=18_000, reused=0, verdict="ok", **more):
     """One exchange of a conversation of Claude Code, begun at second ``number``."""
     usual = {"client": "claude", "session": "3f9a", "status": 200}
     usual |= {"number": number, "turn": turn, "prompt": prompt, "reused": reused}
-    return Seen(**(usual | {"verdict": verdict, "wall": float(number)} | more))
+    return SeenExchange(**(usual | {"verdict": verdict, "wall": float(number)} | more))
 
 
 def record(*turns):
@@ -41,7 +41,9 @@ def trial(second, without, cch_only=None, path="/v1/chat/completions"):
 
 def server_look(kind="llama-server", evaluated=None, slots=()):
     """A look at a server that has evaluated so many tokens, and has these slots."""
-    sample = None if evaluated is None else Sample(Figures(evaluated=evaluated))
+    sample = None if evaluated is None else Sample(ServerFigures(evaluated=evaluated))
     tasks = max((slot.task for slot in slots if slot.task is not None), default=None)
     more = {"sample": sample, "slots": tuple(slots), "tasks": tasks}
-    return Look("http://localhost:8080", 0.0, 0.0, State.UP, server=Server(kind), **more)
+    return Look(
+        "http://localhost:8080", 0.0, 0.0, UpstreamState.UP, server=ServerFacts(kind), **more
+    )

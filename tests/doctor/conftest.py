@@ -9,7 +9,7 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.run import require_plugin
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.doctor import prompt
 from tests import needs
 from tests.peer import NOBODY, Peer
@@ -47,7 +47,7 @@ def proxy(llama):
         require_plugin()
     except CommandError as missing:
         pytest.skip(str(missing))
-    with ProxyService(llama.url) as service:
+    with ChildProxy(llama.url) as service:
         yield service
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cacheproxy.doctor import claude
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 
 PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
 FIX = 'eval "$(cacheproxy env claude)"'
@@ -41,7 +41,7 @@ def test_without_claude_code_nothing_is_said(settings):
 def test_the_settings_file_wins_over_the_shell(settings):
     """As Claude Code itself has it."""
     found = check(settings({"ANTHROPIC_BASE_URL": SERVER}, ANTHROPIC_BASE_URL=PROXY))["claude"]
-    assert found.state is State.FAIL
+    assert found.state is FindingState.FAIL
     assert "in Claude Code's settings.json: this is the model server, past the proxy" in found.text
     assert found.fix == "set ANTHROPIC_BASE_URL there to http://127.0.0.1:8081"
 
@@ -49,13 +49,13 @@ def test_the_settings_file_wins_over_the_shell(settings):
 @pytest.mark.parametrize(
     ("url", "state"),
     [
-        ("http://localhost:8081/", State.OK),
-        ("http://127.0.0.1:8081", State.OK),
-        ("http://127.0.0.1:8080", State.FAIL),
-        ("https://api.anthropic.com", State.WARN),
-        ("http://SECRET:SECRET@x:1/", State.WARN),
-        ("nonsense", State.WARN),
-        ("http://[", State.WARN),
+        ("http://localhost:8081/", FindingState.OK),
+        ("http://127.0.0.1:8081", FindingState.OK),
+        ("http://127.0.0.1:8080", FindingState.FAIL),
+        ("https://api.anthropic.com", FindingState.WARN),
+        ("http://SECRET:SECRET@x:1/", FindingState.WARN),
+        ("nonsense", FindingState.WARN),
+        ("http://[", FindingState.WARN),
     ],
 )
 def test_where_it_sends_its_requests(settings, url, state):
@@ -68,10 +68,10 @@ def test_where_it_sends_its_requests(settings, url, state):
 @pytest.mark.parametrize(
     ("environ", "context", "state"),
     [
-        ({"ANTHROPIC_BASE_URL": PROXY}, 131_072, State.WARN),
-        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "200000"}, 131_072, State.WARN),
-        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "131072"}, 131_072, State.OK),
-        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "many"}, 131_072, State.WARN),
+        ({"ANTHROPIC_BASE_URL": PROXY}, 131_072, FindingState.WARN),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "200000"}, 131_072, FindingState.WARN),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "131072"}, 131_072, FindingState.OK),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "many"}, 131_072, FindingState.WARN),
         ({"ANTHROPIC_BASE_URL": PROXY}, 262_144, None),
         ({}, None, None),
     ],
@@ -81,14 +81,14 @@ def test_a_context_larger_than_the_servers_fails_long_conversations(
 ):
     found = check(settings({}, **environ), context).get("window")
     assert (found and found.state) is state
-    assert found is None or found.fix == (None if state is State.OK else FIX)
+    assert found is None or found.fix == (None if state is FindingState.OK else FIX)
 
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_the_window_of_another_shell_is_not_known_here(settings, seen):
     """``cacheproxy env claude`` was followed there, perhaps: no warning."""
     found = check(settings({}), seen=seen)["window"]
-    assert (found.state, found.fix) == (State.OK, FIX)
+    assert (found.state, found.fix) == (FindingState.OK, FIX)
     assert "131,072 tokens" in found.text
 
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.doctor.conclusion import Answer, Known, conclude
-from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.need import Need
+from cacheproxy.doctor.conclusion import Observed, Working, conclude
+from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.need import Superfluous
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.upstream import Upstream
+from cacheproxy.doctor.upstream import SeenUpstream
 from tests.doctor.builders import record, seen, server_look, shot, trial
 
-UP = Upstream("http://localhost:8080", server_look())
+UP = SeenUpstream("http://localhost:8080", server_look())
 RUNS = Proxy("http://127.0.0.1:8081", "0.1.0", rules=("claude-billing-header",))
-WORKS = Known(RUNS, UP, None, (trial(639, 33),), Need(False, "needed"))
+WORKS = Observed(RUNS, UP, None, (trial(639, 33),), Superfluous(False, "needed"))
 GOOD = record((1, 0, "cold"), (2, 17_800, "ok"))
 REFUSED = seen(9, client="cline", status=400, prompt=None)
 AGAIN = seen(10, 2, reused=17_800, client="cline")
@@ -27,17 +27,17 @@ AGAIN = seen(10, 2, reused=17_800, client="cline")
     [
         (
             record((1, 0, "cold"), (2, 17_800, "ok"), (3, 17_900, "ok")),
-            Answer.YES,
+            Working.YES,
             "66.1% of 54,000 prompt tokens were reused in the last 3 requests.",
         ),
         (
             record((1, 0, "cold"), (2, 33, "BREAK"), (3, 33, "BREAK"), (4, 17_000, "ok")),
-            Answer.NO,
+            Working.NO,
             "2 of 3 follow-up turns lost the cache.",
         ),
-        (Record((*GOOD.seen, REFUSED)), Answer.NO, "The only request of cline failed."),
-        (Record((*GOOD.seen, REFUSED, AGAIN, AGAIN)), Answer.YES, "reused"),
-        (record((1, 0, "cold")), Answer.YES, "A test prompt reused 639 of 640 tokens"),
+        (Record((*GOOD.seen, REFUSED)), Working.NO, "The only request of cline failed."),
+        (Record((*GOOD.seen, REFUSED, AGAIN, AGAIN)), Working.YES, "reused"),
+        (record((1, 0, "cold")), Working.YES, "A test prompt reused 639 of 640 tokens"),
     ],
 )
 def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, words):
@@ -50,28 +50,40 @@ def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, 
 @pytest.mark.parametrize(
     ("change", "answer", "words"),
     [
-        ({}, Answer.YES, "A test prompt reused 639 of 640 tokens"),
-        ({"upstream": Upstream("x", problem="it is down")}, Answer.NOT_MEASURED, "It is down."),
-        ({"proxy": Proxy("http://h:1", problem="no")}, Answer.NO, "No proxy answers at http://h:1"),
-        ({"trials": ()}, Answer.NOT_MEASURED, "No test prompt was sent."),
-        ({"trials": (trial(0, 0),)}, Answer.NO, "was not reused"),
-        ({"trials": (trial(639, 33), trial(0, 0, path="/p"))}, Answer.NO, "but not on /p"),
+        ({}, Working.YES, "A test prompt reused 639 of 640 tokens"),
+        (
+            {"upstream": SeenUpstream("x", problem="it is down")},
+            Working.NOT_MEASURED,
+            "It is down.",
+        ),
+        (
+            {"proxy": Proxy("http://h:1", problem="no")},
+            Working.NO,
+            "No proxy answers at http://h:1",
+        ),
+        ({"trials": ()}, Working.NOT_MEASURED, "No test prompt was sent."),
+        ({"trials": (trial(0, 0),)}, Working.NO, "was not reused"),
+        ({"trials": (trial(639, 33), trial(0, 0, path="/p"))}, Working.NO, "but not on /p"),
         (
             {"trials": (replace(trial(0, 0), same=shot(0)),)},
-            Answer.NO,
+            Working.NO,
             ("reused nothing, not even when the"),
         ),
         (
             {"trials": (replace(trial(0, 0), same=shot(639), edited=False),)},
-            Answer.NOT_MEASURED,
+            Working.NOT_MEASURED,
             "No rule for the test prompt's header",
         ),
         (
             {"trials": (replace(trial(0, 0), error="x"),)},
-            Answer.NOT_MEASURED,
+            Working.NOT_MEASURED,
             ("test requests failed"),
         ),
-        ({"need": Need(True, "not needed: it does it all")}, Answer.NOT_NEEDED, "It does it all."),
+        (
+            {"need": Superfluous(True, "not needed: it does it all")},
+            Working.NOT_NEEDED,
+            "It does it all.",
+        ),
     ],
 )
 def test_what_the_test_prompt_showed(change, answer, words):
@@ -82,6 +94,6 @@ def test_what_the_test_prompt_showed(change, answer, words):
 
 @pytest.mark.parametrize("name", ["traffic", "claude"])
 def test_an_agent_that_goes_past_is_not_measured_by_the_test_prompt(name):
-    found = conclude(WORKS, [Finding(name, State.FAIL, "")])
-    assert found.answer is Answer.NOT_MEASURED
+    found = conclude(WORKS, [Finding(name, FindingState.FAIL, "")])
+    assert found.answer is Working.NOT_MEASURED
     assert "test prompt" not in found.text

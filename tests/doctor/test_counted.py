@@ -6,16 +6,16 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import Figures
-from cacheproxy.core.server.profile import Kind, Memory
+from cacheproxy.core.server.counters import ServerFigures
+from cacheproxy.core.server.profile import Memory, MemoryKind
 from cacheproxy.doctor import outcome, upstream
-from cacheproxy.doctor.conclusion import Answer, Known, conclude
+from cacheproxy.doctor.conclusion import Observed, Working, conclude
 from cacheproxy.doctor.counted import Counters
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.prompt import rounds_for
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.reuse import ANY, measure
-from cacheproxy.doctor.upstream import Upstream
+from cacheproxy.doctor.upstream import SeenUpstream
 from tests.doctor.builders import server_look
 
 CHAT = "/v1/chat/completions"
@@ -98,20 +98,20 @@ FLAG = "start vLLM with --enable-prompt-tokens-details"
 def test_answers_without_a_count_are_measured_by_the_counters(tried, block, flagged):
     """Large blocks get a longer prompt. The flag is named that has the answers say it."""
     trial, server = tried(block, flagged=flagged)
-    assert check(trial).state is State.OK
+    assert check(trial).state is FindingState.OK
     assert trial.second.is_counted is not flagged
     assert trial.second.usage.reused == trial.second.whole
     assert trial.second.whole % block == 0
     assert server.longest < 3000
     unsaid = [(finding.state, finding.fix) for finding in outcome.unsaid([trial], "vLLM")]
-    assert unsaid == ([] if flagged else [(State.WARN, FLAG)])
+    assert unsaid == ([] if flagged else [(FindingState.WARN, FLAG)])
 
 
 def test_where_others_are_at_work_too_the_counters_say_nothing_of_one(tried):
     trial, _ = tried(16, others=40)
     assert not trial.is_measured
     finding = check(trial)
-    assert (finding.state, finding.fix) == (State.WARN, FLAG)
+    assert (finding.state, finding.fix) == (FindingState.WARN, FLAG)
     assert "does not say what it reused" in finding.text
 
 
@@ -121,20 +121,20 @@ def test_a_prompt_shorter_than_a_block_tells_nothing(tried, nobody, flagged):
     trial, server = tried(7808, flagged=flagged)
     assert server.longest < 1000
     finding = check(trial)
-    assert (finding.state, finding.fix) == (State.WARN, None)
+    assert (finding.state, finding.fix) == (FindingState.WARN, None)
     assert (
         "too short for this test: the server reuses only whole blocks of 7,808 tokens"
     ) in finding.text
-    server = Upstream("x", server_look("vLLM"))
-    conclusion = conclude(Known(Proxy(nobody), server, None, (trial,), None), [])
-    assert conclusion.answer is Answer.NOT_MEASURED
+    server = SeenUpstream("x", server_look("vLLM"))
+    conclusion = conclude(Observed(Proxy(nobody), server, None, (trial,), None), [])
+    assert conclusion.answer is Working.NOT_MEASURED
     assert "shorter than the blocks" in conclusion.text
 
 
 def test_a_cache_that_is_off_is_off_by_vllms_own_flag(tried):
     trial, _ = tried(16, keeps=False)
     finding = check(trial)
-    assert finding.state is State.FAIL
+    assert finding.state is FindingState.FAIL
     assert finding.fix == (
         "start vLLM without --no-enable-prefix-caching, or try again when the server is idle"
     )
@@ -160,10 +160,10 @@ def test_the_last_token_is_always_computed_and_of_hybrids_the_last_block(blocks,
 @pytest.mark.parametrize(("mamba", "is_hybrid"), [("None", False), ("448", True)])
 def test_the_blocks_are_told_by_the_page(peer, mamba, is_hybrid):
     site = Site(peer(Vllm(448, mamba=mamba).pages).url)
-    memory = Memory(Kind.BLOCKS, block=448, is_hybrid=is_hybrid)
+    memory = Memory(MemoryKind.BLOCKS, block=448, is_hybrid=is_hybrid)
     assert upstream.look(site).profile.memory == memory
     assert Counters(site, has_them=True).figures().prompt == 0
-    assert Counters(site, has_them=False).figures() == Figures()
+    assert Counters(site, has_them=False).figures() == ServerFigures()
 
 
 @pytest.mark.parametrize("page", [b"", b"\xff\x00{", b"vllm:cache_config_info{} 1\n"])
@@ -171,8 +171,8 @@ def test_a_page_that_says_nothing(peer, nobody, page):
     """What was not told stays so."""
     for site in (Site(peer({"/metrics": page}).url), Site(nobody)):
         counters = Counters(site, has_them=True)
-        assert counters.figures() == Figures()
-        assert counters.told(Usage(640), Figures()) == (Usage(640), False)
+        assert counters.figures() == ServerFigures()
+        assert counters.told(Usage(640), ServerFigures()) == (Usage(640), False)
 
 
 @pytest.mark.parametrize(("block", "rounds"), [(1, 5), (16, 5), (128, 5), (256, 7), (2048, 5)])

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.config import Config
-from cacheproxy.doctor.conclusion import Answer
+from cacheproxy.doctor.conclusion import Working
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.prompt import Header, text
 
 pytestmark = pytest.mark.llama
@@ -22,7 +22,7 @@ AGENT = {"User-Agent": "claude-cli/2.1.285 (external, cli)"}
 def through(llama):
     """A proxy that no agent has used yet."""
     pytest.importorskip("cacheproxy_claude_code")
-    with ProxyService(llama.url) as service:
+    with ChildProxy(llama.url) as service:
         yield service
 
 
@@ -56,7 +56,7 @@ def test_an_agent_whose_turns_are_reused(look, through):
     """YES, with the figures of its own requests."""
     converse(through.url, "good", 4)
     conclusion, findings = look()
-    assert conclusion.answer is Answer.YES
+    assert conclusion.answer is Working.YES
     assert "in the last 4 requests" in conclusion.text
     assert findings["traffic"].text == "4 requests with a prompt came through this proxy"
     assert findings["agents"].text.startswith("seen: claude (4 requests in 1 session")
@@ -67,8 +67,8 @@ def test_an_agent_whose_turns_break(look, through):
     """NO: something before the header changes, which no rule knows."""
     converse(through.url, "bad", 4, before="another day. ")
     conclusion, findings = look()
-    assert conclusion.answer is Answer.NO
-    assert findings["turns"].state is State.FAIL
+    assert conclusion.answer is Working.NO
+    assert findings["turns"].state is FindingState.FAIL
     assert "system_changed" in findings["turns"].text
 
 
@@ -79,10 +79,10 @@ def test_a_server_that_refuses_the_agent(look, through):
     long = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "oak " * 9000}]}
     assert site.post("/v1/messages", json.dumps(long).encode(), 60).status == 400
     conclusion, findings = look(send=True)
-    assert conclusion.answer is Answer.NO
+    assert conclusion.answer is Working.NO
     assert conclusion.text == "1 of the last 3 requests of claude failed."
     found = findings["requests"]
-    assert found.state is State.FAIL
+    assert found.state is FindingState.FAIL
     assert "on /v1/messages, with HTTP 400" in found.text
 
 
@@ -91,7 +91,7 @@ def test_our_own_prompts_leave_no_trace(look, through):
     converse(through.url, "only", 2)
     before = Site(through.url).get("/_cacheproxy/exchanges").json()
     _, findings = look(send=True)
-    assert findings["reuse"].state is State.OK
+    assert findings["reuse"].state is FindingState.OK
     assert Site(through.url).get("/_cacheproxy/exchanges").json() == before
     assert len(before["exchanges"]) == 2
     assert Site(through.url).get("/_cacheproxy/diagnose/last").json()["number"] == 2
@@ -105,6 +105,6 @@ def test_an_agent_that_goes_past_the_proxy(look, llama):
             converse(llama.url, "past", 2)
 
     conclusion, findings = look(on_step, watch=0.1)
-    assert findings["traffic"].state is State.FAIL
-    assert conclusion.answer is Answer.NOT_MEASURED
+    assert findings["traffic"].state is FindingState.FAIL
+    assert conclusion.answer is Working.NOT_MEASURED
     assert conclusion.text == "No agent request has come through the proxy yet."

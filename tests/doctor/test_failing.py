@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.doctor import failing
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.record import Record
 from cacheproxy.plugin.packages import Packages
 from tests.doctor import builders
@@ -28,7 +28,7 @@ def check(*kept, kind=""):
 def test_a_client_whose_requests_are_all_refused():
     """The server's words, and where to put what it refuses."""
     (found,) = check(*(seen(n, status=400, said=SYSTEM) for n in range(1, 29)))
-    assert found.state is State.FAIL
+    assert found.state is FindingState.FAIL
     assert found.text == (
         "all of the last 10 requests of claude failed, the last 2 min ago on /v1/messages, with "
         f'HTTP 400: "{SYSTEM}"'
@@ -48,7 +48,7 @@ def test_a_client_whose_requests_are_all_refused():
 def test_the_turn_is_named_by_its_number(status, said, fix):
     """Unless the server's words say what is wrong."""
     (found,) = check(seen(1), seen(2), seen(3, status=status, said=said))
-    assert found.state is State.FAIL
+    assert found.state is FindingState.FAIL
     assert found.text.startswith("1 of the last 3 requests of claude failed")
     assert f"HTTP {status}" in found.text
     assert fix in found.fix
@@ -73,7 +73,7 @@ def test_an_only_request_is_not_called_the_last():
 def test_a_failure_that_was_followed_by_success_is_a_warning():
     """It is not how things stand now."""
     (found,) = check(seen(1), seen(2, status=503), seen(3), seen(4))
-    assert found.state is State.WARN
+    assert found.state is FindingState.WARN
     assert found.text.startswith("1 of the last 4 requests failed, the last 2 min ago")
 
 
@@ -82,7 +82,7 @@ def test_one_client_s_success_does_not_hide_another_s_failures():
     broken = [seen(n, status=400) for n in (1, 2, 3)]
     works = [seen(n, "opencode") for n in range(4, 20)]
     (found,) = check(*broken, *works)
-    assert found.state is State.FAIL
+    assert found.state is FindingState.FAIL
     assert "all of the last 3 requests of claude" in found.text
     assert Record((*broken, *works)).failing.keys() == {"claude"}
 

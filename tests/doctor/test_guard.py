@@ -8,9 +8,9 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.config import Config
-from cacheproxy.doctor.conclusion import Answer
+from cacheproxy.doctor.conclusion import Working
 from cacheproxy.doctor.examine import Inputs, examine
 
 pytestmark = pytest.mark.llama
@@ -52,7 +52,7 @@ def around(model, tmp_path):
     def around(settings, *, title=False, **more):
         with (
             LlamaServer(model, **({"n_ctx": 16_384} | settings)) as server,
-            ProxyService(server.url) as proxy,
+            ChildProxy(server.url) as proxy,
         ):
             talk = Talk(proxy.url)
             for number in range(2):
@@ -103,7 +103,7 @@ def test_one_slot_without_a_sign_of_a_ram_cache(around):
     assert found.text.startswith("test prompts were not sent: the only slot holds")
     assert "--send" in found.fix
     assert examined.trials == ()
-    assert examined.conclusion.answer is Answer.YES  # by the agent's own turns
+    assert examined.conclusion.answer is Working.YES  # by the agent's own turns
     assert evaluated < 100
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.core.placement.placement import Late, alike
-from cacheproxy.doctor.claude import Setting, Settings
+from cacheproxy.doctor.claude import ClaudeSetting, ClaudeSettings
 from cacheproxy.doctor.need import judge
 from cacheproxy.doctor.reuse import Trial
 from tests.doctor.builders import trial
 
-PLAIN = Settings({}, present=False)
-OFF = Settings({"CLAUDE_CODE_ATTRIBUTION_HEADER": Setting("0", "this shell")}, present=True)
+PLAIN = ClaudeSettings({}, present=False)
+OFF = ClaudeSettings(
+    {"CLAUDE_CODE_ATTRIBUTION_HEADER": ClaudeSetting("0", "this shell")}, present=True
+)
 CLAUDE = ("claude-billing-header",)
 BOTH = (*CLAUDE, "openclaw-message-id")
 LOST, KEPT = trial(639, 33), trial(639, 639)

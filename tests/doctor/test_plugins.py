@@ -9,7 +9,7 @@ import pytest
 from cacheproxy import Rule
 from cacheproxy.config import Config
 from cacheproxy.doctor import plugins
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Configured, configured
@@ -28,14 +28,18 @@ def found(packages, rules, running=None, *, edits=True):
 @pytest.mark.parametrize(
     ("packages", "rules", "findings"),
     [
-        ((GOOD,), (RULE,), [(State.OK, "1 loaded: good-plugin 1.2; 1 rule on: good-stamp")]),
+        ((GOOD,), (RULE,), [(FindingState.OK, "1 loaded: good-plugin 1.2; 1 rule on: good-stamp")]),
         (
             (BROKEN, GOOD),
             (RULE,),
-            [(State.FAIL, "broken-plugin could"), (State.OK, "1 loaded")],
+            [(FindingState.FAIL, "broken-plugin could"), (FindingState.OK, "1 loaded")],
         ),
-        ((), (), [(State.WARN, "no client package is installed")]),
-        ((GOOD,), (), [(State.WARN, "good-plugin 1.2 loaded, but none of their rules is on")]),
+        ((), (), [(FindingState.WARN, "no client package is installed")]),
+        (
+            (GOOD,),
+            (),
+            [(FindingState.WARN, "good-plugin 1.2 loaded, but none of their rules is on")],
+        ),
     ],
 )
 def test_packages_and_rules(packages, rules, findings):
@@ -63,7 +67,7 @@ def test_a_proxy_that_runs_with_other_rules():
     """It was started before."""
     assert len(found((GOOD,), (RULE,), ("good-stamp",))) == 1
     _, (name, state, text) = found((GOOD,), (RULE,), ("old-one",))
-    assert (name, state) == ("rules", State.WARN)
+    assert (name, state) == ("rules", FindingState.WARN)
     assert "lacks good-stamp and also has old-one" in text
     _, (_, _, text) = found((GOOD,), (RULE,), (), edits=False)
     assert "edits nothing" in text

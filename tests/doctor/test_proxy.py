@@ -7,7 +7,7 @@ import pytest
 from cacheproxy.asking import HEALTH
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import record
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from tests.proxy.harness import Proxy
 
 SERVER = "http://localhost:8080"
@@ -26,21 +26,21 @@ def test_the_real_proxy(proxy, llama):
     assert seen.upstream == llama.url
     assert "claude-billing-header" in seen.rules
     finding = check(proxy.url)
-    assert finding.state is State.OK
+    assert finding.state is FindingState.OK
     assert finding.text.endswith(", this machine only")
 
 
 def test_nobody_there(nobody):
     """With the command that starts it."""
     finding = check(nobody)
-    assert finding.state is State.FAIL
+    assert finding.state is FindingState.FAIL
     assert finding.fix == "cacheproxy serve --upstream http://localhost:8080"
 
 
 @pytest.mark.parametrize("page", [(404, {}), {}, [], "x", {"version": 5, "upstream": {}}])
 def test_another_server_is_told_apart(peer, page):
     finding = check(peer({HEALTH: page}).url)
-    assert finding.state is State.FAIL
+    assert finding.state is FindingState.FAIL
     assert "is not a cacheproxy" in finding.text
 
 
@@ -58,10 +58,10 @@ def test_a_proxy_that_asks_for_a_token(tmp_path):
     with Proxy(tmp_path, *arguments, CACHEPROXY_TOKEN="a-secret") as proxy:
         url = f"http://127.0.0.1:{proxy.address[1]}"
         without = check(url)
-        assert without.state is State.FAIL
+        assert without.state is FindingState.FAIL
         assert "CACHEPROXY_TOKEN" in without.fix
         found = check(url, {"X-Cacheproxy-Token": "a-secret"})
-        assert found.state is State.OK
+        assert found.state is FindingState.OK
         assert record.read(url, {"X-Cacheproxy-Token": "a-secret"}).seen == ()
         assert record.read(url, {}) is None
 
@@ -70,9 +70,9 @@ def test_a_proxy_that_asks_for_a_token(tmp_path):
     ("states", "state", "fix"),
     [
         ({}, None, None),
-        ({"a": True, "b": True}, State.OK, None),
-        ({"a": True, "b": False}, State.WARN, "start b"),
-        ({"a": False, "b": False}, State.FAIL, "start a, b"),
+        ({"a": True, "b": True}, FindingState.OK, None),
+        ({"a": True, "b": False}, FindingState.WARN, "start b"),
+        ({"a": False, "b": False}, FindingState.FAIL, "start a, b"),
     ],
 )
 def test_several_upstreams_are_named(states, state, fix):

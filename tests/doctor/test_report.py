@@ -7,19 +7,19 @@ import io
 import pytest
 from rich.console import Console
 
-from cacheproxy.doctor.conclusion import Answer, Conclusion
-from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.report import Report
+from cacheproxy.doctor.conclusion import Conclusion, Working
+from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.report import DoctorReport
 
 FINDINGS = (
-    Finding("proxy", State.OK, "it listens"),
-    Finding("upstream", State.WARN, "word " * 40, "do this"),
-    Finding("reuse", State.FAIL, "evil \x1b[31m name"),
+    Finding("proxy", FindingState.OK, "it listens"),
+    Finding("upstream", FindingState.WARN, "word " * 40, "do this"),
+    Finding("reuse", FindingState.FAIL, "evil \x1b[31m name"),
 )
 
 
 def report(*findings):
-    return Report(Conclusion(Answer.NO, "It is not. " * 12), findings)
+    return DoctorReport(Conclusion(Working.NO, "It is not. " * 12), findings)
 
 
 def text(shown, *, terminal=False, width=96):

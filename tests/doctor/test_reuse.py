@@ -8,9 +8,9 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.doctor import outcome
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.prompt import Header, body, text
 from cacheproxy.doctor.reuse import Trial, measure
 
@@ -56,7 +56,7 @@ def test_through_the_proxy_it_is_reused_and_directly_not(api, site, proxy, marks
     assert trial.works
     assert not trial.works_without
     finding = check(trial)
-    assert finding.state is State.OK
+    assert finding.state is FindingState.OK
     assert f"reused {prompt - 1} of {prompt} tokens through the proxy (without: " in finding.text
 
 
@@ -85,11 +85,11 @@ def test_without_a_rule_the_server_is_not_blamed(site, marks):
     assert trial.same.is_reused
     assert trial.edited is False
     missing = check(trial, rules=(), has_package=False)
-    assert (missing.state, "./clients/claude-code" in missing.fix) == (State.WARN, True)
+    assert (missing.state, "./clients/claude-code" in missing.fix) == (FindingState.WARN, True)
     off = check(trial, rules=("openclaw-message-id",))
-    assert (off.state, "plugins" in off.fix) == (State.WARN, True)
+    assert (off.state, "plugins" in off.fix) == (FindingState.WARN, True)
     broken = check(trial)
-    assert broken.state is State.FAIL
+    assert broken.state is FindingState.FAIL
     assert "does not reach" in broken.text
 
 
@@ -100,7 +100,7 @@ def test_a_server_that_keeps_nothing(model, rules, marks):
         trial = measure("chat", Site(server.url), None, rules, "random", next(marks))
     assert not trial.same.is_reused
     finding = check(trial)
-    assert finding.state is State.FAIL
+    assert finding.state is FindingState.FAIL
     assert "the server reuses nothing" in finding.text
 
 
@@ -127,7 +127,7 @@ def test_a_server_without_usage(peer):
     assert not trial.is_measured
     assert trial.same is None
     finding = check(trial, kind="vLLM")
-    assert finding.state is State.WARN
+    assert finding.state is FindingState.WARN
     assert "does not say what it reused" in finding.text
     assert finding.fix == "start vLLM with --enable-prompt-tokens-details"
 
@@ -163,7 +163,7 @@ def test_an_answer_that_is_an_error_is_one_line(peer, answer, error, fix):
     """In the server's own words. Servers answer an unknown model with 404, too."""
     trial = tried(peer, answer, outcome.NO_MODEL)
     assert trial.error == error
-    assert (check(trial).state, check(trial).fix) == (State.WARN, fix)
+    assert (check(trial).state, check(trial).fix) == (FindingState.WARN, fix)
 
 
 def test_a_path_that_is_not_served_is_no_trial(peer, nobody):
@@ -179,14 +179,14 @@ def test_a_path_that_the_proxy_translates_is_measured_through_it_alone(peer):
     choices = [{"index": 0, "message": said, "finish_reason": "stop"}]
     answer = {"id": "c", "object": "chat.completion", "model": "m", "choices": choices}
     server = peer({CHAT: answer | {"usage": details}})
-    with ProxyService(server.url) as through:
+    with ChildProxy(server.url) as through:
         trial = measure("messages", Site(server.url), Site(through.url), (), "m", "x")
     assert trial.error is None
     assert trial.translated
     assert trial.works
     assert trial.without is None
     found = check(trial)
-    assert found.state is State.OK
+    assert found.state is FindingState.OK
     assert found.text.endswith("through the proxy, which uses another path of the server")
 
 

@@ -9,9 +9,9 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.doctor import outcome
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.reuse import measure
 from cacheproxy.doctor.router import ROUTERS, cure_of
 from tests import needs
@@ -50,14 +50,14 @@ def test_a_router_that_takes_turns_is_seen(three, tmp_path, *, sticks, named):
     options = recipe.options if named else ()
     with (
         routing(recipe, three, tmp_path) as url,
-        ProxyService(url, "--placement", "quiet", *options) as proxy,
+        ChildProxy(url, "--placement", "quiet", *options) as proxy,
     ):
         trial = measure("chat", Site(url), Site(proxy.url), (), "random", f"{sticks}{named}")
     assert trial.has_several is not (sticks and named)
     if trial.has_several:
         cure = cure_of(Site(three[0]))
         finding = outcome.check(trial, (), "llama-server", has_package=True, cure=cure)
-        assert finding.state is State.FAIL
+        assert finding.state is FindingState.FAIL
         assert "it and another did not. Several" in finding.text
         assert "--session-header X-Conversation-Key" in finding.fix
 

@@ -9,7 +9,7 @@ from cacheproxy_demo.embedded import LlamaServer
 from rich.console import Console
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.prompt import Header, body
 from cacheproxy.doctor.server_log import read
 from tests.core.serverlog.test_reader import turn
@@ -85,7 +85,7 @@ def test_what_the_server_itself_said():
     )
     names = [(finding.name, finding.state) for finding in read(log.splitlines(), "x").findings]
     for name in ("memory", "cache-ram", "context"):
-        assert (name, State.WARN) in names
+        assert (name, FindingState.WARN) in names
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.doctor import slots
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.reuse import Trial
 from tests.doctor import builders
@@ -27,7 +27,7 @@ TURNS = (
 def test_a_fork_that_took_the_slot():
     """The turn after it has no more than the two share."""
     (found,) = slots.check(Record(TURNS), ())
-    assert (found.name, found.state) == ("slots", State.WARN)
+    assert (found.name, found.state) == ("slots", FindingState.WARN)
     assert "1 time" in found.text
     assert "9,871 tokens were read again" in found.text
     assert found.fix == "start llama-server with --slot-prompt-similarity 0.5"
@@ -38,7 +38,7 @@ def test_a_title_that_took_the_slot():
     title = seen(5, "77b0", 1, 500, 7)
     lost = seen(6, "3f9a", 3, 14_695, 7, "evicted")
     (found,) = slots.check(Record((TURNS[0], title, lost)), ())
-    assert (found.name, found.state) == ("cache-ram", State.WARN)
+    assert (found.name, found.state) == ("cache-ram", FindingState.WARN)
     assert found.text.endswith("1 turn read 14,389 tokens again")
     assert found.fix == "start llama-server with --cache-ram 8192"
 
@@ -56,7 +56,7 @@ def test_a_turn_that_changed_its_own_prompt_is_no_matter_of_slots():
     assert slots.check(Record((*TURNS[:2], changed)), ()) == []
 
 
-@pytest.mark.parametrize(("reused", "state"), [(639, State.OK), (33, State.WARN)])
+@pytest.mark.parametrize(("reused", "state"), [(639, FindingState.OK), (33, FindingState.WARN)])
 def test_our_own_prompt_that_came_back_or_not(reused, state):
     """On a server with one slot it proves the RAM cache, or that there is none."""
     trial = Trial("/v1/messages", through_proxy=True, again=builders.shot(reused))

@@ -10,13 +10,13 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy.asking import HEALTH, Site
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement, alike
-from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.core.server.identify import Server
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking, Thoughts
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking, ThinkingProfile
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template, upstream
-from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.finding import FindingState
+from cacheproxy.doctor.record import Record, SeenExchange
 from tests import needs
 from tests.doctor.builders import seen
 from tests.llama.templates import REWRITING, TEMPLATES
@@ -34,7 +34,7 @@ def known(peer, placement):
 def test_what_the_proxy_has_learned_is_printed_in_its_words(peer):
     """From its health page."""
     (found,) = template.check(known(peer, {"setting": "auto"} | REFUSED.as_dict()), CLAUDE)
-    assert (found.name, found.state, found.text) == ("template", State.OK, REFUSED.mended)
+    assert (found.name, found.state, found.text) == ("template", FindingState.OK, REFUSED.mended)
 
 
 UNTOLD = alike(Late.UNKNOWN, "").as_dict()
@@ -47,7 +47,7 @@ def test_what_is_not_known_matters_to_clients_that_send_such_messages(peer, plac
     """They are told what can be done; nothing is said where no such client came."""
     placement = known(peer, placement)
     (found,) = template.check(placement, CLAUDE)
-    assert found.state is State.WARN
+    assert found.state is FindingState.WARN
     assert "--placement user" in found.fix
     assert template.check(placement, OTHER) == []
     assert template.check(placement, None) == []
@@ -57,8 +57,8 @@ def test_what_nothing_can_mend_is_a_warning_of_its_own(peer):
     """Beside what the proxy does about late messages, whoever came; the words are the same."""
     placement = Placement(REFUSED.system, alike(Late.UNKNOWN, "").system, refuses=("a", "b"))
     said, *refused = template.check(known(peer, placement.as_dict()), None)
-    assert (said.state, said.text) == (State.OK, placement.mended)
-    assert [finding.state for finding in refused] == [State.WARN] * 2
+    assert (said.state, said.text) == (FindingState.OK, placement.mended)
+    assert [finding.state for finding in refused] == [FindingState.WARN] * 2
     for finding, what in zip(refused, placement.refuses, strict=True):
         assert f"refuses {what}," in finding.text
         assert "--chat-template-file" in finding.fix
@@ -75,9 +75,9 @@ def test_what_nothing_can_mend_is_said_where_the_rest_is_not_known(peer):
 
 
 SEEN = (
-    Seen(turn=2, rewrite=Rewrite.THINKING, lost=400),
-    Seen(turn=3),
-    Seen(turn=4, rewrite=Rewrite.THINKING, lost=500),
+    SeenExchange(turn=2, rewrite=Rewrite.THINKING, lost=400),
+    SeenExchange(turn=3),
+    SeenExchange(turn=4, rewrite=Rewrite.THINKING, lost=500),
 )
 
 
@@ -106,14 +106,14 @@ def learned(tmp_path_factory):
 def test_templates_in_which_it_only_grows(learned, name):
     """Whatever they do with late system messages, of which it has none."""
     (found,) = template.check_turns(learned(name))
-    assert (found.name, found.state) == ("template", State.OK)
+    assert (found.name, found.state) == ("template", FindingState.OK)
     assert "only appends" in found.text
 
 
 @pytest.mark.llama
 def test_thinking_that_is_dropped_and_cannot_be_kept(learned):
     (found,) = template.check_turns(learned("think"))
-    assert (found.state, found.fix) == (State.WARN, None)
+    assert (found.state, found.fix) == (FindingState.WARN, None)
     assert found.text.startswith(
         "at the second user message this template drops the thinking of the turn before: "
         "the server reads everything after the first user message again, whether the client"
@@ -125,7 +125,7 @@ def test_thinking_that_is_dropped_and_cannot_be_kept(learned):
 def test_thinking_that_is_kept_when_asked(learned):
     """The cure was tried; what it has cost is told where the proxy has counted it."""
     (found,) = template.check_turns(learned("keep"), Record(SEEN))
-    assert found.state is State.WARN
+    assert found.state is FindingState.WARN
     assert found.fix.startswith("start the proxy with --keep-thinking yes")
     assert "it cost 900 tokens in 2 of the last 3 turns" in found.text
     (found,) = template.check_turns(learned("keep"), Record(()))
@@ -135,15 +135,15 @@ def test_thinking_that_is_kept_when_asked(learned):
 @pytest.mark.llama
 def test_thinking_that_the_proxy_keeps(learned):
     (found,) = template.check_turns(learned("keep"), None, "drops it: all keep it")
-    assert (found.state, found.text) == (State.OK, "the template drops it: all keep it")
+    assert (found.state, found.text) == (FindingState.OK, "the template drops it: all keep it")
     (found,) = template.check_turns(learned("think"), None, "whatever it says")
-    assert found.state is State.WARN
+    assert found.state is FindingState.WARN
 
 
 @pytest.mark.llama
 def test_tools_that_move(learned):
     (found,) = template.check_turns(learned("tools"))
-    assert (found.state, found.fix) == (State.WARN, None)
+    assert (found.state, found.fix) == (FindingState.WARN, None)
     assert "moves the tools" in found.text
     assert found.text.endswith("reads everything after the system text again; no fix is known")
 
@@ -153,15 +153,15 @@ def test_a_clock_at_the_head(learned):
     """The real strftime_now of the server."""
     found = learned("clock")
     assert found.clock == "the time"
-    (line,) = template.check_turns(replace(found, server=Server("vLLM")))
-    assert line.state is State.WARN
+    (line,) = template.check_turns(replace(found, server=ServerFacts("vLLM")))
+    assert line.state is FindingState.WARN
     assert "prints the time" in line.text
     assert line.fix == (
         "start vLLM with --chat-template FILE: a copy of the template without that line"
     )
 
 
-KEPT = Thoughts(Thinking.KEPT)
+KEPT = ThinkingProfile(Thinking.KEPT)
 SENT = "thinking of the turn before: the server reads everything after the first user message again"
 
 
@@ -170,13 +170,15 @@ SENT = "thinking of the turn before: the server reads everything after the first
     [
         (UNKNOWN, []),
         (Profile(clock="the date"), ["behind it again once a day"]),
-        (Profile(thoughts=Thoughts(Thinking.DROPPED)), [f"{SENT}, if the client sends its"]),
+        (Profile(thoughts=ThinkingProfile(Thinking.DROPPED)), [f"{SENT}, if the client sends its"]),
         (
-            Profile(thoughts=Thoughts(Thinking.NEVER_SHOWN, writes_empty=True)),
+            Profile(thoughts=ThinkingProfile(Thinking.NEVER_SHOWN, writes_empty=True)),
             ["drops the empty thinking block that it had written: the server", "does not send"],
         ),
         (
-            Profile(thoughts=KEPT, order=Order.TOOLS_FIRST, tools_last=True, system_last=True),
+            Profile(
+                thoughts=KEPT, order=PromptOrder.TOOLS_FIRST, tools_last=True, system_last=True
+            ),
             ["moves the tools,", "moves the system text,", "reads the whole prompt again"],
         ),
     ],

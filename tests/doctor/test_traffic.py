@@ -10,13 +10,13 @@ import pytest
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.status import Slot
 from cacheproxy.doctor import agents, record, traffic
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.traffic import Look
+from cacheproxy.doctor.traffic import TrafficLook
 from cacheproxy.web import exchanges as page
 from tests.doctor.builders import seen, server_look
 
@@ -97,8 +97,8 @@ def test_a_proxy_without_a_record(peer, page):
     """Nothing is claimed."""
     kept = record.read(peer({record.PAGE: page}).url, {})
     assert kept is None
-    finding = check(Look(did(900_000), kept))
-    assert finding.state is State.WARN
+    finding = check(TrafficLook(did(900_000), kept))
+    assert finding.state is FindingState.WARN
     assert "keeps no record" in finding.text
 
 
@@ -113,8 +113,8 @@ def test_a_strange_record_has_no_exchange(peer, page):
 def test_agents_that_come_through(read):
     """How many requests; who and when."""
     kept = read(exchange(1), exchange(2, turn=2), exchange(3, client="cline"))
-    finding = check(Look(did(900_000), kept))
-    assert (finding.state, finding.text[:10]) == (State.OK, "3 requests")
+    finding = check(TrafficLook(did(900_000), kept))
+    assert (finding.state, finding.text[:10]) == (FindingState.OK, "3 requests")
     (seen,) = agents.check(kept, NOW)
     assert seen.text == (
         "seen: claude (2 requests in 1 session, the last 2 min ago), "
@@ -128,18 +128,24 @@ def test_turns_that_lost_the_cache(read):
     lost = [exchange(n, turn=n, reused=33, judged=Judgement.BREAK) for n in (2, 3)]
     kept = [exchange(n, turn=n) for n in (4, 5, 6)]
     _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), NOW)
-    assert few.state is State.WARN
+    assert few.state is FindingState.WARN
     assert few.fix == "cacheproxy diagnose 3   says where and why"
     assert few.text == (
         "2 of the last 5 follow-up turns lost the cache: system_changed 2; "
         "39.9 % of their tokens were evaluated again"
     )
     _, most = agents.check(read(*lost, *kept[:1]), NOW)
-    assert most.state is State.FAIL
+    assert most.state is FindingState.FAIL
 
 
 @pytest.mark.parametrize(
-    ("lost", "state"), [(91, State.OK), (180, State.OK), (181, State.WARN), (904, State.FAIL)]
+    ("lost", "state"),
+    [
+        (91, FindingState.OK),
+        (180, FindingState.OK),
+        (181, FindingState.WARN),
+        (904, FindingState.FAIL),
+    ],
 )
 def test_a_break_weighs_what_it_cost(lost, state):
     """However many there were."""
@@ -150,7 +156,7 @@ def test_a_break_weighs_what_it_cost(lost, state):
 
 def test_what_was_lost_comes_with_the_record(read):
     """Of an older proxy that does not say it, all that was evaluated is taken for lost."""
-    lost = Verdict(Judgement.BREAK, Reason.EVICTED, lost=Count(900, "measured"))
+    lost = Verdict(Judgement.BREAK, Reason.EVICTED, lost=TokenCount(900, "measured"))
     kept = read(replace(exchange(2, turn=2, reused=17_000), verdict=lost))
     assert kept.seen[0].lost == 900
     assert kept.lost_share == 0.05
@@ -167,14 +173,14 @@ def test_what_was_lost_comes_with_the_record(read):
 )
 def test_a_server_that_worked_for_others(load, words):
     """Before the proxy or past it: suspicious, not proven."""
-    finding = check(Look(load, Record(())))
-    assert finding.state is State.WARN
+    finding = check(TrafficLook(load, Record(())))
+    assert finding.state is FindingState.WARN
     assert words in finding.text
 
 
 def test_the_command_that_watches_names_another_proxy():
     """So that it can be copied."""
-    finding = check(Look(did(214_300), Record(())), proxy="http://127.0.0.1:9000")
+    finding = check(TrafficLook(did(214_300), Record(())), proxy="http://127.0.0.1:9000")
     assert finding.text.endswith("cacheproxy doctor --watch 60 --proxy http://127.0.0.1:9000")
 
 
@@ -185,41 +191,45 @@ NEW = Record((seen(2), seen(3)))
     ("before", "after", "new", "state", "words"),
     [
         (
-            *(did(1_000), did(215_300), Record(()), State.FAIL),
+            *(did(1_000), did(215_300), Record(()), FindingState.FAIL),
             "within 60 s the server evaluated 214,300 prompt tokens, but no request",
         ),
         (
-            *(held(7), held(12), Record(()), State.FAIL),
+            *(held(7), held(12), Record(()), FindingState.FAIL),
             "within 60 s the server worked on requests, but no request",
         ),
         (
             did(0),
             did(38_000),
             NEW,
-            State.OK,
+            FindingState.OK,
             "2 requests came through this proxy within 60 s",
         ),
         (
             did(0),
             did(90_000),
             NEW,
-            State.WARN,
+            FindingState.WARN,
             ", 54,000 of them for requests from elsewhere",
         ),
         (
             did(9_000),
             did(9_000),
             Record(()),
-            State.WARN,
+            FindingState.WARN,
             "no request came through this proxy",
         ),
-        (None, server_look(), Record(()), State.WARN, "as far as the server tells"),
+        (None, server_look(), Record(()), FindingState.WARN, "as far as the server tells"),
     ],
 )
 def test_what_is_seen_while_it_is_watched(before, after, new, state, words):
     """What came through, and what the server did besides: by counters, else by its slots."""
-    finding = check(Look(before, Record((seen(1),))), Look(after, Record((seen(1), *new.seen))), 60)
+    finding = check(
+        TrafficLook(before, Record((seen(1),))),
+        TrafficLook(after, Record((seen(1), *new.seen))),
+        60,
+    )
     assert finding.state is state
     assert words in finding.text
-    if state is State.FAIL:
+    if state is FindingState.FAIL:
         assert "ANTHROPIC_BASE_URL=http://127.0.0.1:8081 claude" in finding.fix

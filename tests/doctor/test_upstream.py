@@ -7,8 +7,8 @@ from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.doctor import upstream
-from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.traffic import Look
+from cacheproxy.doctor.finding import FindingState
+from cacheproxy.doctor.traffic import TrafficLook
 
 
 def findings(url):
@@ -19,10 +19,10 @@ def findings(url):
 def test_the_real_server(llama):
     """Which one, its context and slots, and that it counts."""
     server, metrics = findings(llama.url)
-    assert (server.name, server.state) == ("upstream", State.OK)
+    assert (server.name, server.state) == ("upstream", FindingState.OK)
     assert "llama-server" in server.text
     assert "4,096 context · 2 slots" in server.text
-    assert (metrics.name, metrics.state) == ("metrics", State.OK)
+    assert (metrics.name, metrics.state) == ("metrics", FindingState.OK)
 
 
 @pytest.mark.llama
@@ -32,7 +32,7 @@ def test_without_metrics_and_with_a_key(model):
         (locked,) = findings(server.url)
         key = {"Authorization": "Bearer secret"}
         seen = upstream.look(Site(server.url, key))
-    assert (locked.state, locked.fix) == (State.FAIL, "give the key with --api-key KEY")
+    assert (locked.state, locked.fix) == (FindingState.FAIL, "give the key with --api-key KEY")
     assert upstream.check(seen)[1].fix == "add --metrics to the llama-server command line"
     assert seen.look.sample is None
     assert len(seen.look.slots) == 1
@@ -41,10 +41,10 @@ def test_without_metrics_and_with_a_key(model):
 @pytest.mark.llama
 def test_work_is_seen_in_the_counters(llama, site):
     """Tokens evaluated between two looks."""
-    before = Look(upstream.look(site).look, None)
+    before = TrafficLook(upstream.look(site).look, None)
     body = b'{"messages":[{"role":"user","content":"river garden house"}],"max_tokens":1}'
     assert site.post("/v1/chat/completions", body, 30).status == 200
-    after = Look(upstream.look(site).look, None)
+    after = TrafficLook(upstream.look(site).look, None)
     assert after.since(before) > 3
     assert after.worked_since(before) is True
     assert after.worked_since(after) is False
@@ -53,7 +53,7 @@ def test_work_is_seen_in_the_counters(llama, site):
 def test_nobody_there(nobody):
     """The reason in the system's words."""
     (finding,) = findings(nobody)
-    assert finding.state is State.FAIL
+    assert finding.state is FindingState.FAIL
     assert finding.text == f"no model server answers at {nobody}: Connection refused"
 
 
@@ -79,5 +79,5 @@ HEALTH = {"version": "0.1.0", "upstream": {}}
 def test_what_is_no_model_server_or_not_yet(peer, pages, words):
     """llama-server answers 503 while it loads; through a proxy no server would need one."""
     (finding,) = findings(peer(pages).url)
-    assert finding.state is State.FAIL
+    assert finding.state is FindingState.FAIL
     assert words in finding.text

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cacheproxy_demo.client import Client
+from cacheproxy_demo.client import DemoClient
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.embedded.model import PLAIN_WORDS
 from cacheproxy_demo.run import to_chat
@@ -145,7 +145,7 @@ def start_server(model: Path, slots: Path, **settings: Any) -> LlamaServer:
 
 def erase(server: str) -> None:
     """Empty the server's slot, so that what follows starts cold."""
-    Client(server).post("/slots/0?action=erase", {"model": ""})
+    DemoClient(server).post("/slots/0?action=erase", {"model": ""})
 
 
 def end_of_a_prompt(server: str) -> int:
@@ -187,7 +187,7 @@ def replay(url: str, api: str, turns: Sequence[Turn]) -> list[Measured]:
         target = PATHS[api]
         if request.path.endswith(target):
             target = request.target  # with its query
-        cost = Client(url, headers_of(request)).post(target, body_for(api, request))
+        cost = DemoClient(url, headers_of(request)).post(target, body_for(api, request))
         prompt, reused = cost.usage.prompt, cost.usage.reused
         assert prompt is not None, "the server did not count the prompt"
         assert reused is not None, "the server did not say what it reused"

@@ -6,11 +6,11 @@ import json
 
 import pytest
 from cacheproxy_demo import conversation
-from cacheproxy_demo.client import Client
+from cacheproxy_demo.client import DemoClient
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ProxyService as Proxy
+from cacheproxy.child.proxy import ChildProxy as Proxy
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.turn import report_captured
@@ -51,7 +51,7 @@ def test_a_compaction_is_no_break_live_and_captured(server, tmp_path):
     """Log, metrics, diagnosis and capture say the same of each turn."""
     recorded = conversation.load()
     with Proxy(server.url, "--capture", str(tmp_path / "captures")) as proxy:
-        client = Client(proxy.url, recorded.headers)
+        client = DemoClient(proxy.url, recorded.headers)
         for body in bodies(recorded):
             client.post("/v1/messages", {**body, "max_tokens": 1, "stream": False})
         exchanges = json.loads(page(proxy, "exchanges"))["exchanges"]

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.testing import find_captures
 from tests import needs
 
@@ -48,12 +48,12 @@ def test_a_conversation_stays_at_one_server_by_its_key(model, tmp_path):
         with ExitStack() as stack:
             fleet = fresh(model, stack)
             router = stack.enter_context(routing(recipe, fleet.urls, folder))
-            proxy = stack.enter_context(ProxyService(router, *options, *QUIET))
+            proxy = stack.enter_context(ChildProxy(router, *options, *QUIET))
             tallies.append(drive(sent_of(CAPTURES), fleet, lambda _, url=proxy.url: url))
     with_key, without = tallies
     with ExitStack() as stack:
         fleet = fresh(model, stack)
-        proxies = [stack.enter_context(ProxyService(url, *QUIET)).url for url in fleet.urls]
+        proxies = [stack.enter_context(ChildProxy(url, *QUIET)).url for url in fleet.urls]
         direct = drive(sent_of(CAPTURES), fleet, lambda key: proxies[with_key.homes[key]])
     assert with_key.statuses == without.statuses == direct.statuses == []
     assert set(with_key.homes.values()) == {0, 1, 2}

@@ -13,7 +13,7 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from tests import needs
 from tests.proxy.harness import TIMEOUT, Client, eventually
 
@@ -49,7 +49,7 @@ def pool(model, tmp_path):
                 text += f'[[upstream]]\nname = "{name}"\nurl = "{server.url}"\n{keys}\n'
             file = tmp_path / "pool.toml"
             file.write_text(text + routes)
-            proxy = ProxyService("", "--config", str(file), "--placement", "quiet", *options)
+            proxy = ChildProxy("", "--config", str(file), "--placement", "quiet", *options)
             return Pool(stack.enter_context(proxy), servers)
 
         yield start

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.judge.proof import Compared
-from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from tests.proxy.proving.turned import HandTurned, chat, proving_at
 
@@ -43,8 +43,8 @@ def ask(url, request):
 def compared(url, before, after):
     """Both requests, sent, and what is known of them; the usage of the second."""
     was, now = ask(url, before), ask(url, after)
-    one = prompt_of(before, Order.SYSTEM_FIRST)
-    other = prompt_of(after, Order.SYSTEM_FIRST)
+    one = prompt_of(before, PromptOrder.SYSTEM_FIRST)
+    other = prompt_of(after, PromptOrder.SYSTEM_FIRST)
     return Compared(one, other, was.prompt, now.prompt, parting(one, other)), now
 
 

@@ -14,8 +14,8 @@ from cacheproxy.core.judge.judge import Before, judge
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
-from cacheproxy.core.prompt.prompt import Order, prompt_of
-from cacheproxy.core.server.identify import LLAMA_SERVER, Server
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
+from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.testing import request
 from tests import needs
@@ -26,7 +26,7 @@ from .test_placement import LONG, conversation
 
 pytestmark = pytest.mark.llama
 
-PROFILE = Profile(server=Server(LLAMA_SERVER), order=Order.SYSTEM_FIRST)
+PROFILE = Profile(server=ServerFacts(LLAMA_SERVER), order=PromptOrder.SYSTEM_FIRST)
 HEADER = "x-anthropic-billing-header: cc_version=2.1.114.{}; cc_entrypoint=cli; cch={};"
 REST = "You are an agent. Read the file and say what it does. " * 20
 PAIRS = {
@@ -58,7 +58,7 @@ def test_a_header_that_we_take_for_repaired_costs_nothing(llama, api, pair):
     erase(llama.url)
     path = PATHS[api]
     bodies = [body_of(api, *values) for values in PAIRS[pair]]
-    prompts = [prompt_of(request(body, path), Order.SYSTEM_FIRST) for body in bodies]
+    prompts = [prompt_of(request(body, path), PromptOrder.SYSTEM_FIRST) for body in bodies]
     dialect = request(bodies[0], path).dialect
     one, other = (as_repaired(prompt, dialect, PROFILE) for prompt in prompts)
     first, second = (ask(llama.url, path, body) for body in bodies)
@@ -90,7 +90,7 @@ def claimed(url, bodies, edit, path, profile):
         came = request(body, path)
         sent = edit(came)
         through.append(ask(url, path, sent.json))
-        prompts = [prompt_of(each, Order.SYSTEM_FIRST) for each in (sent, came)]
+        prompts = [prompt_of(each, PromptOrder.SYSTEM_FIRST) for each in (sent, came)]
         unaided = as_unaided(prompts[1], sent.dialect, profile)
         first = before is None
         verdict = judge(before, prompts[0], unaided, through[-1], first=first)
@@ -104,7 +104,7 @@ def claimed(url, bodies, edit, path, profile):
 def test_what_placing_is_credited_with_is_what_it_spared(hoisting, api):
     """Measured with and without: within a tenth, as places are in characters."""
     placement = alike(Late.HOISTED, "test")
-    profile = Profile(server=Server(LLAMA_SERVER), placement=placement)
+    profile = Profile(server=ServerFacts(LLAMA_SERVER), placement=placement)
     bodies = [json.loads(json.dumps(body)) for body in conversation(api)]
 
     def edit(came):

@@ -7,7 +7,7 @@ unless ``exceptions.py`` says why it cannot. All captures: ``benchmarks/reuse.py
 from __future__ import annotations
 
 import pytest
-from cacheproxy_demo.client import Client
+from cacheproxy_demo.client import DemoClient
 
 from cacheproxy.testing import capture_name, find_captures, load_capture
 
@@ -102,7 +102,7 @@ def tokens_before_the_user(proxy, request):
     """Count what the template makes of system text, tools and an empty question."""
     body = body_for("chat", request)
     body["messages"] = [body["messages"][0], {"role": "user", "content": ""}]
-    cost = Client(proxy.url, headers_of(request)).post(PATHS["chat"], body)
+    cost = DemoClient(proxy.url, headers_of(request)).post(PATHS["chat"], body)
     assert cost.usage.prompt is not None
     return cost.usage.prompt
 

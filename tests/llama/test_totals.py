@@ -13,7 +13,7 @@ from twisted.internet.selectreactor import SelectReactor
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
-from cacheproxy.core.server.status import Metrics, State
+from cacheproxy.core.server.status import MetricsPage, UpstreamState
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
@@ -127,7 +127,7 @@ def setup(model, tmp_path):
 def test_totals_are_the_sum_of_what_our_answers_told(setup):
     """Over restarts of the server and ours, whatever the server's counters say."""
     setup.ask(recorded=False)  # somebody else's, before we were there
-    assert setup.look().metrics is Metrics.ON
+    assert setup.look().metrics is MetricsPage.ON
     found = setup.lifetime()
     assert (found["since"], found["requests"], found["prompt"]) == (None, 0, 0)
     for _ in range(3):
@@ -143,7 +143,7 @@ def test_totals_are_the_sum_of_what_our_answers_told(setup):
     assert {name: found[name] for name in TOKENS} == setup.truth
     assert (found["requests"], found["evaluated"]) == (5, found["prompt"] - found["reused"])
     setup.server.close()
-    assert setup.look().state is State.DOWN
+    assert setup.look().state is UpstreamState.DOWN
 
 
 def test_slots_tell_how_full_they_are(setup):

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ProxyService as Proxy
+from cacheproxy.child.proxy import ChildProxy as Proxy
 from cacheproxy.core.server.profile import UNKNOWN
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template
-from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.finding import FindingState
 from tests import needs
 from tests.proxy.harness import eventually
 
@@ -130,9 +130,11 @@ def test_what_nothing_can_mend_is_said_at_start_and_by_the_doctor(farm):
         known = proxies.look(proxy.url, {}).profile.placement
     for placement in (known, template.learned(Site(url), UNKNOWN).placement):
         found = template.check(placement, None)
-        assert [finding.state for finding in found] == [State.OK, State.WARN, State.WARN][
-            : len(found)
-        ]
+        assert [finding.state for finding in found] == [
+            FindingState.OK,
+            FindingState.WARN,
+            FindingState.WARN,
+        ][: len(found)]
         assert "refuses calls of tools and their results" in found[1].text
 
 

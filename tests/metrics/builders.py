@@ -6,8 +6,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Standing
-from cacheproxy.web.metrics import Families, MetricsPage, content
+from cacheproxy.metrics.snapshot import MetricsSources
+from cacheproxy.web.metrics import Families, MetricsResource, content
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -33,8 +33,8 @@ def value(series: Series, name: str, /, **labels: str) -> float | None:
 
 def families(metrics=None, standing=None, rules=(), channels=()) -> Families:
     """What the page is made of, now."""
-    standing = standing or Standing("1.0", Failures(), lambda: 0.0)
-    return MetricsPage(metrics or Metrics(), standing, rules, None, channels).families()
+    standing = standing or MetricsSources("1.0", Failures(), lambda: 0.0)
+    return MetricsResource(metrics or Metrics(), standing, rules, None, channels).families()
 
 
 def shown(*arguments, **more) -> Series:

@@ -12,10 +12,10 @@ from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.metrics import table
 from cacheproxy.metrics.counting import Metrics
 from tests.metrics.builders import families, shown, value
@@ -93,7 +93,7 @@ def test_how_requests_end(count, outcome, status, labels):
 
 def test_a_break_by_its_reason(count):
     """With what it cost; a side request is none, whatever its verdict."""
-    broke = Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, lost=Count(900, "measured"))
+    broke = Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, lost=TokenCount(900, "measured"))
     count(verdict=broke, side=True)
     said = count(verdict=broke)
     assert value(said, "cacheproxy_turns_total", verdict="break") == 1
@@ -125,7 +125,7 @@ def test_what_is_due_to_the_proxy(count):
 
 def test_an_answer_that_was_broken_off_is_no_turn(count):
     """What was evaluated for it counts."""
-    broke = Verdict(Judgement.BREAK, Reason.EVICTED, lost=Count(900, "measured"))
+    broke = Verdict(Judgement.BREAK, Reason.EVICTED, lost=TokenCount(900, "measured"))
     said = count(usage=Usage(1000, 100), verdict=broke, outcome=Outcome.UPSTREAM_FAILED)
     assert value(said, "cacheproxy_turns_total") is None
     assert value(said, "cacheproxy_breaks_total") is None
@@ -135,7 +135,7 @@ def test_an_answer_that_was_broken_off_is_no_turn(count):
 def test_rules_by_requests_and_places(metrics):
     """Those that have not fired are there with 0, so that they can be found."""
     edits = (Edit("/system", "x", "y"), Edit("/messages/0/content", "x", "y"))
-    reports = (Report("stamp", edits), Report("broken", error="ValueError"))
+    reports = (RuleReport("stamp", edits), RuleReport("broken", error="ValueError"))
     metrics.cacheproxy_exchange_finished([exchange(SAID, reports=reports)])
     said = shown(metrics, rules=("stamp", "idle"))
     assert value(said, "cacheproxy_rule_hits_total", rule="stamp") == 1
@@ -214,7 +214,7 @@ def test_labels_are_bounded_however_many_names_there_are(metrics):
     """Models, clients, upstreams and rules by the hundred; nothing is lost in the sums."""
     for number in range(300):
         said = body("a", model=f"model-{number}")
-        reports = (Report(f"rule-{number}", (Edit("/system", "x", "y"),)),)
+        reports = (RuleReport(f"rule-{number}", (Edit("/system", "x", "y"),)),)
         metrics.cacheproxy_exchange_finished(
             [exchange(said, usage=Usage(10, 5, 1), reports=reports, upstream=f"http://u{number}")]
         )

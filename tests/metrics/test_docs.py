@@ -18,7 +18,7 @@ from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/metrics.md").read_text()
 DASHBOARD = json.loads((ROOT / "docs/grafana.json").read_text())
-ROWS = {row.name: row for row in vars(table).values() if isinstance(row, table.Row)}
+ROWS = {row.name: row for row in vars(table).values() if isinstance(row, table.MetricRow)}
 SERIES = {
     series: row
     for row in ROWS.values()

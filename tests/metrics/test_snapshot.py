@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.server.status import Look, Slot, State
-from cacheproxy.metrics.snapshot import Standing
+from cacheproxy.core.server.status import Look, Slot, UpstreamState
+from cacheproxy.metrics.snapshot import MetricsSources
 from tests.metrics.builders import families, shown, value
 
 UP = "http://localhost:8080"
 
 
 def said_of(look=None, failures=None, channels=(), moment=100.0):
-    standing = Standing(
+    standing = MetricsSources(
         "1.2", failures or Failures(), lambda: moment, lambda: [look] if look else []
     )
     return shown(None, standing, channels=channels)
@@ -38,12 +38,12 @@ def test_connections_and_what_is_under_way_on_them():
     assert value(said, "cacheproxy_open_requests") == 3
 
 
-@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("state", list(UpstreamState))
 def test_the_upstream_as_it_was_seen_last(state):
     """Up, or not, and how long ago that was; nothing before the first look."""
     assert value(said_of(), "cacheproxy_upstream_up") is None
     said = said_of(Look(UP, 1.7e9, 90.0, state))
-    assert value(said, "cacheproxy_upstream_up", upstream=UP) == (state is State.UP)
+    assert value(said, "cacheproxy_upstream_up", upstream=UP) == (state is UpstreamState.UP)
     assert value(said, "cacheproxy_poll_age_seconds", upstream=UP) == 10.0
     assert value(said, "cacheproxy_upstream_slots") is None
     assert value(said, "cacheproxy_upstream_kv_used_ratio") is None
@@ -51,7 +51,7 @@ def test_the_upstream_as_it_was_seen_last(state):
 
 def test_slots_and_what_they_hold():
     slots = (Slot(0, 1000, 500, busy=True), Slot(1, 1000, 0, busy=False))
-    said = said_of(Look(UP, 1.7e9, 90.0, State.UP, slots=slots))
+    said = said_of(Look(UP, 1.7e9, 90.0, UpstreamState.UP, slots=slots))
     assert value(said, "cacheproxy_upstream_slots", state="busy") == 1
     assert value(said, "cacheproxy_upstream_slots", state="idle") == 1
     assert value(said, "cacheproxy_upstream_kv_used_ratio") == 0.25
@@ -79,7 +79,7 @@ def test_names_that_are_alike_when_cut_are_one():
         failures.of("x" * 200 + end).left_out = True
     (left_out,) = (
         family
-        for family in families(None, Standing("1", failures, lambda: 0.0)).collect()
+        for family in families(None, MetricsSources("1", failures, lambda: 0.0)).collect()
         if family.name == "cacheproxy_left_out"
     )
     assert len(left_out.samples) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cacheproxy_demo.client import Client
+from cacheproxy_demo.client import DemoClient
 from cacheproxy_demo.embedded import LlamaServer
 
 from tests import needs
@@ -17,7 +17,7 @@ def ask(server, *texts):
     roles = ("user", "assistant")
     messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
     body = {"model": "m", "max_tokens": 4, "temperature": 0, "messages": messages}
-    return Client(server.url).post("/v1/chat/completions", body).usage
+    return DemoClient(server.url).post("/v1/chat/completions", body).usage
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -7,13 +7,13 @@ from dataclasses import replace
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import Profile
 from tests.observe.exchanges import body, exchange
 
 HERE = "http://localhost:8080"
-TELLS = Profile(order=Order.SYSTEM_FIRST, page="/apply-template", start="first")
+TELLS = Profile(order=PromptOrder.SYSTEM_FIRST, page="/apply-template", start="first")
 COUNTS = replace(TELLS, counts_reuse=True)
 
 

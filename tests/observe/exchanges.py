@@ -8,9 +8,9 @@ from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.counters import ServerFigures
 from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, Metrics, State
+from cacheproxy.core.server.status import Look, MetricsPage, UpstreamState
 
 URL = "http://localhost:8080"
 SYSTEM = "You are an agent. " * 200
@@ -65,6 +65,6 @@ def exchange(sent, received=None, *, session="s", usage=None, **changes):
 def look(*, url=URL, **figures):
     """A look at a server with these counters; without any, at one that has none."""
     if not figures:
-        return Look(url, 0.0, 0.0, State.UP, Metrics.OFF)
-    sample = Sample(Figures(**figures), running=1, waiting=0)
-    return Look(url, 0.0, 0.0, State.UP, Metrics.ON, sample, start="1")
+        return Look(url, 0.0, 0.0, UpstreamState.UP, MetricsPage.OFF)
+    sample = Sample(ServerFigures(**figures), running=1, waiting=0)
+    return Look(url, 0.0, 0.0, UpstreamState.UP, MetricsPage.ON, sample, start="1")

@@ -2,7 +2,7 @@
 
 from twisted.internet.task import Clock
 
-from cacheproxy.observe.deferred_observer import Afterwards
+from cacheproxy.observe.deferred_observer import DeferredObserver
 
 
 def test_they_are_seen_in_their_order_not_at_once():
@@ -14,7 +14,7 @@ def test_they_are_seen_in_their_order_not_at_once():
         if 9 in numbers:
             afterwards(10)
 
-    afterwards = Afterwards(clock, see)
+    afterwards = DeferredObserver(clock, see)
     for number in range(10):
         afterwards(number)
     clock.advance(0.019)
@@ -28,7 +28,7 @@ def test_they_are_seen_in_their_order_not_at_once():
 
 def test_many_are_seen_in_larger_portions_and_who_asks_sees_all():
     clock, seen = Clock(), []
-    afterwards = Afterwards(clock, seen.extend)
+    afterwards = DeferredObserver(clock, seen.extend)
     for number in range(1000):
         afterwards(number)
     clock.advance(0.002)

@@ -9,10 +9,10 @@ import pytest
 
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.observe.genai import describe
 from tests.observe.exchanges import body, exchange
 
@@ -26,8 +26,11 @@ def asked(path, said=SAID, method="POST", headers=(), **changes):
 
 def test_a_turn():
     """What a backend for model traffic needs: operation, model, tokens; cached ones included."""
-    broke = Verdict(Judgement.BREAK, Reason.TOOLS_CHANGED, lost=Count(90, "measured"))
-    reports = (Report("stamp", (Edit("/system", "x", "y"),)), Report("broken", error="ValueError"))
+    broke = Verdict(Judgement.BREAK, Reason.TOOLS_CHANGED, lost=TokenCount(90, "measured"))
+    reports = (
+        RuleReport("stamp", (Edit("/system", "x", "y"),)),
+        RuleReport("broken", error="ValueError"),
+    )
     found = describe(
         exchange(
             SAID,

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Evidence, Judgement, Reason, Rewrite
 from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import Kind, Memory, Profile
+from cacheproxy.core.server.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
 from tests.logs import looking
@@ -74,12 +74,12 @@ def test_a_proof_makes_the_verdict_and_teaches(asking, delivered):
     verdict = delivered[-1].verdict
     assert (verdict.reason, verdict.rewrite) == (Reason.TEMPLATE_CHANGED, Rewrite.THINKING)
     assert (verdict.basis, verdict.expected.tokens) == (Basis.RENDERED, 400)
-    assert server.inferred.completed(Profile()).memory.kind is Kind.REWINDABLE
+    assert server.inferred.completed(Profile()).memory.kind is MemoryKind.REWINDABLE
 
 
 @pytest.mark.parametrize(
     ("reused", "kind"),
-    [(400, Kind.REWINDABLE), (399, Kind.REWINDABLE), (396, Kind.CHECKPOINTED)],
+    [(400, MemoryKind.REWINDABLE), (399, MemoryKind.REWINDABLE), (396, MemoryKind.CHECKPOINTED)],
 )
 def test_a_few_tokens_short_of_where_prompts_part_a_checkpoint_stands(asking, reused, kind):
     """Llama.cpp saves one some four tokens before the end of a prompt; else it is to the token."""
@@ -96,9 +96,9 @@ def test_tokens_that_are_rendered_for_us_alone_are_no_gap(asking):
     for each in conversation((*LOSES[:2], Usage(1040, 396), LOSES[3]))[:3]:
         asking([each])
     server.asked[-1][-1].callback(Proof(1024, 1044, 400, rewrite=Rewrite.THINKING))
-    assert server.inferred.completed(Profile()).memory.kind is Kind.REWINDABLE
+    assert server.inferred.completed(Profile()).memory.kind is MemoryKind.REWINDABLE
     server.inferred.saw_checkpoint(is_close=True)
-    assert server.inferred.completed(Profile()).memory.kind is Kind.REWINDABLE
+    assert server.inferred.completed(Profile()).memory.kind is MemoryKind.REWINDABLE
 
 
 def test_answers_that_come_in_another_order_do_not_change_that_of_the_turns(asking, delivered):

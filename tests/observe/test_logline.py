@@ -17,19 +17,19 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Count,
     Evidence,
     Judgement,
     Reason,
+    TokenCount,
     Verdict,
 )
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.observe.logline import LogLine, lines, verdict
 from tests.observe import exchanges
 
@@ -87,7 +87,7 @@ def test_a_turn():
 def test_of_several_upstreams_the_line_says_which_and_what_moved():
     """The tokens are those that had to be evaluated where it went."""
     assert line(server="big", was_at="big").endswith("  ok  at big")
-    lost = Verdict(Judgement.BREAK, Reason.MOVED, lost=Count(18_211, "measured"))
+    lost = Verdict(Judgement.BREAK, Reason.MOVED, lost=TokenCount(18_211, "measured"))
     for changes, tokens in (({}, "283"), ({"verdict": lost}, "18,211")):
         first, second = lines(exchange(server="big2", was_at="big", **changes))
         assert first.endswith("  at big2")
@@ -185,7 +185,7 @@ LLAMA = ((b"Server", b"llama.cpp"),)
             "502 UPSTREAM FAILED: it is down",
         ),
         (
-            {"status": 400, "reports": (Report("billing", EDITS),)},
+            {"status": 400, "reports": (RuleReport("billing", EDITS),)},
             "400 from the upstream  (2 edits by rule billing)",
         ),
     ],
@@ -214,9 +214,9 @@ def test_a_path_is_shown_without_what_may_be_a_key(target, shown):
 def test_edits_are_counted_by_rule():
     """A rule that did nothing is not named."""
     reports = (
-        Report("billing", EDITS),
-        Report("failed", error="KeyError"),
-        Report("date", EDITS[:1]),
+        RuleReport("billing", EDITS),
+        RuleReport("failed", error="KeyError"),
+        RuleReport("date", EDITS[:1]),
     )
     assert line(reports=reports).endswith("  ok  (2 edits by rule billing, 1 edit by rule date)")
 
@@ -233,14 +233,14 @@ def test_late_system_messages_are_counted_by_messages():
         after, report = place(asked, alike(Late.REFUSED, "test", joins=joins))
         said = line(received=asked, sent=after, reports=(report,))
         assert said.endswith("  ok  (placed 2 late system messages)")
-        more = (report, Report("billing", EDITS[:1]))
+        more = (report, RuleReport("billing", EDITS[:1]))
         said = line(received=asked, sent=after, reports=more)
         assert said.endswith("  ok  (placed 2 late system messages; 1 edit by rule billing)")
 
 
 def test_verbose_adds_sizes_and_each_edit():
     """Still no text of the body: a path, and the rule's own reason."""
-    found = list(lines(exchange(reports=(Report("billing", EDITS),)), verbose=True))
+    found = list(lines(exchange(reports=(RuleReport("billing", EDITS),)), verbose=True))
     assert found[1] == f"         body {len(BODY)} bytes, sent {len(BODY)}, answer 4,000"
     assert found[2:] == [
         "         billing: /system/0/text: a nonce",
@@ -309,7 +309,12 @@ def test_counts_of_tokens_that_went_well_are_not_logged(events):
 
 
 HERE = Break(
-    "/messages/0/content/0/text", 9204, Count(2611, "estimated"), Kind.DATE, SECRET, SECRET
+    "/messages/0/content/0/text",
+    9204,
+    TokenCount(2611, "estimated"),
+    ChangeKind.DATE,
+    SECRET,
+    SECRET,
 )
 
 
@@ -325,7 +330,7 @@ HERE = Break(
             Verdict(
                 Judgement.BREAK,
                 Reason.EVICTED,
-                expected=Count(18_400, "measured"),
+                expected=TokenCount(18_400, "measured"),
                 evidence=(Evidence.OTHERS,),
                 basis=Basis.RENDERED,
             ),
@@ -355,7 +360,7 @@ def test_a_break_has_a_second_line_that_says_why(judged, said, cure, proxy):
 
 def test_a_change_of_which_the_cost_is_not_known_is_named():
     """Nothing was measured, so it is no break; but here is where to look, if it was one."""
-    where = Break("/tools/0", 0, Count(40, "estimated"), Kind.ADDED, SECRET, SECRET)
+    where = Break("/tools/0", 0, TokenCount(40, "estimated"), ChangeKind.ADDED, SECRET, SECRET)
     unmeasured = Verdict(Judgement.UNKNOWN, Reason.TOOLS_CHANGED, where)
     first, second = lines(exchange(number=812, usage=Usage(18_904), verdict=unmeasured))
     assert first.split("  (")[0].endswith(" -")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.server.status import Look, Slot, State
+from cacheproxy.core.server.status import Look, Slot, UpstreamState
 from cacheproxy.observe.passed import Passed, PassedTurns
 from tests.observe.exchanges import body, exchange
 
@@ -25,7 +25,7 @@ def passed(*turns):
     return found
 
 
-def look(wall, *used, state=State.UP, busy=False):
+def look(wall, *used, state=UpstreamState.UP, busy=False):
     slots = tuple(Slot(number, 4096, each, busy) for number, each in enumerate(used))
     return Look(HERE, wall, wall, state, slots=slots)
 
@@ -88,14 +88,16 @@ def test_the_oldest_turns_and_looks_go_first():
     assert 100 < len(found) < 1000
     assert found[-1].lane == ("agent", "1999", 1)
     for number in range(2000):
-        many.looked(look(float(number), state=State.DOWN))
+        many.looked(look(float(number), state=UpstreamState.DOWN))
     assert not many.was_down(HERE, 0.0, 1000.0)
     assert many.was_down(HERE, 1998.5, 2000.0)
 
 
 def test_a_server_was_down_if_it_was_seen_down_in_between():
     """Neither before nor after."""
-    found = looked(look(5.0, state=State.DOWN), look(20.0), look(40.0, state=State.DOWN))
+    found = looked(
+        look(5.0, state=UpstreamState.DOWN), look(20.0), look(40.0, state=UpstreamState.DOWN)
+    )
     assert not found.was_down(HERE, 10.0, 30.0)
     assert not found.was_down(HERE, 5.0, 40.0)
     assert found.was_down(HERE, 4.0, 30.0)
@@ -104,7 +106,7 @@ def test_a_server_was_down_if_it_was_seen_down_in_between():
 
 def test_a_server_that_loads_a_model_is_not_down():
     """It is there."""
-    assert not looked(look(20.0, state=State.LOADING)).was_down(HERE, 10.0, 30.0)
+    assert not looked(look(20.0, state=UpstreamState.LOADING)).was_down(HERE, 10.0, 30.0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cacheproxy.core.server.prefill import Prefill, Progress
+from cacheproxy.core.server.prefill import Progress, RunningPrefill
 from cacheproxy.observe.prefills import Prefills, line
 
 NOW = 1_700_000_000.0
@@ -12,7 +12,7 @@ NOW = 1_700_000_000.0
 
 def prefill(seconds, done=2048, total=11_000, session="claude/3f9a"):
     progress = Progress(done, total) if total else None
-    return Prefill(session, f"{session}77", 14, progress, NOW - seconds, seconds)
+    return RunningPrefill(session, f"{session}77", 14, progress, NOW - seconds, seconds)
 
 
 def test_the_line():

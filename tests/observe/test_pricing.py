@@ -8,24 +8,30 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.route.price import Price
 from cacheproxy.observe.pricing import Pricing
 
 from .exchanges import body, exchange, look, read
 
-SPARED = Verdict(Judgement.OK, expected=Count(900, "measured"), unedited=Count(0, "estimated"))
+SPARED = Verdict(
+    Judgement.OK, expected=TokenCount(900, "measured"), unedited=TokenCount(0, "estimated")
+)
 ADDED = Verdict(
     Judgement.BREAK,
     Reason.SYSTEM_CHANGED,
-    expected=Count(0, "estimated"),
-    unedited=Count(900, "measured"),
+    expected=TokenCount(0, "estimated"),
+    unedited=TokenCount(900, "measured"),
 )
 
-NOTHING = Verdict(Judgement.OK, expected=Count(900, "measured"), unedited=Count(900, "measured"))
+NOTHING = Verdict(
+    Judgement.OK, expected=TokenCount(900, "measured"), unedited=TokenCount(900, "measured")
+)
 
 
-DEEP = Verdict(Judgement.OK, expected=Count(10_000, "measured"), unedited=Count(6000, "estimated"))
+DEEP = Verdict(
+    Judgement.OK, expected=TokenCount(10_000, "measured"), unedited=TokenCount(6000, "estimated")
+)
 
 
 def turn(evaluated=10, seconds=None, reused=900, verdict=SPARED, **changes):
@@ -114,7 +120,7 @@ def test_at_a_speed_that_nobody_knows_there_is_no_price_and_never_will_be(price)
     assert found.seconds is None
 
 
-LOST = Verdict(Judgement.BREAK, Reason.EVICTED, lost=Count(900, "measured"))
+LOST = Verdict(Judgement.BREAK, Reason.EVICTED, lost=TokenCount(900, "measured"))
 
 
 def test_a_break_lost_the_time_that_its_own_answer_tells_or_else_the_upstream():
@@ -137,7 +143,7 @@ def test_what_the_edits_cost_is_less_than_nothing(price):
 def test_a_turn_that_went_fast_by_chance_was_not_spared_time_by_edits_that_cost_some(price):
     for _ in range(9):
         price(turn(1000, 1.0, reused=0))
-    few = replace(ADDED, unedited=Count(100, "measured"))
+    few = replace(ADDED, unedited=TokenCount(100, "measured"))
     found = price(turn(1000, 0.8, reused=0, verdict=few))
     assert (found.tokens, found.seconds) == (-100, 0.0)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cacheproxy.core.conversation.verdict import Break, Count, Judgement, Reason, Verdict
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.conversation.verdict import Break, Judgement, Reason, TokenCount, Verdict
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.observe.recent import Recent
 from tests.observe.exchanges import body, exchange
 
@@ -45,7 +45,7 @@ def test_credentials_are_not_kept():
 
 
 def broken(was, now):
-    where = Break("/system", 0, Count(1, "estimated"), Kind.NONCE, was, now)
+    where = Break("/system", 0, TokenCount(1, "estimated"), ChangeKind.NONCE, was, now)
     return replace(Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED), where=where)
 
 

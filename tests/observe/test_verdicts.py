@@ -12,9 +12,9 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
+from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Kind, Memory, Profile
+from cacheproxy.core.server.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange, read, request
 
@@ -22,8 +22,8 @@ TEXTS = ("a " * 2000, "b", "c")
 FIRST = Usage(1000, 0, 5, 1.0, 0.1)
 
 
-SYSTEM_FIRST = Profile(order=Order.SYSTEM_FIRST)
-TOOLS_FIRST = Profile(order=Order.TOOLS_FIRST)
+SYSTEM_FIRST = Profile(order=PromptOrder.SYSTEM_FIRST)
+TOOLS_FIRST = Profile(order=PromptOrder.TOOLS_FIRST)
 
 
 def judged(known, *turns, profile=SYSTEM_FIRST):
@@ -78,7 +78,7 @@ def test_another_conversation_in_the_only_slot_is_evidence_of_an_eviction():
     known = Verdicts(Store())
     one, two, three = conversation(*GROWING, usages=LOSES)
     other = exchange(body("else", system="Other."), session="t", usage=Usage(500, 0), wall=90.0)
-    profile = Profile(order=Order.SYSTEM_FIRST, memory=Memory(slots=1))
+    profile = Profile(order=PromptOrder.SYSTEM_FIRST, memory=Memory(slots=1))
     (*_, broken), _ = judged(known, one, two, other, three, profile=profile)
     assert (broken.reason, broken.evidence) == (Reason.EVICTED, (Evidence.OTHERS,))
 
@@ -146,7 +146,7 @@ def test_an_order_that_nobody_told_is_inferred_and_the_change_named_by_it():
     found = known.judge(two, Profile(), inferred)
     assert found.verdict.reason is Reason.SYSTEM_CHANGED
     assert found.verdict.where.path.startswith("/system")
-    assert inferred.order is Order.TOOLS_FIRST
+    assert inferred.order is PromptOrder.TOOLS_FIRST
 
 
 def test_a_request_that_leaves_the_cache_off_is_not_called_evicted():
@@ -159,7 +159,9 @@ def test_a_request_that_leaves_the_cache_off_is_not_called_evicted():
 
 def test_whole_blocks_are_no_break():
     """What is behind the last of them cannot be reused."""
-    blocks = Profile(order=Order.SYSTEM_FIRST, memory=Memory(kind=Kind.BLOCKS, block=1024))
+    blocks = Profile(
+        order=PromptOrder.SYSTEM_FIRST, memory=Memory(kind=MemoryKind.BLOCKS, block=1024)
+    )
     one, two, _ = conversation(*GROWING, usages=(Usage(1500, 0), Usage(1520, 1024), FIRST))
     (_, ok), _ = judged(Verdicts(Store()), one, two, profile=blocks)
     assert ok.judgement is Judgement.OK
@@ -325,7 +327,7 @@ def test_each_branch_is_compared_with_its_own_turn_before():
 
 def test_a_branch_that_took_the_place_of_another_evicted_it():
     one, two, _, _ = FORKED
-    profile = Profile(order=Order.SYSTEM_FIRST, memory=Memory(slots=1))
+    profile = Profile(order=PromptOrder.SYSTEM_FIRST, memory=Memory(slots=1))
     verdicts, _ = judged(Verdicts(Store()), *branches(one, one, one), profile=profile)
     assert [found.judgement for found in verdicts[1:3]] == [Judgement.OK] * 2
     found = verdicts[-1]

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 
 from cacheproxy.top.screen import lines, ordered
 from cacheproxy.top.view import View
-from cacheproxy.top.watch import Told
+from cacheproxy.top.watch import Watched
 
 from .told import BREAK, NOW, conversation, place, told, turn
 
@@ -157,7 +157,7 @@ def test_trouble_is_said_and_what_was_known_stays():
     row = conversation()
     assert "! gone" in shown(told(row, trouble="gone"))
     assert line_with("claude/3f9a", told(row, trouble="gone"))
-    assert "! asking" in shown(Told(trouble="asking"))
+    assert "! asking" in shown(Watched(trouble="asking"))
 
 
 def test_an_empty_list_says_why():

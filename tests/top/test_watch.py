@@ -10,7 +10,7 @@ import pytest
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.proxy.downstream.errors import error_body
-from cacheproxy.top.watch import Teller, Told, Watch
+from cacheproxy.top.watch import Watch, Watched, Watcher
 from tests.proxy.harness import TIMEOUT, Upstream, free_port, head, whole
 
 from .told import BREAK, DATA, NOW, conversation
@@ -43,7 +43,7 @@ class Pages:
 def test_breaks_are_asked_for_when_there_is_a_new_one():
     """What is known of a break costs the proxy the most."""
     pages = Pages()
-    teller = Teller(pages, "1h")
+    teller = Watcher(pages, "1h")
     told = teller.all()
     assert [each["number"] for each in told.breaks] == [15, 14, None]
     assert [each["known"] for each in told.breaks] == [{"phrase": "the latest"}, {}, {}]
@@ -59,7 +59,7 @@ def test_breaks_are_asked_for_when_there_is_a_new_one():
 def test_what_is_known_of_breaks_is_asked_again_once_other_rules_are_on():
     """One of them may be the cure."""
     pages = Pages(**{"break/15": BREAK["known"]})
-    teller = Teller(pages, "1h")
+    teller = Watcher(pages, "1h")
     data = DATA | {"last_break": {"number": 15}, "rules": []}
     assert teller.told(data, "", None).breaks[0]["known"]["cure"]["applied"] is False
     cured = {"cure": BREAK["known"]["cure"] | {"applied": True}}
@@ -69,7 +69,7 @@ def test_what_is_known_of_breaks_is_asked_again_once_other_rules_are_on():
 
 def test_breaks_before_the_window_are_not_told():
     pages = Pages(requests={"requests": [BREAK, dict(BREAK, at=NOW - 4000)]})
-    teller = Teller(pages, "1h")
+    teller = Watcher(pages, "1h")
     told = teller.all()
     assert [each["at"] for each in told.breaks] == [BREAK["at"]]
     later = {"last_break": None, "overview": {"start": NOW}}
@@ -78,7 +78,7 @@ def test_breaks_before_the_window_are_not_told():
 
 def test_names_are_sent_as_they_are():
     pages = Pages(**{"conversations/a%2Fb%20%3F%23": {"conversation": {}}})
-    told = Teller(pages, "24h").told(DATA | {"last_break": None}, "x&y", "a/b ?#")
+    told = Watcher(pages, "24h").told(DATA | {"last_break": None}, "x&y", "a/b ?#")
     assert told.one == {"conversation": {}}
     assert pages.asked[0] == "/_cacheproxy/conversations?window=24h&search=x%26y"
 
@@ -87,7 +87,7 @@ def test_names_are_sent_as_they_are():
 def watched(url, pages):
     """A Watch; what it yields waits until what was told is as wanted."""
     changed = threading.Event()
-    watch = Watch(Site(url), Teller(pages, "1h"), "1h", changed.set)
+    watch = Watch(Site(url), Watcher(pages, "1h"), "1h", changed.set)
 
     def told(is_wanted):
         while not is_wanted(watch.told):
@@ -95,7 +95,7 @@ def watched(url, pages):
             changed.clear()
         return watch.told
 
-    assert watch.told == Told(trouble=f"Asking {url} …")
+    assert watch.told == Watched(trouble=f"Asking {url} …")
     with watch:
         yield watch, told
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cacheproxy.top.screen import Place
-from cacheproxy.top.watch import Told
+from cacheproxy.top.screen import ScreenPlace
+from cacheproxy.top.watch import Watched
 
 NOW = 1_700_000_000.0
 DATA = {
@@ -81,8 +81,8 @@ def turn(number, **changes):
 
 def told(*conversations, data=None, **more):
     page = {"conversations": list(conversations), "count": more.pop("count", len(conversations))}
-    return Told(DATA | (data or {}), page, **more)
+    return Watched(DATA | (data or {}), page, **more)
 
 
 def place(width=80, height=24):
-    return Place(width, height, "http://127.0.0.1:8081", "1h")
+    return ScreenPlace(width, height, "http://127.0.0.1:8081", "1h")

@@ -7,7 +7,7 @@ from typing import Any
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.totals.file import open_file
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import TotalsStore
 
 URL = "http://localhost:8080"
 NOW = 1_700_000_000.0
@@ -65,9 +65,9 @@ def record(*, wall=NOW, **changes) -> dict[str, Any]:
     return _PLAIN | {"at": round(wall * 1000)} | changes
 
 
-def store_in(folder) -> Store:
+def store_in(folder) -> TotalsStore:
     """An open store; nobody commits but sqlite, statement by statement."""
-    return Store(open_file(folder)[0])
+    return TotalsStore(open_file(folder)[0])
 
 
 def keep(store, *records) -> None:

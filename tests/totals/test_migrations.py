@@ -8,7 +8,7 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals.migrations import LATEST, class_middle, first_class, migrate
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import EVER, STEPS
 from cacheproxy.totals.windows import lifetime
 
@@ -65,7 +65,7 @@ def newest():
     """A file that has been of the newest version all the time."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     migrate(connection)
-    store = Store(connection)
+    store = TotalsStore(connection)
     keep(store, *RECORDS)
     return connection
 
@@ -141,7 +141,7 @@ def test_what_was_spared_before_is_priced_as_the_totals_had_it():
         7500,
         -1000,
     ]
-    found = lifetime(Store(old))
+    found = lifetime(TotalsStore(old))
     assert (found["spared"], found["spared_seconds"], found["unpriced"]) == (3600, 9.0, 0)
 
 
@@ -153,7 +153,7 @@ def test_what_had_no_price_has_none():
         (0, 1000),
         (0, 200),
     ]
-    found = lifetime(Store(old))
+    found = lifetime(TotalsStore(old))
     assert (found["spared"], found["spared_seconds"], found["unpriced"]) == (1200, 0.0, 1200)
 
 
@@ -165,9 +165,9 @@ def test_what_the_servers_counters_told_is_no_more_in_the_lifetime():
     old.execute("INSERT INTO samples (step, upstream, at, looks, prompt) VALUES (1, 1, 0, 1, 9)")
     old.execute("INSERT INTO upstreams (url, first_seen, reading) VALUES (?, ?, '{}')", (URL, MS))
     migrate(old)
-    found = lifetime(Store(old))
+    found = lifetime(TotalsStore(old))
     assert (found["requests"], found["prompt"], found["since"]) == (3, 27, 0)
-    store = Store(old)
+    store = TotalsStore(old)
     keep(store, record())
     assert (lifetime(store)["requests"], lifetime(store)["prompt"]) == (4, 1027)
 

@@ -10,22 +10,22 @@ from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite, TokenCount, Verdict
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.totals.record import record_of
 from tests.observe.exchanges import body, exchange
 
-PROFILE = Profile(order=Order.TOOLS_FIRST)
+PROFILE = Profile(order=PromptOrder.TOOLS_FIRST)
 
 
 def test_figures_and_names_are_taken():
     sent = body("hello", model="qwen")
-    report = Report("stamp", (Edit("/system", "x", "why"),))
-    idle = Report("idle", (), "left out")
+    report = RuleReport("stamp", (Edit("/system", "x", "why"),))
+    idle = RuleReport("idle", (), "left out")
     record = record_of(
         exchange(sent, usage=Usage(100, 60, 7, 0.2, 0.3), reports=(report, idle), sent_after=0.01),
         served="qwen3",
@@ -104,7 +104,7 @@ def test_what_was_spared_comes_with_the_exchange(spared, kept):
 def test_a_failed_request_is_no_turn_and_no_break(outcome):
     """An answer that was broken off, say; what was evaluated for it counts all the same."""
     status = 500 if outcome is Outcome.COMPLETE else 200
-    broke = Verdict(Judgement.BREAK, Reason.EVICTED, lost=Count(900, "measured"))
+    broke = Verdict(Judgement.BREAK, Reason.EVICTED, lost=TokenCount(900, "measured"))
     each = exchange(
         body("x"),
         usage=Usage(1000, 100),

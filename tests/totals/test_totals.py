@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.counters import ServerFigures
 from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, Metrics, State
+from cacheproxy.core.server.status import Look, MetricsPage, UpstreamState
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.totals.file import NAME
 from cacheproxy.totals.requests import requests
@@ -59,16 +59,16 @@ def test_a_finished_exchange_is_recorded(totals, reactor):
     assert totals.now == MS
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", UpstreamState)
 def test_a_look_tells_what_the_upstream_serves(totals, reactor, state):
     """And nothing is counted of it: its counters tell of what others asked it."""
     sent = exchange(body("x"), usage=Usage(100, 80, 5), wall=NOW)
-    sample = Sample(Figures(evaluated=7000.0, reused=9000.0), running=0, waiting=0)
-    for seen, served in ((State.UP, "gemma"), (state, "qwen")):
-        totals.looked(Look(sent.upstream, NOW, 0.0, seen, Metrics.ON, sample, served=served))
+    sample = Sample(ServerFigures(evaluated=7000.0, reused=9000.0), running=0, waiting=0)
+    for seen, served in ((UpstreamState.UP, "gemma"), (state, "qwen")):
+        totals.looked(Look(sent.upstream, NOW, 0.0, seen, MetricsPage.ON, sample, served=served))
     finished(totals, sent)
     (found,) = ask(totals, reactor, requests)["requests"]
-    assert found["model"] == ("qwen" if state is State.UP else "gemma")
+    assert found["model"] == ("qwen" if state is UpstreamState.UP else "gemma")
     found = ask(totals, reactor, lifetime)
     assert (found["requests"], found["prompt"], found["reused"]) == (1, 100, 80)
     assert found["since"] == NOW

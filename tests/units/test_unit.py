@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.units.unit import MARK, Command, File, UnitError, run_all
+from cacheproxy.units.unit import MARK, Command, UnitError, UnitFile, run_all
 
 
 def test_a_file_is_for_its_owner_alone(tmp_path):
     """It may hold a token. Folders are made; what was there is replaced."""
-    file = File(tmp_path / "a/b/c", MARK.encode())
+    file = UnitFile(tmp_path / "a/b/c", MARK.encode())
     file.write()
     file.write()
     assert file.path.stat().st_mode & 0o777 == 0o600
@@ -18,7 +18,7 @@ def test_a_file_is_for_its_owner_alone(tmp_path):
 
 def test_whose_file_it_is(tmp_path):
     """Ours has the mark; a file that is not there is nobody's."""
-    file = File(tmp_path / "x", b"")
+    file = UnitFile(tmp_path / "x", b"")
     assert not file.is_foreign()
     file.path.write_text(f"# {MARK}\n")
     assert not file.is_foreign()
@@ -30,7 +30,7 @@ def test_what_cannot_be_written(tmp_path):
     """Is said in one line."""
     (tmp_path / "a").write_text("")
     with pytest.raises(UnitError, match=r"cannot write .*/a/x: (Not a directory|File exists)"):
-        File(tmp_path / "a/x", b"").write()
+        UnitFile(tmp_path / "a/x", b"").write()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from twisted.internet.task import Clock
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.web.dashboard import Dashboard
-from cacheproxy.web.memory_store import Unkept
+from cacheproxy.web.memory_store import InMemoryTotals
 
 NOW = 1_700_000_000.0
 URL = "http://localhost:8080"
@@ -20,7 +20,7 @@ class Shown:
         self.clock = Clock()
         self.recent = Recent()
         self.latest = Latest()
-        self.source = Unkept(lambda: NOW + self.clock.seconds(), most)
+        self.source = InMemoryTotals(lambda: NOW + self.clock.seconds(), most)
         self.dashboard = Dashboard(self.source, self.recent, self.latest, "0.1.0")
         self.dashboard.url = URL
         self.observers = [self.recent, self.source]

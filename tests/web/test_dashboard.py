@@ -12,11 +12,11 @@ from twisted.internet.defer import Deferred
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.rules.fold import Report
-from cacheproxy.core.server.counters import Figures
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.server.counters import ServerFigures
+from cacheproxy.core.server.identify import ServerFacts
 from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, Metrics, Slot, State
+from cacheproxy.core.server.status import Look, MetricsPage, Slot, UpstreamState
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.web.dashboard import upstream_of
 from cacheproxy.web.pages import QueryError
@@ -127,7 +127,9 @@ def test_the_advice_asks_the_running_proxy_whether_there_are_captures_or_not(bro
 def test_the_detail_names_the_rules_that_edited():
     shown = Shown()
     edits = (Edit("/system", SECRET, "a stamp changes"), Edit("/system", SECRET, "a stamp changes"))
-    shown.finish(exchange(body("a"), number=1, reports=(Report("stamp", edits), Report("idle"))))
+    shown.finish(
+        exchange(body("a"), number=1, reports=(RuleReport("stamp", edits), RuleReport("idle")))
+    )
     found = result(shown.dashboard.detail("1"))
     assert found["edits"] == [{"rule": "stamp", "count": 2, "why": "a stamp changes"}]
     assert SECRET not in json.dumps(found)
@@ -135,10 +137,10 @@ def test_the_detail_names_the_rules_that_edited():
 
 def test_the_upstream_as_it_last_said():
     """Its slots hold counts, nothing of what they hold."""
-    server = Server("llama-server", "b9724", "qwen", 4096, 2)
+    server = ServerFacts("llama-server", "b9724", "qwen", 4096, 2)
     slots = (Slot(0, 4096, 1024, busy=True), Slot(1, 4096, 0, busy=False))
-    sample = Sample(Figures(), running=1, waiting=2)
-    look = Look(URL, NOW, 0.0, State.UP, Metrics.ON, sample, server=server, slots=slots)
+    sample = Sample(ServerFigures(), running=1, waiting=2)
+    look = Look(URL, NOW, 0.0, UpstreamState.UP, MetricsPage.ON, sample, server=server, slots=slots)
     found = upstream_of(URL, look)
     assert found["state"] == "up"
     assert found["server"]["summary"] == "llama-server b9724 · qwen · 4,096 context · 2 slots"
@@ -149,9 +151,9 @@ def test_the_upstream_as_it_last_said():
 
 def test_a_look_at_another_upstream_says_nothing_of_this_one():
     """After a reload, until the next look."""
-    look = Look("http://other:1", NOW, 0.0, State.UP)
+    look = Look("http://other:1", NOW, 0.0, UpstreamState.UP)
     assert upstream_of(URL, look)["state"] == "unknown"
-    assert upstream_of(URL, Look(URL, NOW, 0.0, State.DOWN))["state"] == "down"
+    assert upstream_of(URL, Look(URL, NOW, 0.0, UpstreamState.DOWN))["state"] == "down"
 
 
 def test_it_is_json(broken):

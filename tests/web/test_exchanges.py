@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.diagnose.report import Report
+from cacheproxy.core.diagnose.report import TurnReport
 from tests.observe.exchanges import body
 from tests.proxy.harness import Proxy, eventually
 
@@ -45,7 +45,7 @@ def test_a_break_is_told_of_and_explained(proxy, upstream):
     assert SECRET not in json.dumps(listed)
     status, said = page(proxy, "/_cacheproxy/diagnose/last")
     assert status == 200
-    report = Report.from_json(said)
+    report = TurnReport.from_json(said)
     assert (report.number, report.turn, report.path) == (2, 2, "/system")
     assert "9c8d" in report.excerpts.now
     assert page(proxy, "/_cacheproxy/diagnose/1")[0] == 200

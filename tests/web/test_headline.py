@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.web.headline import Standing, headline, without
+from cacheproxy.web.headline import CacheState, headline, without
 
 
 def told(window="1h", **sums):
@@ -18,14 +18,14 @@ def told(window="1h", **sums):
 @pytest.mark.parametrize(
     ("sums", "standing"),
     [
-        ({"turns": 0}, Standing.EMPTY),
-        ({"reused": 0, "evaluated": 0}, Standing.UNMEASURED),
-        ({"reused": 4999, "evaluated": 5001}, Standing.COLD),
-        ({}, Standing.WORKING),
-        ({"breaks": 8, "lost": 999}, Standing.WORKING),
-        ({"breaks": 1, "lost": 1000}, Standing.HITCHES),
-        ({"breaks": 1, "lost": 2499}, Standing.HITCHES),
-        ({"breaks": 1, "lost": 2500}, Standing.BREAKING),
+        ({"turns": 0}, CacheState.EMPTY),
+        ({"reused": 0, "evaluated": 0}, CacheState.UNMEASURED),
+        ({"reused": 4999, "evaluated": 5001}, CacheState.COLD),
+        ({}, CacheState.WORKING),
+        ({"breaks": 8, "lost": 999}, CacheState.WORKING),
+        ({"breaks": 1, "lost": 1000}, CacheState.HITCHES),
+        ({"breaks": 1, "lost": 2499}, CacheState.HITCHES),
+        ({"breaks": 1, "lost": 2500}, CacheState.BREAKING),
     ],
 )
 def test_one_word_for_each_way_it_can_stand(sums, standing):

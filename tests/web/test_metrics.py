@@ -15,8 +15,8 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Standing
-from cacheproxy.web.metrics import MetricsPage, content
+from cacheproxy.metrics.snapshot import MetricsSources
+from cacheproxy.web.metrics import MetricsResource, content
 from cacheproxy.web.pages import Content
 from tests.metrics.builders import families, parsed, value
 from tests.observe.exchanges import body
@@ -165,7 +165,9 @@ def test_no_prompt_no_session_and_no_key(proxy, upstream):
 def test_a_page_that_nobody_waits_for_is_not_written():
     """The client left while a thread made it."""
     waiting = Deferred()
-    page = MetricsPage(Metrics(), Standing("1", Failures(), lambda: 0.0), (), lambda _: waiting)
+    page = MetricsResource(
+        Metrics(), MetricsSources("1", Failures(), lambda: 0.0), (), lambda _: waiting
+    )
     asking = Asking(page)
     asking.leave()
     waiting.callback(Content(b"text/plain", b"page"))

@@ -7,21 +7,21 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.core.judge.advice import Advice
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.identify import ServerFacts
 from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import Look, Metrics, State
+from cacheproxy.core.server.status import Look, MetricsPage, UpstreamState
 from cacheproxy.web.todo import todo
 
 from .sample import NOW, URL
 from .test_dashboard import broken, result  # noqa: F401 (a fixture)
 
-LLAMA = Profile(server=Server("llama-server", "b9724", "qwen", 4096, 2))
-VLLM = Profile(server=Server("vllm", "0.32", "qwen", 4096, None))
+LLAMA = Profile(server=ServerFacts("llama-server", "b9724", "qwen", 4096, 2))
+VLLM = Profile(server=ServerFacts("vllm", "0.32", "qwen", 4096, None))
 SUMS = {"prompt": 1000, "reused": 900, "evaluated": 100}
 UNMEASURED = {"prompt": 1000, "reused": 0, "evaluated": 0}
 
 
-def look(state=State.UP, metrics=Metrics.ON):
+def look(state=UpstreamState.UP, metrics=MetricsPage.ON):
     return Look(URL, NOW, 0.0, state, metrics)
 
 
@@ -34,9 +34,9 @@ def ids(*arguments):
     [
         (UNKNOWN, None, SUMS, []),
         (LLAMA, look(), SUMS, []),
-        (LLAMA, look(State.DOWN), SUMS, ["upstream-down"]),
-        (LLAMA, look(metrics=Metrics.OFF), SUMS, ["metrics"]),
-        (VLLM, look(metrics=Metrics.OFF), UNMEASURED, ["reporting"]),
+        (LLAMA, look(UpstreamState.DOWN), SUMS, ["upstream-down"]),
+        (LLAMA, look(metrics=MetricsPage.OFF), SUMS, ["metrics"]),
+        (VLLM, look(metrics=MetricsPage.OFF), UNMEASURED, ["reporting"]),
         (VLLM, look(), SUMS, []),
         (replace(VLLM, reuses=False), look(), SUMS, ["prompt-cache"]),
     ],

@@ -12,7 +12,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.server.profile import Profile
 
 
@@ -31,7 +31,7 @@ class Exchange:
 
     received: Request  #: the request as it came
     sent: Request | None  #: as it went upstream; None if it never did
-    reports: tuple[Report, ...]  #: what each normalizer did
+    reports: tuple[RuleReport, ...]  #: what each normalizer did
     session: Session | None  #: whose it is; None: it speaks no API that we know
     turn: int
     """Counts from 1 in its session, 0 for requests without a prompt and for those that failed (a

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report, fold
+from cacheproxy.core.rules.fold import RuleReport, fold
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook, asked
@@ -22,7 +22,7 @@ class Prepared(NamedTuple):
     """A request ready to be sent, and where it belongs."""
 
     request: Request  #: as rules and pins left it
-    reports: tuple[Report, ...] = ()  #: what each rule did
+    reports: tuple[RuleReport, ...] = ()  #: what each rule did
     turn: Turn | None = None  #: where it belongs; None: it speaks no API that we know
     problems: tuple[tuple[str, str], ...] = ()
     """What session hooks did wrong, by hook, for the log."""

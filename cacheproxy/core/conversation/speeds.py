@@ -45,7 +45,7 @@ def generation_of(tokens: float | None, seconds: float | None) -> float | None:
     return tokens / seconds if seconds * 1e3 >= LEAST_OUTPUT_MS else None
 
 
-class Prefill:
+class PrefillSpeed:
     """The speeds of prefill that one upstream showed lately.
 
     ``speed``: that at which half of the tokens were evaluated no slower, in tokens a second; None

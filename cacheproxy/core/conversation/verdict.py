@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 
 
 class Judgement(StrEnum):
@@ -73,7 +73,7 @@ class Evidence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class TokenCount:
     """A number of tokens that says where it comes from."""
 
     tokens: int  #: how many
@@ -86,8 +86,8 @@ class Break:
 
     path: str  #: JSON pointer in the later request
     byte: int  #: offset of the first difference in the text at ``path``, in UTF-8 bytes
-    position: Count  #: in tokens from the start of the prompt
-    kind: Kind  #: the shape of what changed
+    position: TokenCount  #: in tokens from the start of the prompt
+    kind: ChangeKind  #: the shape of what changed
     was: str  #: excerpt of the earlier text, for those who ask; never logged
     now: str  #: excerpt of the later text, likewise
 
@@ -99,13 +99,15 @@ class Verdict:
     judgement: Judgement  #: what became of the cache
     reason: Reason | None = None  #: why it was lost
     where: Break | None = None  #: the requests part
-    expected: Count | None = None
+    expected: TokenCount | None = None
     """Tokens the server could reuse, by our comparison of the prompts."""
-    lost: Count | None = None  #: tokens of the turn before that it evaluated again
+    lost: TokenCount | None = None  #: tokens of the turn before that it evaluated again
     seconds_lost: float | None = None
     """At this turn's own speed, else by what its upstream took lately."""
-    unedited: Count | None = None  #: tokens that could have been reused had no body been edited
-    saved: Count | None = None  #: the rest of ``expected``, thanks to edits
+    unedited: TokenCount | None = (
+        None  #: tokens that could have been reused had no body been edited
+    )
+    saved: TokenCount | None = None  #: the rest of ``expected``, thanks to edits
     basis: Basis | None = None  #: what the reason rests on
     rewrite: Rewrite | None = None
     """What the template did (TEMPLATE_CHANGED, or beneath a CHECKPOINT)."""

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, tools_of
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.turn import Turn as Found
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
@@ -21,7 +21,7 @@ _HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RecordedTurn:
     """One request of a conversation, as it came."""
 
     index: int  #: among all that were given, from 0
@@ -32,11 +32,11 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class RecordedLane:
     """Requests that extend one another."""
 
     session: Session  #: whose they are
-    turns: tuple[Turn, ...]  #: in their order
+    turns: tuple[RecordedTurn, ...]  #: in their order
     is_side: bool  #: whether they are beside a conversation
     parent: Session | None = None  #: of a lane beside it, its conversation's
 
@@ -46,7 +46,7 @@ def lanes_of(
     name: Callable[[Request], str | None] = lambda _: None,
     *,
     answered: bool = False,
-) -> list[Lane]:
+) -> list[RecordedLane]:
     """Return the lanes of all conversations, in the order of their first requests.
 
     ``name``: what a plugin says the session is (see ``Plugins.session``). Requests without a
@@ -70,7 +70,7 @@ def lanes_of(
             turn = store.find(known.session, request)
         sessions[turn.session] = known
         place = store.end(turn.session, store.begin(turn, request), None)
-        known.turns.append(Turn(index, record, request, prompt, place))
+        known.turns.append(RecordedTurn(index, record, request, prompt, place))
     unique = list(dict.fromkeys(sessions.values()))
     lanes = [lane for session in unique for lane in session.lanes(_parent(session, unique))]
     return sorted(lanes, key=lambda lane: lane.turns[0].index)
@@ -88,7 +88,7 @@ class _Session:
 
     session: Session  #: which
     store: Store  #: that its requests are put into
-    turns: list[Turn] = field(default_factory=list)  #: so far
+    turns: list[RecordedTurn] = field(default_factory=list)  #: so far
 
     @property
     def known(self) -> Conversation:
@@ -97,18 +97,18 @@ class _Session:
         return known
 
     @property
-    def main(self) -> list[Turn]:
+    def main(self) -> list[RecordedTurn]:
         return [turn for turn in self.turns if turn.place.lane == self.known.main]
 
-    def lanes(self, parent: Session | None) -> Iterator[Lane]:
+    def lanes(self, parent: Session | None) -> Iterator[RecordedLane]:
         for number in sorted({turn.place.lane for turn in self.turns}):
             turns = tuple(turn for turn in self.turns if turn.place.lane == number)
             beside = self.session if number != self.known.main else None
             owner = parent or beside
-            yield Lane(self.session, turns, owner is not None, owner)
+            yield RecordedLane(self.session, turns, owner is not None, owner)
 
 
-def _resumed(turn: Found, known: Iterable[_Session]) -> _Session | None:
+def _resumed(turn: Turn, known: Iterable[_Session]) -> _Session | None:
     """Return the session that a turn goes on with, though its first message has changed."""
     if turn.session.is_named or turn.prompt is None:
         return None

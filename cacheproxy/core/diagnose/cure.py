@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from cacheproxy.core.conversation.lanes import Pair
-from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
-from cacheproxy.core.diagnose.report import Told
+from cacheproxy.core.diagnose.propose import NoProposal, Proposal, propose
+from cacheproxy.core.diagnose.report import AsJson
 from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.diagnose.winning import Won, won_by
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import Normalizer
 
@@ -36,7 +36,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Cure(Told):
+class Cure(AsJson):
     """What can be done about a request by a rule."""
 
     number: int  #: the request's
@@ -82,7 +82,7 @@ def cures(
     client: Client | None,
     *,
     others: Iterable[Request] = (),
-    order: Order | None = None,
+    order: PromptOrder | None = None,
     tokens: int | None = None,
     reused: int | None = None,
 ) -> Iterable[Found]:
@@ -101,7 +101,7 @@ def cures(
     requests = [*step, *others]
     names = {rule.name for rule in rules}
     proposals, refusals = propose(changed, [step], requests, names, lambda _: client)
-    answers: list[Proposal | Refusal] = [*proposals, *refusals]
+    answers: list[Proposal | NoProposal] = [*proposals, *refusals]
     made = {id(one.field): one for one in answers}
     off = {one.rules[0] for one in changed if one.rules and not on.intersection(one.rules)}
     together = [*(one.rule for one in proposals), *(rule for rule in rules if rule.name in off)]
@@ -116,7 +116,7 @@ def cures(
         if answer is None:
             covered = tuple(name for name in one.rules if name in on)
             yield replace(known, rules=one.rules, on=covered)
-        elif isinstance(answer, Refusal):
+        elif isinstance(answer, NoProposal):
             yield replace(known, why=answer.why)
         elif won is not None and won.why_not is not None:
             yield replace(known, why=won.why_not)

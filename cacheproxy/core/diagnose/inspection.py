@@ -9,17 +9,17 @@ from itertools import pairwise
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import tools_of
-from cacheproxy.core.diagnose.conversations import Lane, Turn, is_doctors, lanes_of
+from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
 from cacheproxy.core.diagnose.volatile import Field, Step, fields
 from cacheproxy.core.diff.changes import changes
-from cacheproxy.core.prompt.prompt import Order, Part, Prompt, Segment, is_late, prompt_of
+from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is_late, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
 
 _CHARS_PER_TOKEN = 4.0
 """Where no server has counted."""
-_PLAIN = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+_PLAIN = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
 """Where no system message comes late, hoisting changes nothing."""
 
 
@@ -63,7 +63,7 @@ class PartView:
 class ReuseView:
     """Share of the later prompts that the turns before have already (0 to 1), estimated."""
 
-    order: Order  #: what the template prints first
+    order: PromptOrder  #: what the template prints first
     without: float  #: without rules
     with_rules: float  #: with those that are on
     with_more: float
@@ -98,7 +98,7 @@ def inspect(
     rules: Sequence[Normalizer] = (),
     active: Iterable[str] | None = None,
     *,
-    orders: Sequence[Order] | None = None,
+    orders: Sequence[PromptOrder] | None = None,
     name: Callable[[Request], str | None] = lambda _: None,
 ) -> Inspection:
     """Inspect captured requests, in the order in which they were sent.
@@ -120,7 +120,7 @@ def inspect(
     better, _ = _sent(lanes, [rule for rule in rules if rule.name in on | more])
     late = [count for lane in lanes for turn in lane.turns if (count := _late(turn.prompt))]
     if orders is None:
-        orders = (*_PLAIN, Order.HOISTED) if late else _PLAIN
+        orders = (*_PLAIN, PromptOrder.HOISTED) if late else _PLAIN
     density = _density(lanes)
     walls = [turn.record.wall for lane in lanes for turn in lane.turns]
     return Inspection(
@@ -147,7 +147,7 @@ def inspect(
     )
 
 
-def _session(lane: Lane) -> SessionView:
+def _session(lane: RecordedLane) -> SessionView:
     return SessionView(
         lane.session.client,
         lane.session.id,
@@ -157,7 +157,7 @@ def _session(lane: Lane) -> SessionView:
     )
 
 
-def _sides(lanes: Sequence[Lane], mains: Sequence[Lane]) -> Iterable[SideView]:
+def _sides(lanes: Sequence[RecordedLane], mains: Sequence[RecordedLane]) -> Iterable[SideView]:
     conversations = {lane.session: lane for lane in mains}
     for lane in lanes:
         if not lane.is_side or lane.parent is None:
@@ -172,7 +172,7 @@ def _sides(lanes: Sequence[Lane], mains: Sequence[Lane]) -> Iterable[SideView]:
         )
 
 
-def _evictions(lane: Lane, main: Lane | None) -> int:
+def _evictions(lane: RecordedLane, main: RecordedLane | None) -> int:
     """In how many steps of the conversation ``lane`` came in between."""
     indexes = [turn.index for turn in lane.turns]
     return sum(
@@ -181,7 +181,7 @@ def _evictions(lane: Lane, main: Lane | None) -> int:
     )
 
 
-def _between(mains: Sequence[Lane]) -> list[Step]:
+def _between(mains: Sequence[RecordedLane]) -> list[Step]:
     """The first turns of conversations with the same client and the same tools, in pairs."""
     groups: dict[tuple[str, frozenset[str]], list[Request]] = {}
     for lane in mains:
@@ -192,7 +192,9 @@ def _between(mains: Sequence[Lane]) -> list[Step]:
 
 
 def _parts(
-    lanes: Sequence[Lane], steps: Sequence[tuple[Turn, Turn]], order: Order
+    lanes: Sequence[RecordedLane],
+    steps: Sequence[tuple[RecordedTurn, RecordedTurn]],
+    order: PromptOrder,
 ) -> tuple[PartView, ...]:
     sizes = dict.fromkeys(("tools", "system", "history", "last message"), 0)
     turns = [turn for lane in lanes if not lane.is_side for turn in lane.turns]
@@ -247,7 +249,9 @@ def _last_message(prompt: Prompt) -> str:
     return _message(last) if last.part is Part.MESSAGES else ""
 
 
-def _sent(lanes: Iterable[Lane], rules: Sequence[Normalizer]) -> tuple[list[Step], set[str]]:
+def _sent(
+    lanes: Iterable[RecordedLane], rules: Sequence[Normalizer]
+) -> tuple[list[Step], set[str]]:
     """The steps as they would be sent with ``rules``, and the names of those that did something."""
     steps: list[Step] = []
     used: set[str] = set()
@@ -262,7 +266,7 @@ def _sent(lanes: Iterable[Lane], rules: Sequence[Normalizer]) -> tuple[list[Step
     return steps, used
 
 
-def _reuse(steps: Iterable[Step], order: Order) -> float:
+def _reuse(steps: Iterable[Step], order: PromptOrder) -> float:
     shared = total = 0
     for before, after in steps:
         one, other = prompt_of(before, order), prompt_of(after, order)
@@ -273,7 +277,7 @@ def _reuse(steps: Iterable[Step], order: Order) -> float:
     return shared / total if total else 0.0
 
 
-def _density(lanes: Iterable[Lane]) -> float | None:
+def _density(lanes: Iterable[RecordedLane]) -> float | None:
     """Characters per token, where a server has counted the tokens."""
     counted = [
         (turn.prompt.chars, turn.record.usage.prompt)

@@ -18,7 +18,14 @@ from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
 from cacheproxy.core.diagnose.whose import SharedError, who, whose_field
 from cacheproxy.core.diagnose.wording import git_note, is_pinned, note_for
 from cacheproxy.core.diff.changes import Change
-from cacheproxy.core.diff.kind import DATES, EDGE_AFTER, EDGE_BEFORE, SHAPES, STATUS_LINE, Kind
+from cacheproxy.core.diff.kind import (
+    DATES,
+    EDGE_AFTER,
+    EDGE_BEFORE,
+    SHAPES,
+    STATUS_LINE,
+    ChangeKind,
+)
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.pointer import parse_pointer
 from cacheproxy.core.privacy.credentials import hide_text
@@ -29,10 +36,10 @@ from cacheproxy.core.rules.rule import VOLATILE, Rule
 from cacheproxy.core.rules.toml import rule_toml
 
 _CONSTANTS = {
-    Kind.UUID: "00000000-0000-0000-0000-000000000000",
-    Kind.CLOCK: "00:00",
-    Kind.COUNTER: "0",
-    Kind.NONCE: "000",
+    ChangeKind.UUID: "00000000-0000-0000-0000-000000000000",
+    ChangeKind.CLOCK: "00:00",
+    ChangeKind.COUNTER: "0",
+    ChangeKind.NONCE: "000",
 }
 _KEPT = "kept as first seen; the model is told when it changes"
 _BEFORE, _AFTER = 40, 20
@@ -60,7 +67,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class NoProposal:
     """Why there is no rule for a field."""
 
     field: Field  #: which
@@ -77,7 +84,7 @@ def propose(
     requests: Sequence[Request],
     taken: Collection[str] = (),
     whose: Callable[[Request], Client | None] = lambda _: None,
-) -> tuple[list[Proposal], list[Refusal]]:
+) -> tuple[list[Proposal], list[NoProposal]]:
     """Return a rule, or the reason why there is none, for each field without one.
 
     ``fields``: as found in ``steps``; ``requests``: all that were captured, whatever their
@@ -86,7 +93,7 @@ def propose(
     its name is a library's, only for those of its requests that begin like these.
     """
     proposals: list[Proposal] = []
-    refusals: list[Refusal] = []
+    refusals: list[NoProposal] = []
     names = set(taken)
     for field in fields:
         if field.rules:
@@ -94,14 +101,14 @@ def propose(
         try:
             rule = replace(_rule(field, steps, names), client=whose_field(field, steps, whose))
         except (_RefusedError, SharedError, RuleError) as error:
-            refusals.append(Refusal(field, str(error)))
+            refusals.append(NoProposal(field, str(error)))
             continue
         why = objection(rule, field, steps, requests)
         if why is None:
             proposals.append(Proposal(rule, field))
             names.add(rule.name)
         else:
-            refusals.append(Refusal(field, why))
+            refusals.append(NoProposal(field, why))
     return proposals, refusals
 
 
@@ -111,14 +118,14 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     )
     if writer is not None:
         raise _RefusedError(f"{_WRITERS[writer]} wrote this text")
-    if field.kind not in SHAPES and field.kind is not Kind.GIT:
+    if field.kind not in SHAPES and field.kind is not ChangeKind.GIT:
         raise _RefusedError(f"{field.kind.value}: no pattern can describe this change")
     changes = [one.change for one in field.sightings]
     if any(change.now_text is None for change in changes):
         raise _RefusedError("the field is not part of a text")
     if any(hide_text(text) != text for line in _around(changes) for text in line[:2]):
         raise _RefusedError("a credential stands on the same line")
-    if field.kind is Kind.GIT:
+    if field.kind is ChangeKind.GIT:
         return _git_rule(field, steps, names)
     anchor = _anchor(changes)
     if not (anchor.before + anchor.after).isprintable():
@@ -136,12 +143,12 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     )
 
 
-def _shape(kind: Kind, changes: Sequence[Change]) -> str:
+def _shape(kind: ChangeKind, changes: Sequence[Change]) -> str:
     """Return the pattern of the token: of a date in the way in which it was written each time."""
     seen = {text for change in changes for text in (change.was, change.now)}
     if _is_nonce(kind, changes):
-        kind = Kind.NONCE
-    shapes = DATES if kind is Kind.DATE else ()
+        kind = ChangeKind.NONCE
+    shapes = DATES if kind is ChangeKind.DATE else ()
     return next(
         (shape for shape in shapes if all(re.fullmatch(shape, text) for text in seen)),
         SHAPES[kind],
@@ -176,16 +183,16 @@ def _where(field: Field, steps: Sequence[Step]) -> str | tuple[str, ...]:
     return places[0] if len(places) == 1 else places
 
 
-def _constant(kind: Kind, changes: Sequence[Change]) -> str:
+def _constant(kind: ChangeKind, changes: Sequence[Change]) -> str:
     lengths = {len(text) for change in changes for text in (change.was, change.now)}
-    if (kind is Kind.NONCE or _is_nonce(kind, changes)) and len(lengths) == 1:
+    if (kind is ChangeKind.NONCE or _is_nonce(kind, changes)) and len(lengths) == 1:
         return "0" * lengths.pop()
     return _CONSTANTS[kind]
 
 
-def _is_nonce(kind: Kind, changes: Sequence[Change]) -> bool:
+def _is_nonce(kind: ChangeKind, changes: Sequence[Change]) -> bool:
     """Whether a number is none that counts, but a stamp that happened to have no letter."""
-    return kind is Kind.COUNTER and all(
+    return kind is ChangeKind.COUNTER and all(
         len(change.was) == len(change.now) >= _STAMP
         and abs(int(change.was) - int(change.now)) >= _LEAP
         for change in changes

@@ -16,7 +16,7 @@ from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply
 from cacheproxy.core.document.pointer import parse_pointer, to_pointer
 from cacheproxy.core.document.search import LateError
-from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import is_for, normalize
 from cacheproxy.core.rules.rule import Rule
@@ -130,7 +130,7 @@ def _mends(rule: Rule, before: Request, after: Request, wanted: Key | None) -> b
     return all(
         _lost(one.request, other.request, order)
         <= _lost(before, after, order) + max(0, len(one.request.body) - len(before.body))
-        for order in Order
+        for order in PromptOrder
     )
 
 
@@ -148,7 +148,7 @@ def _landed(edits: Sequence[Edit]) -> list[Edit]:
     return landed
 
 
-def _lost(before: Request, after: Request, order: Order) -> int:
+def _lost(before: Request, after: Request, order: PromptOrder) -> int:
     """How many characters of the earlier prompt the later one does not begin with."""
     one, other = prompt_of(before, order), prompt_of(after, order)
     if one is None or other is None:

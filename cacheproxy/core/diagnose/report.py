@@ -13,15 +13,15 @@ from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Count,
     Evidence,
     Judgement,
     Reason,
     Rewrite,
+    TokenCount,
     Verdict,
 )
 from cacheproxy.core.diagnose.volatile import Field
-from cacheproxy.core.diff.kind import Kind, token_at
+from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.explain import said_of
@@ -38,7 +38,7 @@ class ReportError(ValueError):
     """Not the JSON of what was expected."""
 
 
-class Told:
+class AsJson:
     """What a running proxy tells of a turn. It quotes the prompt: for the user who asks, only."""
 
     __slots__ = ()
@@ -67,7 +67,7 @@ class Excerpts:
 
 
 @dataclass(frozen=True, slots=True)
-class Report(Told):
+class TurnReport(AsJson):
     """One turn, compared with the turn before."""
 
     number: int  #: of the exchange, or its place in the captures
@@ -77,23 +77,23 @@ class Report(Told):
     side: bool  #: a request beside the conversation
     judgement: Judgement  #: as in ``Verdict``
     reason: Reason | None  #: as in ``Verdict``
-    prompt: Count | None  #: its tokens
-    equal: Count | None  #: tokens that it shares with the turn before
+    prompt: TokenCount | None  #: its tokens
+    equal: TokenCount | None  #: tokens that it shares with the turn before
     reused: int | None  #: tokens, as the server said
     evaluated: int | None  #: tokens, as the server said
     seconds: float | None  #: of reading the prompt, as the server said
     path: str | None = None  #: JSON pointer to where they part
     byte: int | None = None  #: offset in the text there
     excerpts: Excerpts | None = None  #: the line that changed
-    kind: Kind | None = None  #: the shape of what changed
+    kind: ChangeKind | None = None  #: the shape of what changed
     frequency: str = ""  #: in how many turns the same field changed, for people
     source: str = ""  #: who wrote it
     rules: tuple[str, ...] = ()  #: those that take the field away
     on: tuple[str, ...] = ()  #: of these, those that are on
     seen: tuple[int, int] | None = None  #: in how many steps of how many the same field changed
-    lost: Count | None = None  #: as in ``Verdict``
+    lost: TokenCount | None = None  #: as in ``Verdict``
     seconds_lost: float | None = None  #: as in ``Verdict``
-    saved: Count | None = None  #: as in ``Verdict``
+    saved: TokenCount | None = None  #: as in ``Verdict``
     basis: Basis | None = None  #: as in ``Verdict``
     rewrite: Rewrite | None = None  #: as in ``Verdict``
     beneath: Reason | None = None  #: as in ``Verdict``
@@ -114,7 +114,7 @@ def report(
     turn: int | None = None,
     captures: Sequence[str] = (),
     clients: Iterable[Client] = (),
-) -> Report:
+) -> TurnReport:
     """Return the report on a turn.
 
     ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
@@ -126,7 +126,7 @@ def report(
     usage = exchange.usage
     kind = field.kind if field is not None else where.kind if where is not None else None
     rules = field.rules if field is not None else ()
-    found = Report(
+    found = TurnReport(
         number=exchange.number if number is None else number,
         client=exchange.session.client if exchange.session is not None else "",
         session=exchange.session.id if exchange.session is not None else "",
@@ -175,9 +175,9 @@ def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
     )
 
 
-def _prompt(exchange: Exchange | Captured) -> Count | None:
+def _prompt(exchange: Exchange | Captured) -> TokenCount | None:
     if exchange.usage.prompt is not None:
-        return Count(exchange.usage.prompt, "measured")
+        return TokenCount(exchange.usage.prompt, "measured")
     if isinstance(exchange, Exchange):
         request = exchange.sent
     else:
@@ -185,7 +185,7 @@ def _prompt(exchange: Exchange | Captured) -> Count | None:
     prompt = prompt_of(request) if request is not None else None
     if prompt is None:
         return None
-    return Count(round(prompt.chars / CHARS_PER_TOKEN), "estimated")
+    return TokenCount(round(prompt.chars / CHARS_PER_TOKEN), "estimated")
 
 
 def _excerpts(where: Break) -> Excerpts | None:

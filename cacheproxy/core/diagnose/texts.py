@@ -8,11 +8,11 @@ from itertools import chain, dropwhile, islice
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Pair
-from cacheproxy.core.diff.lines import Line, side_by_side
+from cacheproxy.core.diff.lines import DiffLine, side_by_side
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
-from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
 from cacheproxy.core.prompt.segments import Segment
 
 _ONWARD = 8000
@@ -27,11 +27,11 @@ _MOST_SEGMENTS = 1000
 class Texts:
     """The lines around the first difference."""
 
-    was: tuple[Line, ...]  #: as they were
-    now: tuple[Line, ...]  #: as they are
+    was: tuple[DiffLine, ...]  #: as they were
+    now: tuple[DiffLine, ...]  #: as they are
 
 
-def texts_of(pair: Pair, order: Order) -> Texts | None:
+def texts_of(pair: Pair, order: PromptOrder) -> Texts | None:
     """Return the lines in which the prompts of ``pair`` differ first, None if nowhere.
 
     Without credentials. It takes some ten milliseconds with prompts of 2 MB.

@@ -8,22 +8,22 @@ from itertools import pairwise
 
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.lanes import Before
-from cacheproxy.core.conversation.verdict import Count, Judgement, Verdict
-from cacheproxy.core.diagnose.conversations import Lane
-from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, Report, report
+from cacheproxy.core.conversation.verdict import Judgement, TokenCount, Verdict
+from cacheproxy.core.diagnose.conversations import RecordedLane
+from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, TurnReport, report
 from cacheproxy.core.diagnose.volatile import Field, fields, is_related
 from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import parted_at
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
+from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.profile import UNKNOWN
 
 
 def report_captured(
-    lane: Lane,
+    lane: RecordedLane,
     index: int,
     rules: Sequence[Normalizer] = (),
     active: Collection[str] = (),
@@ -31,7 +31,7 @@ def report_captured(
     number: int | None = None,
     captures: Sequence[str] = (),
     clients: Iterable[Client] = (),
-) -> Report:
+) -> TurnReport:
     """Return the report on turn ``index`` (from 0) of a captured lane.
 
     ``captures``: where they are, and ``clients``: those that packages declare, for the advice.
@@ -108,12 +108,12 @@ def judged(before: Captured | None, after: Captured, *, replaced: bool = False) 
     if verdict.reason is None:  # a difference near the end is no break, but worth showing
         verdict = replace(verdict, where=parted_at(ours, sent, after.usage.prompt))
     if counted is None and verdict.expected is not None:
-        verdict = replace(verdict, expected=Count(verdict.expected.tokens, "estimated"))
+        verdict = replace(verdict, expected=TokenCount(verdict.expected.tokens, "estimated"))
     return verdict
 
 
-def _order(record: Captured) -> Order:
-    return (record.profile or UNKNOWN).order or Order.TOOLS_FIRST
+def _order(record: Captured) -> PromptOrder:
+    return (record.profile or UNKNOWN).order or PromptOrder.TOOLS_FIRST
 
 
 def _sent(record: Captured) -> Request:
@@ -121,7 +121,7 @@ def _sent(record: Captured) -> Request:
 
 
 def _named(
-    found: Sequence[Field], step: int, verdict: Verdict, order: Order
+    found: Sequence[Field], step: int, verdict: Verdict, order: PromptOrder
 ) -> tuple[Field | None, Verdict]:
     """Return the field that was seen in ``step`` where the prompts part, and where that is."""
     where = verdict.where
@@ -137,9 +137,9 @@ def _named(
     return field, replace(verdict, where=replace(where, path=change.path, byte=byte))
 
 
-def _place(change: Change, order: Order) -> tuple[int, list[tuple[int, str]]]:
+def _place(change: Change, order: PromptOrder) -> tuple[int, list[tuple[int, str]]]:
     """Where a change stands in a prompt, for comparing."""
-    system_first = order is Order.SYSTEM_FIRST
+    system_first = order is PromptOrder.SYSTEM_FIRST
     parts = (Part.SYSTEM, Part.TOOLS) if system_first else (Part.TOOLS, Part.SYSTEM)
     steps = change.path.split("/")
     return (*parts, Part.MESSAGES).index(change.part), [

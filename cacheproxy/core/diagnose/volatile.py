@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from cacheproxy.core.diff.changes import Change, changes
 from cacheproxy.core.diff.forms import value_at
-from cacheproxy.core.diff.kind import Kind, masked, status_at
+from cacheproxy.core.diff.kind import ChangeKind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import Part
@@ -26,9 +26,9 @@ _REACH = 200
 """Characters before a change in which its label is looked for."""
 _LISTS = ("messages", "input", "contents", "tools")
 _ALL = frozenset(Part)
-_WITHOUT_LABEL = (Kind.MOVED, Kind.REORDERED, Kind.SPELLING)
-_WHOLE = (Kind.ADDED, Kind.REMOVED, Kind.MOVED)
-_NUMBERS = (Kind.COUNTER, Kind.NONCE)
+_WITHOUT_LABEL = (ChangeKind.MOVED, ChangeKind.REORDERED, ChangeKind.SPELLING)
+_WHOLE = (ChangeKind.ADDED, ChangeKind.REMOVED, ChangeKind.MOVED)
+_NUMBERS = (ChangeKind.COUNTER, ChangeKind.NONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Field:
     """One volatile field."""
 
     path: str  #: a pattern: the JSON pointer, with ``*`` for an index that differs
-    kind: Kind  #: the shape of what changes
+    kind: ChangeKind  #: the shape of what changes
     part: Part  #: of the prompt
     source: str  #: who wrote it (see prompt.Segment)
     label: str  #: what stands before it on its line
@@ -89,7 +89,7 @@ def key_of(change: Change) -> Key:
     label = label_of(change)
     heading = git_heading(change)
     if heading is not None:
-        kind, label = Kind.GIT.value, masked(heading)[-_LABEL_LENGTH:]
+        kind, label = ChangeKind.GIT.value, masked(heading)[-_LABEL_LENGTH:]
     elif change.kind in TEXT_KINDS:
         kind = "text"
         if not label.rstrip().endswith((":", "=")):
@@ -139,11 +139,11 @@ def _field(sightings: list[Sighting]) -> Field:
     kinds = {change.kind for change in found}
     kind = found[0].kind
     if len(kinds) > 1:
-        kind = Kind.NONCE if kinds <= set(_NUMBERS) else Kind.TEXT
-        if kinds <= {Kind.ADDED, Kind.REMOVED}:
+        kind = ChangeKind.NONCE if kinds <= set(_NUMBERS) else ChangeKind.TEXT
+        if kinds <= {ChangeKind.ADDED, ChangeKind.REMOVED}:
             kind = found[0].kind
     if git_heading(found[0]) is not None:
-        kind = Kind.GIT
+        kind = ChangeKind.GIT
     first = next((change for change in found if change.kind is kind), found[0])
     return Field(
         path=_pattern([change.path for change in found]),

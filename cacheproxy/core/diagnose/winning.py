@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cache
 
 from cacheproxy.core.conversation.divergence import parting, taken_back
-from cacheproxy.core.diagnose.propose import Proposal, Refusal
+from cacheproxy.core.diagnose.propose import NoProposal, Proposal
 from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN
 from cacheproxy.core.diagnose.volatile import Step
-from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
 
 _LEAST, _LEAST_SHARE = 200, 0.01
 """Tokens, and their share of the prompt, that a rule has to save."""
-_ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+_ORDERS = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Won:
 def won_by(
     rules: Sequence[Normalizer],
     step: Step,
-    order: Order | None = None,
+    order: PromptOrder | None = None,
     tokens: int | None = None,
     reused: int | None = None,
 ) -> Won | None:
@@ -82,7 +82,7 @@ def won_by(
         return None
     counted = tokens or round(prompt.chars / CHARS_PER_TOKEN)
     per_char = counted / prompt.chars
-    first = order or Order.TOOLS_FIRST
+    first = order or PromptOrder.TOOLS_FIRST
     if order is None and reused is not None:
         first = min(_ORDERS, key=lambda each: abs(_parted(*step, each)[0] * per_char - reused))
     shared, _ = _parted(*step, first)
@@ -96,14 +96,14 @@ def worth(
     steps: Sequence[Step],
     others: Sequence[Normalizer] = (),
     told: Sequence[tuple[int | None, int | None]] = (),
-) -> tuple[list[Proposal], list[Refusal]]:
+) -> tuple[list[Proposal], list[NoProposal]]:
     """Return those that win enough at one of the turns where their field changed, and the others.
 
     ``others``: rules that are on; ``told``: of each step, the tokens of its later prompt and of
     these the reused ones, if they are known.
     """
     kept: list[Proposal] = []
-    refused: list[Refusal] = []
+    refused: list[NoProposal] = []
     made = list(proposals)
     rules = [one.rule for one in made]
 
@@ -123,11 +123,11 @@ def worth(
         if why is None:
             kept.append(one)
         else:
-            refused.append(Refusal(one.field, why))
+            refused.append(NoProposal(one.field, why))
     return kept, refused
 
 
-def _parted(before: Request, after: Request, order: Order) -> tuple[int, int]:
+def _parted(before: Request, after: Request, order: PromptOrder) -> tuple[int, int]:
     """Return the characters that two prompts share, and those of the first that are read again."""
     one, other = prompt_of(before, order), prompt_of(after, order)
     if one is None or other is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 
-PINNED = frozenset((Kind.DATE, Kind.CLOCK, Kind.PATH, Kind.GIT))
+PINNED = frozenset((ChangeKind.DATE, ChangeKind.CLOCK, ChangeKind.PATH, ChangeKind.GIT))
 """Kinds whose value the model may need: a constant in their place would be a lie."""
 _VOLATILE = r"\g<volatile>"
 _CALENDAR = re.compile(r"(?i)\b(?:week|kw|cw|day|month|quarter|year|hour|minute)\W*\Z")
@@ -16,17 +16,17 @@ _IS = re.compile(r"(?i)(?<!\s)\s*\b(?:is|was|are)\Z")
 _LEAST = 8
 
 
-def is_pinned(kind: Kind, before: str) -> bool:
+def is_pinned(kind: ChangeKind, before: str) -> bool:
     """Whether a field is pinned, and told when it changes; else it is made constant.
 
     ``before``: what the line says before it: a number of the calendar's is no counter.
     """
-    return kind in PINNED or (kind is Kind.COUNTER and bool(_CALENDAR.search(before)))
+    return kind in PINNED or (kind is ChangeKind.COUNTER and bool(_CALENDAR.search(before)))
 
 
-def note_for(kind: Kind, before: str) -> str:
+def note_for(kind: ChangeKind, before: str) -> str:
     """Return the note of a rule (see ``rules.note``); ``before``: what the line says before it."""
-    if kind is Kind.DATE and _TODAY.search(before):
+    if kind is ChangeKind.DATE and _TODAY.search(before):
         return f"Today's date is now {_VOLATILE}."
     found = _LABEL.search(before.rstrip(" :=\t\"'(`"))
     label = _IS.sub("", found[1].strip()) if found else ""

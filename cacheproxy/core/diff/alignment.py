@@ -20,7 +20,7 @@ _LONG = 20
 
 
 @dataclass(frozen=True)
-class Unit:
+class AlignedMessage:
     """One message, or the whole of a system text that stands outside the messages."""
 
     path: str  #: JSON pointer in its request
@@ -49,7 +49,7 @@ class Alignment:
     appended: tuple[int, ...]  #: what the turn added
 
 
-def units(prompt: Prompt, *, system: bool) -> list[Unit]:
+def units(prompt: Prompt, *, system: bool) -> list[AlignedMessage]:
     """Return the messages of ``prompt`` that are, or are not, part of its system text."""
     wanted = [
         segment
@@ -59,10 +59,10 @@ def units(prompt: Prompt, *, system: bool) -> list[Unit]:
     return [_unit(path, blocks) for path, blocks in groupby(wanted, key=_owner)]
 
 
-def _unit(path: str, blocks: Iterable[Segment]) -> Unit:
+def _unit(path: str, blocks: Iterable[Segment]) -> AlignedMessage:
     found = list(blocks)
     texts = tuple(block for block in found if not is_mark(block))
-    return Unit(path, found[0].role, texts)
+    return AlignedMessage(path, found[0].role, texts)
 
 
 def is_mark(segment: Segment) -> bool:
@@ -76,7 +76,9 @@ def _owner(segment: Segment) -> str:
     return "/".join(steps[: 3 if steps[1] in ("messages", "input", "contents") else 2])
 
 
-def align(before: Sequence[Unit], after: Sequence[Unit], *, fixed: bool = False) -> Alignment:
+def align(
+    before: Sequence[AlignedMessage], after: Sequence[AlignedMessage], *, fixed: bool = False
+) -> Alignment:
     """Match two lists of messages. ``fixed``: lists of a fixed length, such as system texts."""
     ours, theirs = [unit.key for unit in before], [unit.key for unit in after]
     pairs = match(ours, theirs, lambda i, j: _same(before[i], after[j], fixed=fixed))
@@ -131,7 +133,7 @@ def _in_order(rows: range, columns: range, same: Callable[[int, int], bool]) -> 
                 break
 
 
-def _same(one: Unit, other: Unit, *, fixed: bool) -> bool:
+def _same(one: AlignedMessage, other: AlignedMessage, *, fixed: bool) -> bool:
     if one.role != other.role:
         return False
     if fixed:
@@ -141,7 +143,7 @@ def _same(one: Unit, other: Unit, *, fixed: bool) -> bool:
 
 
 def _moved_to_end(
-    pairs: Sequence[Pair], before: Sequence[Unit], after: Sequence[Unit]
+    pairs: Sequence[Pair], before: Sequence[AlignedMessage], after: Sequence[AlignedMessage]
 ) -> Iterator[Pair]:
     """Yield the last pairs, if what is between them and the others is what the turn added.
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cacheproxy.core.diff.alignment import Alignment, Unit, align, match, units
+from cacheproxy.core.diff.alignment import AlignedMessage, Alignment, align, match, units
 from cacheproxy.core.diff.forms import form_changes, value_at
-from cacheproxy.core.diff.kind import Kind, masked
+from cacheproxy.core.diff.kind import ChangeKind, masked
 from cacheproxy.core.diff.text import Hunk, alike, hunks
 from cacheproxy.core.diff.value import differences
 from cacheproxy.core.document.pointer import to_pointer
@@ -19,7 +19,7 @@ _ALL = frozenset(Part)
 _KEPT = 0.5
 """Share of the earlier messages, by number or size, that must still be there; with less, the
 history was replaced (a compaction), and what differs in it is no field."""
-_TELLING = {Kind.REMOVED: 20, Kind.TEXT: 60}
+_TELLING = {ChangeKind.REMOVED: 20, ChangeKind.TEXT: 60}
 """Characters of a text from which finding it again elsewhere means that it was moved."""
 
 
@@ -27,7 +27,7 @@ _TELLING = {Kind.REMOVED: 20, Kind.TEXT: 60}
 class Change:
     """One difference between two turns."""
 
-    kind: Kind  #: what sort of change it is
+    kind: ChangeKind  #: what sort of change it is
     part: Part  #: of the prompt
     path: str  #: JSON pointer in the later request, or in the earlier one if it has gone
     source: str  #: who wrote it (see prompt.Segment)
@@ -82,7 +82,7 @@ def _tools(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
             yield _in_text(found.hunk, Segment(Part.TOOLS, path, ""), found.was, found.now)
 
 
-_TOO_DEEP = Change(Kind.TEXT, Part.TOOLS, "/tools", "client", "", "")
+_TOO_DEEP = Change(ChangeKind.TEXT, Part.TOOLS, "/tools", "client", "", "")
 
 
 def _same_tools(earlier: Prompt, later: Prompt) -> bool:
@@ -111,7 +111,7 @@ def _texts(
     if not fixed and _was_replaced(ours, aligned):
         return []
     spelt = [
-        Change(Kind.SPELLING, part, path, _source(theirs[j]), was, now)
+        Change(ChangeKind.SPELLING, part, path, _source(theirs[j]), was, now)
         for i, j in aligned.pairs
         for path, was, now in form_changes(before, after, ours[i].path, theirs[j].path)
     ]
@@ -120,15 +120,15 @@ def _texts(
     if _extends(ours, theirs, exactly=not may_grow):
         return spelt
     result = [
-        Change(Kind.MOVED, part, ours[i].path, _source(ours[i]), ours[i].text, theirs[j].text)
+        Change(ChangeKind.MOVED, part, ours[i].path, _source(ours[i]), ours[i].text, theirs[j].text)
         for i, j in aligned.moved
     ]
     for i in aligned.gone:
         # A turn taken back takes the model's answer with it: that is no field.
         is_tail = not fixed and all(row < i for row, _ in aligned.pairs)
         if not (is_tail and _source(ours[i]) in ("model", "tool")):
-            result.append(_whole(Kind.REMOVED, part, ours[i]))
-    result += [_whole(Kind.ADDED, part, theirs[j]) for j in aligned.new]
+            result.append(_whole(ChangeKind.REMOVED, part, ours[i]))
+    result += [_whole(ChangeKind.ADDED, part, theirs[j]) for j in aligned.new]
     for i, j in aligned.pairs:
         if ours[i].key != theirs[j].key:
             is_last = not fixed and i == len(ours) - 1
@@ -137,24 +137,29 @@ def _texts(
     return spelt + _with_moves(result, elsewhere)
 
 
-def _was_replaced(before: list[Unit], aligned: Alignment) -> bool:
+def _was_replaced(before: list[AlignedMessage], aligned: Alignment) -> bool:
     kept = {i for i, _ in (*aligned.pairs, *aligned.moved)}
     chars = sum(len(before[i].text) for i in kept)
     total = sum(len(unit.text) for unit in before)
     return chars < _KEPT * total and len(kept) < _KEPT * len(before)
 
 
-def _extends(ours: list[Unit], theirs: list[Unit], *, exactly: bool) -> bool:
+def _extends(ours: list[AlignedMessage], theirs: list[AlignedMessage], *, exactly: bool) -> bool:
     one, other = ("".join(f"\n<{u.role}>\n{u.text}" for u in side) for side in (ours, theirs))
     return other == one if exactly else other.startswith(one)
 
 
-def _source(unit: Unit) -> str:
+def _source(unit: AlignedMessage) -> str:
     return next((block.source for block in unit.blocks), "client")
 
 
 def _blocks(
-    step: tuple[Request, Request], was: Unit, now: Unit, part: Part, *, is_last: bool
+    step: tuple[Request, Request],
+    was: AlignedMessage,
+    now: AlignedMessage,
+    part: Part,
+    *,
+    is_last: bool,
 ) -> Iterator[Change]:
     """Compare the blocks of one message; what was put behind its end in the last is no change."""
     ours, theirs = was.blocks, now.blocks
@@ -164,17 +169,17 @@ def _blocks(
         lambda i, j: alike(ours[i].text, theirs[j].text) or len(ours) == len(theirs) == 1,
     )
     for i in sorted(set(range(len(ours))) - {i for i, _ in pairs}):
-        yield _whole(Kind.REMOVED, part, ours[i])
+        yield _whole(ChangeKind.REMOVED, part, ours[i])
     last = max((j for _, j in pairs), default=-1)
     for j in sorted(set(range(len(theirs))) - {j for _, j in pairs}):
         if j < last or not is_last:
-            yield _whole(Kind.ADDED, part, theirs[j])
+            yield _whole(ChangeKind.ADDED, part, theirs[j])
     for i, j in pairs:
         one, other = ours[i], theirs[j]
         is_string = _is_string(step[0], one) and _is_string(step[1], other)
         at_end = is_last and i == len(ours) - 1
         for hunk in _hunks(one.text, other.text):
-            if at_end and hunk.kind is Kind.ADDED and hunk.was[0] == len(one.text):
+            if at_end and hunk.kind is ChangeKind.ADDED and hunk.was[0] == len(one.text):
                 continue
             if is_string:
                 yield _in_text(hunk, other, one.text, other.text)
@@ -187,14 +192,14 @@ def _hunks(was: str, now: str) -> list[Hunk]:
     """The differences of two texts, or all of them where nothing much is alike."""
     found = hunks(was, now)
     if len(found) > 1 and not alike(masked(was), masked(now)):
-        return [Hunk(Kind.TEXT, (0, len(was)), (0, len(now)))]
+        return [Hunk(ChangeKind.TEXT, (0, len(was)), (0, len(now)))]
     return found
 
 
-def _whole(kind: Kind, part: Part, one: Unit | Segment) -> Change:
+def _whole(kind: ChangeKind, part: Part, one: AlignedMessage | Segment) -> Change:
     """A message or block that has come or gone."""
-    source = _source(one) if isinstance(one, Unit) else one.source
-    was, now = (one.text, "") if kind is Kind.REMOVED else ("", one.text)
+    source = _source(one) if isinstance(one, AlignedMessage) else one.source
+    was, now = (one.text, "") if kind is ChangeKind.REMOVED else ("", one.text)
     return Change(kind, part, one.path, source, was, now)
 
 
@@ -209,7 +214,7 @@ def _with_moves(found: list[Change], elsewhere: list[str]) -> list[Change]:
     """Call moved what has gone at one place and stands, the same but for its tokens, elsewhere."""
     if not any(change.kind in _TELLING for change in found):
         return found
-    came = {masked(change.now.strip()) for change in found if change.kind is Kind.ADDED}
+    came = {masked(change.now.strip()) for change in found if change.kind is ChangeKind.ADDED}
     places = [masked(text) for text in elsewhere] + sorted(came)
     result: list[Change] = []
     taken: set[str] = set()
@@ -218,13 +223,13 @@ def _with_moves(found: list[Change], elsewhere: list[str]) -> list[Change]:
         text = masked(text) if least is not None and len(text) >= least else ""
         if text and any(text in place for place in places):
             taken.add(text)
-            result.append(replace(change, kind=Kind.MOVED))
+            result.append(replace(change, kind=ChangeKind.MOVED))
         else:
             result.append(change)
     return [
         change
         for change in result
-        if not (change.kind is Kind.ADDED and masked(change.now.strip()) in taken)
+        if not (change.kind is ChangeKind.ADDED and masked(change.now.strip()) in taken)
     ]
 
 

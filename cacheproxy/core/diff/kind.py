@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """The kinds of change, from the most particular to the least."""
 
     UUID = "uuid"
@@ -61,14 +61,14 @@ DATES = tuple(
 )
 """Patterns of dates in one way of writing each."""
 SHAPES = {
-    Kind.UUID: r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
-    Kind.CLOCK: rf"(?:{_DATE}[T ,]+(?:at )?)?{_TIME}{_ZONE}?",
-    Kind.DATE: _DATE,
-    Kind.COUNTER: r"\d+",
+    ChangeKind.UUID: r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
+    ChangeKind.CLOCK: rf"(?:{_DATE}[T ,]+(?:at )?)?{_TIME}{_ZONE}?",
+    ChangeKind.DATE: _DATE,
+    ChangeKind.COUNTER: r"\d+",
     # After the counter: a nonce may have no letter in one turn.
-    Kind.NONCE: r"(?:[0-9a-f]{3,}|[0-9A-F]{3,})",
+    ChangeKind.NONCE: r"(?:[0-9a-f]{3,}|[0-9A-F]{3,})",
     # After all that may stand in one.
-    Kind.PATH: r"(?:~|[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}[/\\]?",
+    ChangeKind.PATH: r"(?:~|[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}[/\\]?",
 }
 """Patterns that match a token of the kind whole, wherever it stands in a text."""
 STATUS_LINE = r"(?:(?:[MADRCUT?!][ MADRCUT?!]| ?[MDT]) \S[^\n]*|[0-9a-f]{7,40} \S[^\n]*|\(clean\))"
@@ -91,7 +91,7 @@ _AROUND = 80
 class Token:
     """The token that changed."""
 
-    kind: Kind  #: what sort of token it is
+    kind: ChangeKind  #: what sort of token it is
     was: tuple[int, int]  #: (start, end) in characters of the earlier text
     now: tuple[int, int]  #: (start, end) in characters of the later text
 
@@ -147,7 +147,7 @@ def _covering(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, 
 
 
 # First: a commit's hash looks like a nonce, a file's name may hold a date.
-_FINDING: dict[Kind, Callable[[str, int], tuple[int, int] | None]] = {
-    Kind.GIT: status_at,
+_FINDING: dict[ChangeKind, Callable[[str, int], tuple[int, int] | None]] = {
+    ChangeKind.GIT: status_at,
     **{kind: partial(_covering, pattern) for kind, pattern in _COMPILED.items()},
 }

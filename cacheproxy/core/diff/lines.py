@@ -20,14 +20,14 @@ CUT = "…"
 _Span = tuple[int, int]
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """One line of two texts shown side by side."""
 
     n: int  #: its number in its text, from 1
     parts: tuple[tuple[str, bool], ...]  #: its text in pieces, and whether each changed
 
 
-def side_by_side(was: str, now: str, at: int) -> tuple[list[Line], list[Line]]:
+def side_by_side(was: str, now: str, at: int) -> tuple[list[DiffLine], list[DiffLine]]:
     """Return lines of both texts around ``at``, up to which they are equal; none of an empty one.
 
     Where they go on for longer than is shown, the last difference may only be that of the cut.
@@ -48,7 +48,7 @@ def side_by_side(was: str, now: str, at: int) -> tuple[list[Line], list[Line]]:
     return before + left if was else [], before + right if now else []
 
 
-def _before(text: str, end: int, number: int) -> Iterator[Line]:
+def _before(text: str, end: int, number: int) -> Iterator[DiffLine]:
     """Yield the lines before ``end``, where that with ``number`` begins."""
     lines: list[str] = []
     while end and len(lines) < _BEFORE:
@@ -56,7 +56,7 @@ def _before(text: str, end: int, number: int) -> Iterator[Line]:
         lines.insert(0, _cut(text, start, end - 1))
         end = start
     for back, line in zip(range(len(lines), 0, -1), lines, strict=True):
-        yield Line(number - back, ((line, False),))
+        yield DiffLine(number - back, ((line, False),))
 
 
 def _from(text: str, start: int) -> list[str]:
@@ -76,7 +76,7 @@ def _cut(text: str, start: int, end: int) -> str:
 
 def _marked(
     lines: Sequence[str], spans: Sequence[_Span], number: int, *, is_cut: bool
-) -> Iterator[Line]:
+) -> Iterator[DiffLine]:
     """Yield ``lines``, cut in pieces where one of ``spans`` of all of them begins or ends."""
     offset = 0
     for count, line in enumerate(lines[:_AFTER]):
@@ -87,5 +87,5 @@ def _marked(
             parts += [(line[done:first], False), (line[first:last], True)]
             done = last
         parts.append((line[done:], False))
-        yield Line(number + count, tuple(part for part in parts if part[0]))
+        yield DiffLine(number + count, tuple(part for part in parts if part[0]))
         offset += len(line) + 1

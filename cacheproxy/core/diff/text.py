@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from cacheproxy.core.diff.kind import Kind, token_at
+from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix, common_suffix
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -24,7 +24,7 @@ _MOST_PAIRS = 400_000
 _ALIKE = 0.5
 _RUN = 5
 """Words in a row by which a text is known again."""
-TEXT_KINDS = (Kind.TEXT, Kind.ADDED, Kind.REMOVED)
+TEXT_KINDS = (ChangeKind.TEXT, ChangeKind.ADDED, ChangeKind.REMOVED)
 """Kinds of a change that has no shape of its own."""
 
 
@@ -32,7 +32,7 @@ TEXT_KINDS = (Kind.TEXT, Kind.ADDED, Kind.REMOVED)
 class Hunk:
     """One difference between two texts."""
 
-    kind: Kind  #: what sort of change it is
+    kind: ChangeKind  #: what sort of change it is
     was: tuple[int, int]  #: (start, end) in characters of the earlier text
     now: tuple[int, int]  #: (start, end) in characters of the later text
 
@@ -97,7 +97,7 @@ def _line_end(text: str, position: int) -> int:
 def _by_lines(was: str, now: str, ours: tuple[int, int], theirs: tuple[int, int]) -> Iterator[Hunk]:
     left, right = _lines(was, ours), _lines(now, theirs)
     if len(left) * len(right) > _MOST_PAIRS:
-        yield Hunk(Kind.TEXT, ours, theirs)
+        yield Hunk(ChangeKind.TEXT, ours, theirs)
         return
     matcher = SequenceMatcher(
         None, [was[a:b] for a, b in left], [now[a:b] for a, b in right], autojunk=False
@@ -200,12 +200,12 @@ def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
             yield Hunk(token.kind, token.was, token.now)
             at, by = floor, ground = token.was[1], token.now[1]
             continue
-        is_git = token is not None and token.kind is Kind.GIT  # more lines than differ
+        is_git = token is not None and token.kind is ChangeKind.GIT  # more lines than differ
         if was[at:end][:1].isalnum() or now[by:stop][:1].isalnum():  # in the middle of a word
             while at > floor and by > ground and was[at - 1].isalnum():
                 at, by = at - 1, by - 1
         ahead, onward = _next_equal(was[at:end], now[by:stop])
-        kind = Kind.GIT if is_git else Kind.TEXT
+        kind = ChangeKind.GIT if is_git else ChangeKind.TEXT
         yield Hunk(kind, (at, at + ahead), (by, by + onward))
         at, by = floor, ground = at + ahead, by + onward
 
@@ -246,5 +246,5 @@ def _merged(found: list[Hunk], was: str, now: str) -> list[Hunk]:
 
 def _named(was: _Span, now: _Span) -> Hunk:
     if was[0] == was[1]:
-        return Hunk(Kind.ADDED, was, now)
-    return Hunk(Kind.REMOVED if now[0] == now[1] else Kind.TEXT, was, now)
+        return Hunk(ChangeKind.ADDED, was, now)
+    return Hunk(ChangeKind.REMOVED if now[0] == now[1] else ChangeKind.TEXT, was, now)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.diff.text import Hunk, hunks
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.segments import tool_name
@@ -21,7 +21,7 @@ from cacheproxy.core.prompt.segments import tool_name
 class Difference:
     """One difference between two JSON values."""
 
-    kind: Kind  #: what sort of change it is
+    kind: ChangeKind  #: what sort of change it is
     path: Path  #: to the later value, or to the earlier one if it has gone
     was: str  #: the earlier value as text: a string as it reads, others as JSON; "" for none
     now: str  #: the later value, likewise
@@ -38,7 +38,7 @@ def differences(was: Any, now: Any, path: Path = ()) -> Iterator[Difference]:
     elif isinstance(was, list) and isinstance(now, list):
         yield from _items(was, now, path)
     elif _spelt(was) != _spelt(now):
-        yield Difference(Kind.TEXT, path, _text(was), _text(now))
+        yield Difference(ChangeKind.TEXT, path, _text(was), _text(now))
 
 
 def _members(
@@ -51,13 +51,13 @@ def _members(
 
     ours, theirs = [key for key in was if key in now], [key for key in now if key in was]
     if ours != theirs:
-        yield Difference(Kind.REORDERED, path, ", ".join(ours), ", ".join(theirs))
+        yield Difference(ChangeKind.REORDERED, path, ", ".join(ours), ", ".join(theirs))
     for key, value in was.items():
         if key not in now:
-            yield Difference(Kind.REMOVED, at(key, 0), _text(value), "")
+            yield Difference(ChangeKind.REMOVED, at(key, 0), _text(value), "")
     for key, value in now.items():
         if key not in was:
-            yield Difference(Kind.ADDED, at(key, 1), "", _text(value))
+            yield Difference(ChangeKind.ADDED, at(key, 1), "", _text(value))
         else:
             yield from differences(was[key], value, at(key, 1))
 
@@ -73,7 +73,7 @@ def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Difference]:
         return
     ours, theirs = [_spelt(item) for item in was], [_spelt(item) for item in now]
     if ours != theirs and sorted(ours) == sorted(theirs):
-        yield Difference(Kind.REORDERED, path, _text(was), _text(now))
+        yield Difference(ChangeKind.REORDERED, path, _text(was), _text(now))
         return
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
@@ -83,9 +83,9 @@ def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Difference]:
         for step in range(common):
             yield from differences(was[i1 + step], now[j1 + step], (*path, j1 + step))
         for i in range(i1 + common, i2):
-            yield Difference(Kind.REMOVED, (*path, i), _text(was[i]), "")
+            yield Difference(ChangeKind.REMOVED, (*path, i), _text(was[i]), "")
         for j in range(j1 + common, j2):
-            yield Difference(Kind.ADDED, (*path, j), "", _text(now[j]))
+            yield Difference(ChangeKind.ADDED, (*path, j), "", _text(now[j]))
 
 
 def _names(items: Sequence[Any]) -> list[str]:

@@ -15,14 +15,14 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import (
     Path,
     PathError,
-    Pattern,
-    Segment,
+    PathPattern,
+    PathStep,
     index_in,
     match_all,
     to_pointer,
 )
 from cacheproxy.core.document.reader import Reader
-from cacheproxy.core.document.spans import Container, Entry, Item
+from cacheproxy.core.document.spans import Container, Entry, SpelledValue
 
 
 class Splice(NamedTuple):
@@ -71,7 +71,7 @@ class Document:
         """Return the value at ``path``; raises PathError if there is none."""
         return self.entry(path).value
 
-    def part(self, name: str) -> Item | Container | None:
+    def part(self, name: str) -> SpelledValue | Container | None:
         """Return what is remembered of the member ``name``; None if it is short, or not there."""
         number = self.root.find(name)
         return None if number is None else self.root.items[number]
@@ -81,14 +81,14 @@ class Document:
         part = self.part(name)
         return part if isinstance(part, Container) else None
 
-    def match(self, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, Any]]:
+    def match(self, patterns: Iterable[PathPattern]) -> Iterator[tuple[Path, Any]]:
         """Yield ``(path, value there)`` for every place that one of ``patterns`` matches.
 
         Of an array of messages only those are looked at that the one before did not have.
         """
         return match_all(self.value, patterns, self._accepted)
 
-    def _accepted(self, path: Path, value: Any, each: Segment) -> list[tuple[str | int, Any]]:
+    def _accepted(self, path: Path, value: Any, each: PathStep) -> list[tuple[str | int, Any]]:
         array = self.array(str(path[0])) if len(path) == 1 else None
         if array is None or each.key is None:
             return each.accepted(value)

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TypeVar
 
 from cacheproxy.core.document.compare import shared_from
-from cacheproxy.core.document.spans import Container, Item
+from cacheproxy.core.document.spans import Container, SpelledValue
 from cacheproxy.core.document.words import Words
 
 _HEAD = 128
@@ -28,7 +28,7 @@ _MOST_CONVERSATIONS = 256
 """Arrays that are found of those with the same first bytes: conversations of one client."""
 _CHANGES = 8
 """The part of an array that may be another where it is the one that a conversation had before."""
-_Part = TypeVar("_Part", bound=Item | Container)
+_Part = TypeVar("_Part", bound=SpelledValue | Container)
 
 
 class Memo:
@@ -44,12 +44,12 @@ class Memo:
         self.words = Words()
         self.bytes_kept = 0
         self.most_bytes = most_bytes
-        self._kept: OrderedDict[Item | Container, None] = OrderedDict()
-        self._items: dict[bytes, tuple[Item, ...]] = {}
+        self._kept: OrderedDict[SpelledValue | Container, None] = OrderedDict()
+        self._items: dict[bytes, tuple[SpelledValue, ...]] = {}
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
         self._lock = Lock()
 
-    def item(self, body: bytes, at: int) -> Item | None:
+    def item(self, body: bytes, at: int) -> SpelledValue | None:
         """Return the value at ``at``, which begins with a quote or bracket, if it is known."""
         for known in self._items.get(body[at : at + _HEAD], ()):
             if body.startswith(known.spelled, at):
@@ -72,7 +72,7 @@ class Memo:
                 self._kept.move_to_end(best)
         return best, most
 
-    def keep_item(self, item: Item) -> None:
+    def keep_item(self, item: SpelledValue) -> None:
         """Keep the value of a member that is no array, unless it is short."""
         if len(item.spelled) >= _HEAD:
             self._keep(item)
@@ -82,7 +82,7 @@ class Memo:
         is_before = best is not None and _goes_on(best, array.shared)
         self._keep(array, best if is_before else None)
 
-    def _keep(self, new: Item | Container, gone: Container | None = None) -> None:
+    def _keep(self, new: SpelledValue | Container, gone: Container | None = None) -> None:
         with self._lock:
             if new not in self._kept:
                 taken_over = 0
@@ -97,7 +97,7 @@ class Memo:
                 # At once: array() moves what it finds without the lock.
                 self._uncount(self._kept.popitem(last=False)[0])
 
-    def _take(self, new: Item | Container, taken_over: int) -> None:
+    def _take(self, new: SpelledValue | Container, taken_over: int) -> None:
         """Count ``new`` and its items, but for the first ones, which have been."""
         for item in _items_of(new)[taken_over:]:
             item.holders += 1
@@ -109,7 +109,7 @@ class Memo:
             self.bytes_kept += len(new.spelled)
             _add(self._arrays, new, _MOST_CONVERSATIONS)
 
-    def _uncount(self, gone: Item | Container, taken_over: int = 0) -> None:
+    def _uncount(self, gone: SpelledValue | Container, taken_over: int = 0) -> None:
         """Count and find no longer what was let go of, but for the first items."""
         for item in _items_of(gone)[taken_over:]:
             item.holders -= 1
@@ -121,7 +121,7 @@ class Memo:
             _remove(self._arrays, gone)
 
 
-def _items_of(kept: Item | Container) -> Sequence[Item]:
+def _items_of(kept: SpelledValue | Container) -> Sequence[SpelledValue]:
     return kept.items if isinstance(kept, Container) else (kept,)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
 
-Accepted = Callable[[Path, Any, "Segment"], list[tuple[str | int, Any]]]
+Accepted = Callable[[Path, Any, "PathStep"], list[tuple[str | int, Any]]]
 _SEGMENT = re.compile(r"(?P<name>[^\[]*)(?:\[(?P<key>[^\[\]=]+)=(?P<values>[^\[\]]+)\])?")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -58,7 +58,7 @@ def _unescape(segment: str) -> str:
     return segment.replace("~1", "/").replace("~0", "~")
 
 
-class Segment(NamedTuple):
+class PathStep(NamedTuple):
     """One step of a pattern: what to enter, and what the object there must say."""
 
     name: str  #: of a member, an index, or ``*``
@@ -78,16 +78,16 @@ class Segment(NamedTuple):
         return [one for one in inside if self.accepts(one[1])]
 
 
-class Pattern(NamedTuple):
+class PathPattern(NamedTuple):
     """A pattern that has been read."""
 
-    head: tuple[Segment, ...]  #: the steps up to the first ``*``
-    each: Segment | None = None  #: that ``*`` with its condition; None if there is none
-    rest: Pattern | None = None  #: what follows it; None if there is no ``*``
+    head: tuple[PathStep, ...]  #: the steps up to the first ``*``
+    each: PathStep | None = None  #: that ``*`` with its condition; None if there is none
+    rest: PathPattern | None = None  #: what follows it; None if there is no ``*``
 
 
 @lru_cache(maxsize=1024)
-def parse_pattern(pattern: str) -> Pattern:
+def parse_pattern(pattern: str) -> PathPattern:
     """Read ``pattern``; raises PathError if it cannot be read."""
     if not pattern.startswith("/"):
         raise PathError(f"a path pattern must start with '/': {pattern!r}")
@@ -101,15 +101,15 @@ def parse_pattern(pattern: str) -> Pattern:
         name, key, values = found.group("name", "key", "values")
         index = int(name) if _INDEX.fullmatch(name) else None
         allowed = tuple((values or "").split("|"))
-        segments.append(Segment(_unescape(name), index, key, allowed))
+        segments.append(PathStep(_unescape(name), index, key, allowed))
     return _pattern_of(segments)
 
 
-def _pattern_of(segments: list[Segment]) -> Pattern:
+def _pattern_of(segments: list[PathStep]) -> PathPattern:
     for at, segment in enumerate(segments):
         if segment.name == "*":
-            return Pattern(tuple(segments[:at]), segment, _pattern_of(segments[at + 1 :]))
-    return Pattern(tuple(segments))
+            return PathPattern(tuple(segments[:at]), segment, _pattern_of(segments[at + 1 :]))
+    return PathPattern(tuple(segments))
 
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
@@ -118,7 +118,7 @@ def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
 
 
 def match_all(
-    value: Any, patterns: Iterable[Pattern], accepted: Accepted | None = None
+    value: Any, patterns: Iterable[PathPattern], accepted: Accepted | None = None
 ) -> Iterator[tuple[Path, Any]]:
     """Yield the same for several patterns, one after the other.
 
@@ -126,8 +126,8 @@ def match_all(
     led nowhere does so too. What begins as the one before is looked through once for both, by
     ``accepted``: it is given a path, what stands there, and the segment with the ``*``.
     """
-    nowhere: tuple[Segment, ...] = ()
-    last: tuple[tuple[Segment, ...], Segment] | None = None
+    nowhere: tuple[PathStep, ...] = ()
+    last: tuple[tuple[PathStep, ...], PathStep] | None = None
     each: list[tuple[str | int, Any]] = []
     for pattern in patterns:
         head = pattern.head
@@ -147,7 +147,7 @@ def match_all(
             yield from _walk(found[0], each, pattern.rest)
 
 
-def _follow(value: Any, segments: Iterable[Segment]) -> tuple[Path, Any] | None:
+def _follow(value: Any, segments: Iterable[PathStep]) -> tuple[Path, Any] | None:
     """Return the place that segments without ``*`` lead to, or None."""
     path: Path = ()
     for segment in segments:
@@ -168,7 +168,7 @@ def _follow(value: Any, segments: Iterable[Segment]) -> tuple[Path, Any] | None:
 
 
 def _walk(
-    path: Path, each: Iterable[tuple[str | int, Any]], rest: Pattern
+    path: Path, each: Iterable[tuple[str | int, Any]], rest: PathPattern
 ) -> Iterator[tuple[Path, Any]]:
     """Yield what ``rest`` leads to from each of the places below ``path``."""
     for step, item in each:
@@ -182,10 +182,10 @@ def _walk(
             yield from _walk(place, rest.each.accepted(found[1]), rest.rest)
 
 
-def leads_to(value: Any, pattern: Pattern, pointer: str) -> bool:
+def leads_to(value: Any, pattern: PathPattern, pointer: str) -> bool:
     """Whether ``pattern`` matches the place ``pointer`` in ``value``; nothing else is looked at."""
     steps = parse_pointer(pointer)
-    rest: Pattern | None = pattern
+    rest: PathPattern | None = pattern
     while rest is not None:
         segments = rest.head if rest.each is None else (*rest.head, rest.each)
         if len(steps) < len(segments):

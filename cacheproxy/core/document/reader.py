@@ -13,7 +13,7 @@ from codecs import utf_8_decode
 from typing import Any
 
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.document.spans import Container, Item
+from cacheproxy.core.document.spans import Container, SpelledValue
 
 MOST_ENTRIES = 100_000
 """Members of the body, and elements of its arrays: each costs a microsecond and 200 bytes, and
@@ -140,7 +140,7 @@ class Reader:
                 raise ValueError("too many members and elements")
         made.close(at + 1 - opening)
 
-    def _member(self, at: int) -> tuple[Any, int, Item | Container | None]:
+    def _member(self, at: int) -> tuple[Any, int, SpelledValue | Container | None]:
         if self._body[at] == _ARRAY:
             array = self._array(at)
             return array.value, at + array.length, array
@@ -177,7 +177,7 @@ class Reader:
         if self._memo is not None:
             self._memo.keep_array(made, known)
 
-    def _element(self, at: int) -> tuple[Any, int, Item]:
+    def _element(self, at: int) -> tuple[Any, int, SpelledValue]:
         body, memo = self._body, self._memo
         if memo is not None and body[at] in _OPENING:
             known = memo.item(body, at)
@@ -188,7 +188,7 @@ class Reader:
             self._left_in_lists -= _listed(value, self._left_in_lists)
             if self._left_in_lists < 0:
                 raise ValueError("too many elements in its lists")
-        return value, end, Item(body[at:end], value)
+        return value, end, SpelledValue(body[at:end], value)
 
     def _plain(self, at: int) -> tuple[Any, int, None]:
         """Return the value at ``at``, and where it ends."""

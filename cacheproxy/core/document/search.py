@@ -73,7 +73,7 @@ class LateError(Exception):
         super().__init__(f"its pattern took longer than {seconds:.3g} s")
 
 
-class Pattern:
+class SearchPattern:
     """A Python regex. ``groups`` and ``groupindex`` are as in ``re``. Raises ``re.error``."""
 
     def __init__(self, pattern: str) -> None:

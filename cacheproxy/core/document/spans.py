@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     value: Any  #: what it was read as
 
 
-class Item:
+class SpelledValue:
     """A value as it is spelled, and what it came to; all bodies that hold it share it.
 
     ``cost``: bytes that it takes, roughly: one emoji makes each character of its text take four, an

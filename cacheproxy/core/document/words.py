@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cacheproxy.core.document.spans import Container, Item
+from cacheproxy.core.document.spans import Container, SpelledValue
 
 Word = str | re.Pattern[bytes]
 _MOST_WORDS = 256
@@ -27,17 +27,17 @@ class Words:
             self._known.add(word)
         return word in self._known
 
-    def held_by(self, parts: Iterable[Item | Container | None]) -> set[Word]:
+    def held_by(self, parts: Iterable[SpelledValue | Container | None]) -> set[Word]:
         """Return which of the words the members of a body hold, but for the short ones."""
         held: set[Word] = set()
         for part in parts:
-            if isinstance(part, Item):
+            if isinstance(part, SpelledValue):
                 held |= self._in_item(part)
             elif part is not None:
                 held |= self._in_array(part)
         return held
 
-    def _in_item(self, item: Item) -> frozenset[Word]:
+    def _in_item(self, item: SpelledValue) -> frozenset[Word]:
         looked, held = item.looked
         if looked < len(self._words):
             words = self._words[looked:]

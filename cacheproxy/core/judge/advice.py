@@ -18,7 +18,7 @@ from cacheproxy.core.conversation.verdict import (
     Rewrite,
     Verdict,
 )
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.server.flags import (
     LLAMA,
@@ -26,23 +26,23 @@ from cacheproxy.core.server.flags import (
     RAM_CACHE_PERHAPS,
     SIMILARITY,
     SLOTS,
+    FlagAdvice,
     ServerFlags,
-    Setting,
     flags_of,
 )
 from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting, Thinking
 
 FREQUENCY = {
-    Kind.DATE: "changes once a day",
-    Kind.CLOCK: "changes with the time",
-    Kind.UUID: "different each time",
-    Kind.NONCE: "different each time",
-    Kind.COUNTER: "counts",
-    Kind.PATH: "changes with the folder",
-    Kind.GIT: "changes with each edit and commit",
+    ChangeKind.DATE: "changes once a day",
+    ChangeKind.CLOCK: "changes with the time",
+    ChangeKind.UUID: "different each time",
+    ChangeKind.NONCE: "different each time",
+    ChangeKind.COUNTER: "counts",
+    ChangeKind.PATH: "changes with the folder",
+    ChangeKind.GIT: "changes with each edit and commit",
 }
 """Kinds of fields that a rule can be proposed for, and how often they change."""
-CURABLE = (*FREQUENCY, Kind.REORDERED)
+CURABLE = (*FREQUENCY, ChangeKind.REORDERED)
 """Kinds of changes for which there is a rule, or one can be proposed: tools keep their order."""
 _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
@@ -69,7 +69,7 @@ class Changed:
     ``number``: of the request, where a running proxy remembers it.
     """
 
-    kind: Kind | None = None
+    kind: ChangeKind | None = None
     source: str = ""
     rules: tuple[str, ...] = ()
     on: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class _Case:
             if why == cause:
                 yield Advice(do, what)
 
-    def set(self, settings: Iterable[Setting], otherwise: str) -> Iterator[Advice]:
+    def set(self, settings: Iterable[FlagAdvice], otherwise: str) -> Iterator[Advice]:
         """Yield the settings of this server; ``otherwise``: what none is known for."""
         found = [Advice(self.server.name, each.says) for each in settings]
         none = f"cacheproxy knows no setting of {self.server.name} {otherwise}"
@@ -143,9 +143,9 @@ def may_be_curable(reason: str, shape: str | None) -> bool:
     return reason in CHANGED and shape in CURABLE
 
 
-def often(kind: Kind | None, seen: tuple[int, int] | None) -> str:
+def often(kind: ChangeKind | None, seen: tuple[int, int] | None) -> str:
     """Return how often a field of that kind changes, "" where nobody knows; ``seen``: how often."""
-    if kind is Kind.DATE and _is_often(seen):
+    if kind is ChangeKind.DATE and _is_often(seen):
         return ""
     return FREQUENCY.get(kind, "") if kind is not None else ""
 
@@ -166,13 +166,13 @@ def _evicted(case: _Case) -> Iterator[Advice]:
     if Evidence.RESTARTED in case.verdict.evidence:
         yield Advice("nothing", "the server was restarted; this happens once")
         return
-    room: Iterable[Setting] = case.server.room
+    room: Iterable[FlagAdvice] = case.server.room
     if case.server is LLAMA:
         room = _room_of_llama(case.verdict.evidence, case.profile.memory.has_ram)
     yield from case.set(room, "that gives prompts more memory")
 
 
-def _room_of_llama(evidence: tuple[Evidence, ...], has_ram: bool | None) -> Iterator[Setting]:
+def _room_of_llama(evidence: tuple[Evidence, ...], has_ram: bool | None) -> Iterator[FlagAdvice]:
     """Where slots have a RAM cache behind them, more slots change nothing."""
     was_taken = Evidence.OTHERS in evidence
     if was_taken:
@@ -261,7 +261,7 @@ def _model(case: _Case) -> Iterator[Advice]:
 
 
 def _tools(case: _Case) -> Iterator[Advice]:
-    if not case.changed.rules and case.changed.kind is not Kind.REORDERED:
+    if not case.changed.rules and case.changed.kind is not ChangeKind.REORDERED:
         yield from list(case.of_client(Reason.TOOLS_CHANGED)) or (_LATE_SERVERS,)
     yield from _field(case)
 
@@ -281,7 +281,7 @@ def _field(case: _Case) -> Iterator[Advice]:
         live = "" if changed.number is None else f" {changed.number}"
         command = f"diagnose{live} --propose" if live else f"diagnose --propose{froms}"
         yield Advice("a rule", f"cacheproxy {command}")
-    elif changed.kind is Kind.MOVED and changed.number is not None:
+    elif changed.kind is ChangeKind.MOVED and changed.number is not None:
         why = f"cacheproxy diagnose {changed.number} --propose names a rule that is off and helps"
         yield Advice("a rule", f"{why}, if there is one")
     elif captures:
@@ -290,7 +290,7 @@ def _field(case: _Case) -> Iterator[Advice]:
     else:
         why = "start the proxy with --capture FOLDER, then run cacheproxy inspect FOLDER"
         yield Advice("see all", why)
-    if changed.kind is Kind.DATE and not changed.on and not _is_often(changed.seen):
+    if changed.kind is ChangeKind.DATE and not changed.on and not _is_often(changed.seen):
         yield Advice("nothing", "this happens once a day and costs one slow turn")
 
 

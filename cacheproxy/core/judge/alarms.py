@@ -22,7 +22,7 @@ _JUDGED = (Judgement.OK, Judgement.BREAK)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AlarmLimits:
     """From where on a break is worth an alarm; 0: never."""
 
     tokens: int = 20_000
@@ -79,7 +79,7 @@ class Alarms:
     ``limits`` may be set anew at any time. What is remembered is bounded.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AlarmLimits) -> None:
         self.limits = limits
         self._turns: OrderedDict[Session, deque[_Turn]] = OrderedDict()
         self._raised: OrderedDict[tuple[Session, str], float] = OrderedDict()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cacheproxy.core.conversation.verdict import Basis, Evidence, Reason, Rewrite
 from cacheproxy.core.judge.counted import near
 from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import Kind, Profile
+from cacheproxy.core.server.profile import MemoryKind, Profile
 
 _HALF = 0.5
 _LOOSE = 0.15
@@ -89,7 +89,7 @@ def evidence_of(loss: Loss) -> tuple[Evidence, ...]:
     found = []
     if meanwhile.restarted:
         found.append(Evidence.RESTARTED)
-    if memory.kind is Kind.BLOCKS and memory.capacity:
+    if memory.kind is MemoryKind.BLOCKS and memory.capacity:
         if meanwhile.evaluated + loss.before > _FULL * memory.capacity:
             found.append(Evidence.FULL)
     elif meanwhile.others:
@@ -123,9 +123,11 @@ def _rendered(loss: Loss, proof: Proof) -> Cause:
         return Cause(beneath, Basis.RENDERED, rewrite)
     evidence = evidence_of(loss)
     is_partial = reused > near(loss.meanwhile.alike or 0)
-    if evidence and (memory.kind is not Kind.CHECKPOINTED or not is_partial):
+    if evidence and (memory.kind is not MemoryKind.CHECKPOINTED or not is_partial):
         return Cause(Reason.EVICTED, Basis.RENDERED, evidence=evidence)
-    can_be = memory.kind is Kind.CHECKPOINTED or (memory.kind is Kind.UNKNOWN and bool(beneath))
+    can_be = memory.kind is MemoryKind.CHECKPOINTED or (
+        memory.kind is MemoryKind.UNKNOWN and bool(beneath)
+    )
     if can_be and (beneath is not None or reused):
         return Cause(Reason.CHECKPOINT, Basis.RENDERED, rewrite, beneath)
     if beneath is not None and further <= proof.lost:
@@ -152,7 +154,7 @@ def _requested(loss: Loss) -> Cause:
     is_stable = loss.change is None and loss.was_ok
     if evidence and (is_stable or loss.change is not None) and further > _HALF * loss.shared:
         return Cause(Reason.EVICTED, Basis.COUNTED, evidence=evidence)
-    if memory.kind is Kind.CHECKPOINTED and loss.change is not None:
+    if memory.kind is MemoryKind.CHECKPOINTED and loss.change is not None:
         return Cause(Reason.CHECKPOINT, Basis.COUNTED, beneath=loss.change)
     said = (
         "the requests share far more than was reused"
@@ -181,6 +183,6 @@ def _not_evicted(loss: Loss) -> tuple[str, ...]:
         said.append("no other conversation came through this proxy in between")
     if loss.profile.start is not None and loss.meanwhile.restarted is False:
         said.append("the server was not restarted")
-    if loss.profile.memory.kind is Kind.REWINDABLE:
+    if loss.profile.memory.kind is MemoryKind.REWINDABLE:
         said.append("its memory can be rewound")
     return tuple(said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.server.profile import Kind, Memory
+from cacheproxy.core.server.profile import Memory, MemoryKind
 
 _TOLERANCE = 0.05
 """Share of the turn before that may be computed again without being called a break: servers
@@ -21,9 +21,9 @@ def allowed(before: int, prompt: int, memory: Memory, *, changed: bool = False) 
     which is the cost of a change if the client ``changed`` something.
     """
     tokens = max(0, before - prompt) + max(_TOLERANCE_TOKENS, _TOLERANCE * before)
-    if memory.kind is Kind.BLOCKS:
+    if memory.kind is MemoryKind.BLOCKS:
         tokens += (memory.block or 0) * (1 + memory.is_hybrid)
-    if memory.kind is Kind.CHECKPOINTED and not changed:
+    if memory.kind is MemoryKind.CHECKPOINTED and not changed:
         tokens += _CHECKPOINT
     return tokens
 

@@ -9,12 +9,12 @@ from cacheproxy.core.conversation.verdict import (
     CHANGED,
     Basis,
     Break,
-    Count,
     Reason,
     Rewrite,
+    TokenCount,
     Verdict,
 )
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.advice import is_curable
 
 PHRASES: Mapping[str, str] = {
@@ -82,18 +82,18 @@ def command(number: int, verdict: Verdict, proxy: str = "") -> str:
     return f"cacheproxy diagnose {number}{propose}{proxy}"
 
 
-def _about(count: Count) -> str:
+def _about(count: TokenCount) -> str:
     return "" if count.source == "measured" else "~"
 
 
-def _share(shared: Count | None, prompt: int | None) -> str:
+def _share(shared: TokenCount | None, prompt: int | None) -> str:
     if shared is None or not prompt:
         return ""
     return f"{_about(shared)}{min(1.0, shared.tokens / prompt):.1%} shared, then "
 
 
 def _change(where: Break | None) -> str:
-    return f"{Kind.TEXT if where is None else where.kind} in {_path(where) or 'the prompt'}"
+    return f"{ChangeKind.TEXT if where is None else where.kind} in {_path(where) or 'the prompt'}"
 
 
 def _rewritten(verdict: Verdict) -> str:

@@ -18,11 +18,11 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     CHANGED,
     Basis,
-    Count,
     Evidence,
     Judgement,
     Reason,
     Rewrite,
+    TokenCount,
     Verdict,
 )
 from cacheproxy.core.judge.cause import NOTHING_SEEN, Loss, Meanwhile, cause_of
@@ -30,7 +30,7 @@ from cacheproxy.core.judge.counted import allowed, near
 from cacheproxy.core.judge.located import located, tokens_of
 from cacheproxy.core.judge.proof import Proof
 from cacheproxy.core.judge.repairs import as_unaided
-from cacheproxy.core.prompt.prompt import Order, Part, Prompt, reordered
+from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, reordered
 from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting
 
 _REASONS = {
@@ -39,8 +39,8 @@ _REASONS = {
     Part.MESSAGES: Reason.MESSAGES_CHANGED,
 }
 _TEXTUAL = CHANGED | {Reason.UNKNOWN}
-_ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
-_NOTHING = Count(0, "estimated")
+_ORDERS = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
+_NOTHING = TokenCount(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)
 
 
@@ -50,7 +50,7 @@ class _Compared(NamedTuple):
     before: Before  #: the turn before
     sent: Prompt  #: this turn's prompt
     left: Parting  #: where they part
-    could: Count  #: tokens that could have been reused
+    could: TokenCount  #: tokens that could have been reused
     counted: int | None  #: tokens of the later one, or an estimate by the density of the earlier
 
 
@@ -95,7 +95,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     # The server never reuses less without the edits than what stayed equal unedited.
     reused = could.tokens if usage.reused is None else usage.reused
     gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
-    saved = Count(gained, "estimated")
+    saved = TokenCount(gained, "estimated")
     reason = None if same_model else Reason.MODEL_CHANGED
     if reason is None and left.was is not None:
         reason = _REASONS[left.part]
@@ -136,7 +136,7 @@ def wants_proof(verdict: Verdict, usage: Usage) -> bool:
     return verdict.reason is not Reason.PREVIOUS_NOT_FOUND
 
 
-def order_of(before: Before, sent: Prompt, usage: Usage) -> Order | None:
+def order_of(before: Before, sent: Prompt, usage: Usage) -> PromptOrder | None:
     """Return the order that alone predicts what was reused; None: both do, or neither."""
     fitting = [
         order
@@ -146,7 +146,7 @@ def order_of(before: Before, sent: Prompt, usage: Usage) -> Order | None:
     return fitting[0] if usage.reused is not None and len(fitting) == 1 else None
 
 
-def _compare(before: Before, sent: Prompt, usage: Usage, order: Order | None) -> _Compared:
+def _compare(before: Before, sent: Prompt, usage: Usage, order: PromptOrder | None) -> _Compared:
     """Compare in ``order``; if that is not known, in the one that predicts best."""
     each = _in_each(before, sent, usage, _ORDERS if order is None else (order,))
     _, first = next(each)
@@ -157,8 +157,8 @@ def _compare(before: Before, sent: Prompt, usage: Usage, order: Order | None) ->
 
 
 def _in_each(
-    before: Before, sent: Prompt, usage: Usage, orders: Iterable[Order]
-) -> Iterator[tuple[Order, _Compared]]:
+    before: Before, sent: Prompt, usage: Usage, orders: Iterable[PromptOrder]
+) -> Iterator[tuple[PromptOrder, _Compared]]:
     for order in orders:
         was, now = reordered(before.sent, order), reordered(sent, order)
         left = parting(was, now)
@@ -167,7 +167,9 @@ def _in_each(
         yield order, _Compared(turned, now, left, _could(turned, left, now, counted), counted)
 
 
-def _unaided(compared: _Compared, unedited: Prompt, profile: Profile, spoken: str | None) -> Count:
+def _unaided(
+    compared: _Compared, unedited: Prompt, profile: Profile, spoken: str | None
+) -> TokenCount:
     """Return what could have been reused had nobody edited a request: servers mend some, too."""
     before, order = compared.before, compared.sent.order
     was = as_unaided(reordered(before.unedited, order), spoken, profile)
@@ -175,9 +177,9 @@ def _unaided(compared: _Compared, unedited: Prompt, profile: Profile, spoken: st
     return _could(before, parting(was, now), now, compared.counted)
 
 
-def _could(before: Before, left: Parting, sent: Prompt, counted: int | None) -> Count:
+def _could(before: Before, left: Parting, sent: Prompt, counted: int | None) -> TokenCount:
     if left.was is None and before.tokens is not None:
-        return Count(before.tokens, "measured")  # all of the turn before, which was counted
+        return TokenCount(before.tokens, "measured")  # all of the turn before, which was counted
     return tokens_of(left.shared, sent, counted)
 
 
@@ -188,14 +190,14 @@ def _scaled(before: Before, sent: Prompt) -> int | None:
     return round(before.tokens * sent.chars / before.sent.chars)
 
 
-def _lost_its_head(could: Count, usage: Usage) -> bool:
+def _lost_its_head(could: TokenCount, usage: Usage) -> bool:
     """Whether the server reused far less than the tools and the system text, which are equal."""
     if usage.reused is None:
         return False
     return could.tokens - usage.reused > max(near(0), 0.5 * could.tokens)
 
 
-def _lost(loss: Loss, compared: _Compared, usage: Usage) -> Count:
+def _lost(loss: Loss, compared: _Compared, usage: Usage) -> TokenCount:
     """Return what was evaluated again although the server had it: at most what was evaluated.
 
     What the client took back, or put in other words, is no loss: a rewind, a branch.
@@ -206,18 +208,18 @@ def _lost(loss: Loss, compared: _Compared, usage: Usage) -> Count:
         lost = min(lost, max(0, usage.prompt - reused))
     was = compared.before.sent
     if compared.left.was is None or not lost or not was.chars:
-        return Count(lost, "measured")
+        return TokenCount(lost, "measured")
     gone = round(taken_back(was, compared.left, compared.sent) * loss.before / was.chars)
     if gone <= near(0):
-        return Count(lost, "measured")
-    return Count(max(0, min(lost, loss.before - reused - gone)), "estimated")
+        return TokenCount(lost, "measured")
+    return TokenCount(max(0, min(lost, loss.before - reused - gone)), "estimated")
 
 
 def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared) -> Verdict:
     """Nothing was measured: what changed is said, whether it cost anything is not."""
-    lost = Count(max(0, loss.before - loss.shared), "estimated")
+    lost = TokenCount(max(0, loss.before - loss.shared), "estimated")
     if loss.profile.reuses is False:
-        lost = Count(loss.before, "estimated")
+        lost = TokenCount(loss.before, "estimated")
         found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
         return replace(found, basis=Basis.TOLD)
     unknown = replace(verdict, lost=lost)
@@ -242,12 +244,12 @@ def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> 
         where = located(left, compared.before.sent, compared.sent, compared.counted)
     expected = verdict.expected
     if proof is not None:
-        expected = Count(min(proof.shared, usage.prompt or proof.shared), "measured")
+        expected = TokenCount(min(proof.shared, usage.prompt or proof.shared), "measured")
         if where is not None:
             where = replace(where, position=expected)
     if cause.rewrite is Rewrite.CLOCK and cause.reason is Reason.TEMPLATE_CHANGED:
         # Both prompts were rendered at one time: where they part it shows by what was reused.
-        where, expected = None, Count(loss.reused or 0, "measured")
+        where, expected = None, TokenCount(loss.reused or 0, "measured")
     return replace(
         verdict,
         judgement=Judgement.BREAK,
@@ -263,7 +265,7 @@ def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> 
     )
 
 
-def _seconds(lost: Count, usage: Usage) -> float | None:
+def _seconds(lost: TokenCount, usage: Usage) -> float | None:
     if not usage.prompt_seconds or not usage.evaluated:
         return None
     return usage.prompt_seconds * min(1.0, lost.tokens / usage.evaluated)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from cacheproxy.core.conversation.divergence import Parting, parting
-from cacheproxy.core.conversation.verdict import Break, Count
-from cacheproxy.core.diff.kind import Kind, Token, token_at
+from cacheproxy.core.conversation.verdict import Break, TokenCount
+from cacheproxy.core.diff.kind import ChangeKind, Token, token_at
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.document.alike import alike
 from cacheproxy.core.prompt.prompt import Part, Prompt, Segment
@@ -19,28 +19,28 @@ _SAME = 0.5
 """Share of its words from which a message is the same one, some of it changed."""
 
 
-def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> Count:
+def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> TokenCount:
     """Return how many tokens ``chars`` characters of ``prompt`` are; ``counted``: of all of it."""
     if counted and prompt.chars:
-        return Count(round(chars * counted / prompt.chars), "estimated")
-    return Count(round(chars / _CHARS_PER_TOKEN), "estimated")
+        return TokenCount(round(chars * counted / prompt.chars), "estimated")
+    return TokenCount(round(chars / _CHARS_PER_TOKEN), "estimated")
 
 
-def describe_change(left: Parting, before: Prompt, sent: Prompt) -> tuple[Kind, Token | None]:
+def describe_change(left: Parting, before: Prompt, sent: Prompt) -> tuple[ChangeKind, Token | None]:
     """Return the kind of the first difference, and the token that changed if it is one."""
     was, now = left.was, left.now
     if was is None or now is None:
-        return (Kind.ADDED if was is None else Kind.REMOVED), None
+        return (ChangeKind.ADDED if was is None else ChangeKind.REMOVED), None
     if _goes_along(was, now, before, sent):
-        return Kind.MOVED, None
+        return ChangeKind.MOVED, None
     if was.part is now.part is Part.TOOLS and _same_tools(was, now, before, sent):
-        return Kind.REORDERED, None
+        return ChangeKind.REORDERED, None
     token = token_at(was.text, now.text, left.was_at, left.now_at)
     if token is not None:
         return token.kind, token
     if was.part is not now.part:
-        return (Kind.REMOVED if left.part is was.part else Kind.ADDED), None
-    return (Kind.TEXT if was.path == now.path else Kind.MOVED), None
+        return (ChangeKind.REMOVED if left.part is was.part else ChangeKind.ADDED), None
+    return (ChangeKind.TEXT if was.path == now.path else ChangeKind.MOVED), None
 
 
 def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from cacheproxy.core.conversation.divergence import Parting
-from cacheproxy.core.conversation.verdict import Break, Count, Rewrite
-from cacheproxy.core.diff.kind import Kind, token_at
+from cacheproxy.core.conversation.verdict import Break, Rewrite, TokenCount
+from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.located import excerpt
 from cacheproxy.core.prompt.prompt import Part, Prompt, is_late
@@ -93,8 +93,8 @@ def proof_of(was: Rendered, now: Rendered, turn: Compared) -> Proof | None:
     where = Break(
         path=path,
         byte=0,
-        position=Count(shared, "measured"),
-        kind=Kind.TEXT if token is None else token.kind,
+        position=TokenCount(shared, "measured"),
+        kind=ChangeKind.TEXT if token is None else token.kind,
         was=excerpt(was.text, at),
         now=excerpt(now.text, at),
     )
@@ -134,7 +134,7 @@ def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]
     if thought is not None:  # it was sent before, and is rendered from now on
         return Rewrite.KEPT, thought
     token = token_at(was, now, at, at)
-    if token is not None and token.kind in (Kind.DATE, Kind.CLOCK):
+    if token is not None and token.kind in (ChangeKind.DATE, ChangeKind.CLOCK):
         return Rewrite.CLOCK, ""
     for mark in _tools(turn.after):
         old, new = was.find(mark), now.find(mark)

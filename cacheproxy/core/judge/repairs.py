@@ -23,7 +23,7 @@ from typing import NamedTuple
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
-from cacheproxy.core.prompt.segments import Piece, Run, Segment, piece_of
+from cacheproxy.core.prompt.segments import Piece, PieceRun, Segment, piece_of
 from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM
 from cacheproxy.core.server.profile import Profile
 
@@ -78,7 +78,7 @@ def as_repaired(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
     heads = made.run.pieces[: made.heads]
     if any(_is_header(segment) for piece in heads for segment in piece.segments):
         mended = [_mended(piece, repair) for piece in heads]
-        made = made._replace(run=Run().then((*mended, *made.run.pieces[made.heads :])))
+        made = made._replace(run=PieceRun().then((*mended, *made.run.pieces[made.heads :])))
     return prompt if made is prompt.made else remade(prompt, made)
 
 

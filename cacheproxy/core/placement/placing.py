@@ -29,7 +29,7 @@ from cacheproxy.core.placement.reroling import WHY, re_role
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, OLLAMA, RESPONSES
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report, describe
+from cacheproxy.core.rules.fold import RuleReport, describe
 
 NAME = "late-system-messages"
 """Under which placed messages are reported and counted, beside the rules."""
@@ -79,7 +79,7 @@ def count_of(edits: Sequence[Edit]) -> int:
     return sum(edit.why in (WHY, _EMPTY) for edit in edits)
 
 
-def place(request: Request, placement: Placement) -> tuple[Request, Report | None]:
+def place(request: Request, placement: Placement) -> tuple[Request, RuleReport | None]:
     """Return ``request`` with its late messages where ``placement`` says, and what was done.
 
     It never raises: what cannot be placed goes on as it came, and the report says why.
@@ -110,10 +110,10 @@ def place(request: Request, placement: Placement) -> tuple[Request, Report | Non
                 placed = _edited(placed, splices_of(placed.document, spelled))
                 done = [*done, *spelled]
     except Exception as error:  # law 4
-        return request, Report(NAME, error=describe(error))
+        return request, RuleReport(NAME, error=describe(error))
     if placed is request:
         return request, None
-    return placed, Report(NAME, tuple(done))
+    return placed, RuleReport(NAME, tuple(done))
 
 
 def _edited(request: Request, splices: list[Splice]) -> Request:

@@ -41,7 +41,7 @@ _RAISED = "Jinja Exception: "
 """Before it llama-server shows the template; behind it stands what the template said."""
 
 
-class Refusal:
+class PlacementRefusal:
     """Keeps the first bytes of an error's body as they pass.
 
     ``headers``: the response's. ``keys``: credentials of ours that it may repeat.

@@ -55,7 +55,7 @@ _SAME_SITE = {b"same-origin", b"none"}
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AccessRefusal:
     """Why a request goes no further."""
 
     status: int  #: of the answer
@@ -86,7 +86,7 @@ class Access:
         method: bytes = b"POST",
         path: bytes = b"/",
         http10: bool = False,
-    ) -> Refusal | None:
+    ) -> AccessRefusal | None:
         """Return why a request with these headers is refused, or None if it is not.
 
         ``path``: what is asked for, as it came, without the query.
@@ -95,32 +95,32 @@ class Access:
         without a Host (RFC 9112, section 3.2, asks for exactly one from HTTP/1.1 on).
         """
         if method == b"CONNECT":
-            return Refusal(501, f"there are no tunnels here: {_no_proxy('HTTPS_PROXY')}")
+            return AccessRefusal(501, f"there are no tunnels here: {_no_proxy('HTTPS_PROXY')}")
         hosts, is_check = values(b"host"), path in (READY, HEALTH)
         if len(hosts) > 1 or (not hosts and not http10 and not is_check):
-            return Refusal(400, ONE_HOST)
+            return AccessRefusal(400, ONE_HOST)
         host = _host_in(values)
         if not AUTHORITY.fullmatch(host):  # RFC 9112, section 3.2
-            return Refusal(400, BAD_HOST)
+            return AccessRefusal(400, BAD_HOST)
         is_ours = self._is_ours(host, address)
         if not is_ours and not is_check:
-            return Refusal(421, _not_ours(host))
+            return AccessRefusal(421, _not_ours(host))
         origins, sites = values(b"origin"), values(b"sec-fetch-site")
         foreign = origins and not (is_ours and _origins_of(host).issuperset(origins))
         is_allowed = self._allows(values, path)
         if not is_allowed and (foreign or not _SAME_SITE.issuperset(sites)):
-            return Refusal(403, _not_allowed(origins, path))
+            return AccessRefusal(403, _not_allowed(origins, path))
         if is_allowed and is_preflight(method, values):  # without credentials, so without a token
             return None
         if self.token and not self._is_known(values, path):
-            return Refusal(
+            return AccessRefusal(
                 401,
                 "this proxy needs its token: send it as the client's API key, or in the header "
                 "X-Cacheproxy-Token",
             )
         return None
 
-    def misdirected(self, values: Values, scheme: bytes, door: Door) -> Refusal | None:
+    def misdirected(self, values: Values, scheme: bytes, door: Door) -> AccessRefusal | None:
         """Return why a request for a whole URL is refused, or None if the URL is ours.
 
         ``values``: of its headers, with the URL's host and port for a Host. ``scheme``: the URL's.
@@ -134,9 +134,13 @@ class Access:
         host = _host_in(values)
         is_here = _port_in(host, scheme) == str(door.port) and self._is_ours(host, door.address)
         if scheme not in _PORTS or not (is_here or host_name(host) in self.hosts):
-            return Refusal(421, f"the request is for {_shown(host)}: {_no_proxy('HTTP_PROXY')}")
+            return AccessRefusal(
+                421, f"the request is for {_shown(host)}: {_no_proxy('HTTP_PROXY')}"
+            )
         if scheme == b"https" and not door.secure:  # RFC 9110, section 7.4
-            return Refusal(421, "this address is not encrypted: write http:// instead of https://")
+            return AccessRefusal(
+                421, "this address is not encrypted: write http:// instead of https://"
+            )
         return None
 
     def sharing(self, method: bytes, path: bytes, values: Values) -> Sharing:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cacheproxy.core.document.search import LateError, Pattern
+from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.codeblocks import lines_outside_code
 from cacheproxy.core.prompt.request import Request
 
@@ -171,7 +171,7 @@ class Client:
                 f"client {self.name!r}: a line must begin with {_LEAST} or more plain characters"
             )
         try:
-            Pattern(pattern)
+            SearchPattern(pattern)
         except (re.error, RecursionError, OverflowError) as error:
             raise ClientError(f"client {self.name!r}: bad pattern: {error}") from None
 
@@ -228,6 +228,6 @@ def _has_line(patterns: tuple[str, ...], text: str) -> bool:
     """Whether one of ``patterns`` matches a line. Each turn has the same text: it is asked once."""
     return any(
         search.match(text, at)
-        for pattern, search in ((one, Pattern(one).within(len(text))) for one in patterns)
+        for pattern, search in ((one, SearchPattern(one).within(len(text))) for one in patterns)
         for at in lines_outside_code(text, _plain_beginning(pattern))
     )

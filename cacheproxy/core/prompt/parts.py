@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import NamedTuple
 
-from cacheproxy.core.prompt.prompt import Order, Prompt
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder
 from cacheproxy.core.prompt.segments import Part, Piece
 
 
@@ -18,7 +18,7 @@ class Parts(NamedTuple):
     thinking: int  #: the reasoning in earlier messages
     newest: int
     """What stands behind the model's last words: the user's message, or results of tools."""
-    order: Order  #: as it is rendered
+    order: PromptOrder  #: as it is rendered
 
 
 def parts_of(

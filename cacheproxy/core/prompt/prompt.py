@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.lazy import Once
-from cacheproxy.core.document.spans import Container, Item
+from cacheproxy.core.document.spans import Container, SpelledValue
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import (
     Part,
     Piece,
-    Run,
+    PieceRun,
     Segment,
     content_of,
     gemini_texts,
@@ -34,9 +34,9 @@ from cacheproxy.core.prompt.segments import (
 )
 
 __all__ = [
-    "Order",
     "Part",
     "Prompt",
+    "PromptOrder",
     "Segment",
     "hoisted",
     "is_late",
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-class Order(StrEnum):
+class PromptOrder(StrEnum):
     """What a chat template prints first. It decides what a change costs.
 
     ``HOISTED``: system first, and system messages that come late in the list moved there, too.
@@ -63,12 +63,12 @@ class Made(NamedTuple):
     tool_piece: Piece  #: the definitions of tools
     texts: dict[str, Piece]
     """System text and user text beside the messages, by the names of their members."""
-    run: Run  #: a piece for each message
+    run: PieceRun  #: a piece for each message
     heads: int = 0  #: how many of the messages stand first and are system text
 
 
 _NO_TOOLS = Piece(Part.TOOLS)
-_EMPTY = Run()
+_EMPTY = PieceRun()
 _NOTHING = Made(_NO_TOOLS, {}, _EMPTY)
 _SEGMENTS = attrgetter("segments")
 _SYSTEM_ROLES = ("system", "developer")
@@ -86,9 +86,9 @@ class Prompt:
     def __init__(
         self,
         model: str,
-        run: Run,
+        run: PieceRun,
         made: Made = _NOTHING,
-        order: Order = Order.TOOLS_FIRST,
+        order: PromptOrder = PromptOrder.TOOLS_FIRST,
     ) -> None:
         self.model = model
         self.order = order
@@ -119,7 +119,7 @@ class Prompt:
         return hash((self.model, self.segments))
 
 
-def prompt_of(request: Request, order: Order = Order.TOOLS_FIRST) -> Prompt | None:
+def prompt_of(request: Request, order: PromptOrder = PromptOrder.TOOLS_FIRST) -> Prompt | None:
     """Return the prompt of ``request``, or None if it has none that we can read.
 
     What a message reads as is remembered with it: a turn costs what is new in it.
@@ -140,14 +140,14 @@ def _prompt_of(request: Request, document: Document) -> Prompt | None:
         made = _gemini(document.value)
     else:
         return None
-    run = _in_order(made, Order.TOOLS_FIRST)
+    run = _in_order(made, PromptOrder.TOOLS_FIRST)
     if not any(map(_SEGMENTS, run.pieces)):
         return None
     model = document.value.get("model")
     return Prompt(model if isinstance(model, str) else "", run, made)
 
 
-def reordered(prompt: Prompt, order: Order) -> Prompt:
+def reordered(prompt: Prompt, order: PromptOrder) -> Prompt:
     """Return ``prompt`` as a template prints it that has ``order``."""
     if prompt.order is order:
         return prompt
@@ -159,19 +159,21 @@ def remade(prompt: Prompt, made: Made) -> Prompt:
     return Prompt(prompt.model, _in_order(made, prompt.order), made, prompt.order)
 
 
-def _in_order(made: Made, order: Order) -> Run:
+def _in_order(made: Made, order: PromptOrder) -> PieceRun:
     """All pieces: those of the items, and those that stand outside them in their places."""
-    if order is Order.HOISTED:
+    if order is PromptOrder.HOISTED:
         made = hoisted(made)
     texts, run, heads = list(made.texts.values()), made.run, made.heads
     system = [text for text in texts if text.part is Part.SYSTEM]
     rest = texts[len(system) :]  # what is system text has been looked for first
     head = (*system, *run.pieces[:heads])
-    head = (made.tool_piece, *head) if order is Order.TOOLS_FIRST else (*head, made.tool_piece)
+    head = (
+        (made.tool_piece, *head) if order is PromptOrder.TOOLS_FIRST else (*head, made.tool_piece)
+    )
     pieces = (*head, *rest, *run.pieces[heads:])
     _, chars, cost, digests, thinking = _EMPTY.then((made.tool_piece, *texts))
     digests += run.digests
-    return Run(pieces, chars + run.chars, cost + run.cost, digests, thinking + run.thinking)
+    return PieceRun(pieces, chars + run.chars, cost + run.cost, digests, thinking + run.thinking)
 
 
 def is_late(piece: Piece) -> bool:
@@ -187,7 +189,7 @@ def hoisted(made: Made) -> Made:
     if not late:
         return made
     rest = [piece for piece in later if not is_late(piece)]
-    run = Run().then((*made.run.pieces[: made.heads], *late, *rest))
+    run = PieceRun().then((*made.run.pieces[: made.heads], *late, *rest))
     return made._replace(run=run, heads=made.heads + len(late))
 
 
@@ -225,14 +227,14 @@ def _text(document: Document, name: str) -> Piece:
     part = document.part(name)
     if isinstance(part, Container) and name in part.notes:
         return part.notes[name]  # type: ignore[no-any-return]
-    if isinstance(part, Item) and part.note is not None and part.note[0] == name:
+    if isinstance(part, SpelledValue) and part.note is not None and part.note[0] == name:
         return part.note[1]  # type: ignore[no-any-return]
     is_system = name in ("system", "instructions")
     kind, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
     piece = piece_of(kind, content_of(f"/{name}", document.value[name], kind, role))
     if isinstance(part, Container):
         part.notes[name] = piece
-    elif isinstance(part, Item):
+    elif isinstance(part, SpelledValue):
         part.note = name, piece
     return piece
 
@@ -261,7 +263,7 @@ def _without_breakpoint(document: Document, number: int) -> str:
     return (head + comma.join(kept) + tail).decode()
 
 
-def _items(spoken: str, name: str, array: Container) -> tuple[Run, int]:
+def _items(spoken: str, name: str, array: Container) -> tuple[PieceRun, int]:
     """Messages, or the Responses API's other items; those of the array before are known.
 
     Returned with how many of them are system text: templates take leading system messages for

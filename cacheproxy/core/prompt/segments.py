@@ -97,7 +97,7 @@ def _is_thought(segment: Segment) -> bool:
     return segment.role == "reasoning" or segment.path.endswith(_THOUGHT_ENDS)
 
 
-class Run(NamedTuple):
+class PieceRun(NamedTuple):
     """Pieces in a row, and what they come to: the next turn adds its own to that.
 
     So a turn costs what is new in it, and not a look at each message there is: with 400 of them
@@ -110,11 +110,11 @@ class Run(NamedTuple):
     digests: tuple[int, ...] = ()  #: of all pieces, one after the other
     thinking: int = 0  #: characters of reasoning
 
-    def then(self, more: Sequence[Piece]) -> Run:
+    def then(self, more: Sequence[Piece]) -> PieceRun:
         """Return the run that has ``more`` behind it."""
         if not more:
             return self
-        return Run(
+        return PieceRun(
             (*self.pieces, *more),
             self.chars + sum(map(_CHARS, more)),
             self.cost + sum(map(_COST, more)),
@@ -122,13 +122,13 @@ class Run(NamedTuple):
             self.thinking + sum(map(_THINKING, more)),
         )
 
-    def first(self, count: int) -> Run:
+    def first(self, count: int) -> PieceRun:
         """Return the run of the first ``count`` pieces."""
         gone = self.pieces[count:]
         if not gone:
             return self
         digests = len(self.digests) - sum(len(piece.digests) for piece in gone)
-        return Run(
+        return PieceRun(
             self.pieces[:count],
             self.chars - sum(map(_CHARS, gone)),
             self.cost - sum(map(_COST, gone)),

@@ -38,7 +38,7 @@ class Target:
         return any(fits(model, pattern) for pattern in self.models)
 
 
-class Standing(NamedTuple):
+class TargetState(NamedTuple):
     """How a target is doing now."""
 
     is_up: bool = True  #: whether it takes connections
@@ -49,7 +49,7 @@ class Standing(NamedTuple):
     """It answers nothing, so that it gets no new conversations while others do."""
 
 
-class Known(NamedTuple):
+class KnownConversation(NamedTuple):
     """What is known of a conversation."""
 
     key: str = ""  #: see ``key.root_key``
@@ -57,7 +57,7 @@ class Known(NamedTuple):
     cached: int = 0  #: tokens of its prefix there
 
 
-class Order(NamedTuple):
+class UpstreamOrder(NamedTuple):
     """Names of upstreams, in the order in which they are asked."""
 
     names: tuple[str, ...]  #: all of them
@@ -72,11 +72,11 @@ class Order(NamedTuple):
 
 def choose(
     targets: Sequence[Target],
-    standing: Callable[[str], Standing],
+    standing: Callable[[str], TargetState],
     facts: Facts,
     route: Route,
-    known: Known,
-) -> Order:
+    known: KnownConversation,
+) -> UpstreamOrder:
     """Return where a request goes; ``standing`` returns how the target of a name is doing.
 
     Those that are down come only where nothing else is left: it may be they have just come back.
@@ -97,16 +97,16 @@ def choose(
     ]
     if up or not others:
         first = _ordered(up, standing, facts, route, known)
-        return Order((*first, *others, *ranked(known.key, down)), tuple(others))
-    return Order((*others, *ranked(known.key, down)), tuple(others))
+        return UpstreamOrder((*first, *others, *ranked(known.key, down)), tuple(others))
+    return UpstreamOrder((*others, *ranked(known.key, down)), tuple(others))
 
 
 def _fitting(
     targets: list[Target],
-    standing: Callable[[str], Standing],
+    standing: Callable[[str], TargetState],
     facts: Facts,
     route: Route,
-    known: Known,
+    known: KnownConversation,
 ) -> list[Target]:
     """Return those that can take it; where none has the model or the room, who comes closest."""
     serving = [one for one in targets if one.serves(facts.model)]
@@ -126,10 +126,10 @@ def _fits(context: int | None, tokens: int) -> bool:
 
 def _ordered(
     targets: list[Target],
-    standing: Callable[[str], Standing],
+    standing: Callable[[str], TargetState],
     facts: Facts,
     route: Route,
-    known: Known,
+    known: KnownConversation,
 ) -> list[str]:
     names = ranked(known.key, [one.name for one in targets])
     if route.prefer == "cost":
@@ -144,11 +144,11 @@ def _ordered(
     return names
 
 
-def _cost(target: Target, facts: Facts, known: Known) -> float:
+def _cost(target: Target, facts: Facts, known: KnownConversation) -> float:
     return target.price.of_prompt(facts.tokens, known.cached if target.name == known.home else 0)
 
 
-def _seconds(standing: Standing, facts: Facts) -> float:
+def _seconds(standing: TargetState, facts: Facts) -> float:
     """Return how long the prompt takes there, behind those that wait; one of no speed is tried."""
     if standing.speed is None:
         return float(standing.waiting)

@@ -23,7 +23,7 @@ _COMPACTION = re.compile(
 )
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """What a request is for."""
 
     MAIN = "main"
@@ -41,7 +41,7 @@ class Facts:
     model: str = ""  #: as asked for, "" for none
     has_tools: bool = False  #: whether the request names tools
     tokens: int = 0  #: of the prompt, estimated
-    kind: Kind = Kind.MAIN  #: what the request is for
+    kind: RequestKind = RequestKind.MAIN  #: what the request is for
 
 
 def facts_of(request: Request, turn: Turn, *, with_kind: bool = True) -> Facts:
@@ -56,7 +56,7 @@ def facts_of(request: Request, turn: Turn, *, with_kind: bool = True) -> Facts:
         model=model if isinstance(model, str) else "",
         has_tools=bool(body.get("tools")),
         tokens=tokens_of(turn),
-        kind=kind_of(request, turn) if with_kind else Kind.MAIN,
+        kind=kind_of(request, turn) if with_kind else RequestKind.MAIN,
     )
 
 
@@ -73,23 +73,23 @@ def tokens_of(turn: Turn) -> int:
     return round(turn.prompt.chars / _CHARS_PER_TOKEN)
 
 
-def kind_of(request: Request, turn: Turn) -> Kind:
+def kind_of(request: Request, turn: Turn) -> RequestKind:
     """Return what ``request`` is for.
 
     A title is asked for without tools, before anything was answered, by a system text that says
     so; a compaction by the last message, or by the system text where there are no tools.
     """
     if request.path.rstrip("/").endswith("/count_tokens"):
-        return Kind.COUNT
+        return RequestKind.COUNT
     body = request.json or {}
     messages = body.get("messages") or body.get("input")
     messages = messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
     opening = "" if body.get("tools") else _opening(request)
     if _is_compaction(messages, opening):
-        return Kind.COMPACTION
+        return RequestKind.COMPACTION
     if opening and not _has_answers(messages) and _TITLE.search(opening):
-        return Kind.TITLE
-    return Kind.SUBAGENT if turn.root not in (None, turn.session) else Kind.MAIN
+        return RequestKind.TITLE
+    return RequestKind.SUBAGENT if turn.root not in (None, turn.session) else RequestKind.MAIN
 
 
 def _is_compaction(messages: list[Any], opening: str) -> bool:

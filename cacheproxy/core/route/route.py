@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from cacheproxy.core.route.facts import Facts, Kind
+from cacheproxy.core.route.facts import Facts, RequestKind
 from cacheproxy.core.route.pattern import fits
 
 Preference = Literal["", "latency", "cost"]
@@ -23,7 +23,7 @@ class Route:
     has_tools: bool | None = None  #: whether the request names tools; None: either way
     least: int = 0  #: tokens of the prompt, at least
     most: int | None = None  #: tokens of the prompt, at most; None: no bound
-    kinds: frozenset[Kind] = frozenset()  #: what the request is for; none: anything
+    kinds: frozenset[RequestKind] = frozenset()  #: what the request is for; none: anything
     prefer: Preference = ""  #: where a new conversation goes in a pool
     max_cost: float | None = None  #: of one prompt, in the currency of the prices; None: no bound
 

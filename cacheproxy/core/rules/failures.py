@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(slots=True)
-class Count:
+class FailureCount:
     """Of one rule or hook. ``left_out``: not called any more. ``dropped``: never shown to it."""
 
     failed: int = 0
@@ -19,11 +19,11 @@ class Failures:
     """The counts, by the names that the log uses. Written to on one thread alone."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, Count] = {}
+        self._counts: dict[str, FailureCount] = {}
 
-    def of(self, name: str) -> Count:
+    def of(self, name: str) -> FailureCount:
         """Return the count of ``name``, to be read or raised."""
-        return self._counts.setdefault(name, Count())
+        return self._counts.setdefault(name, FailureCount())
 
     def forgive(self, name: str) -> None:
         """Say that ``name`` is called again."""

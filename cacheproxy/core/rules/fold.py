@@ -21,7 +21,7 @@ _MOST_ERROR = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RuleReport:
     """What one normalizer did to one request: its edits, or why it was left out.
 
     ``is_late``: its pattern took too long, and would in the next request.
@@ -37,7 +37,7 @@ class Normalized(NamedTuple):
     """A request after the normalizers; the same object if none had anything to say."""
 
     request: Request
-    reports: tuple[Report, ...] = ()
+    reports: tuple[RuleReport, ...] = ()
 
 
 class GivenUpError(Exception):
@@ -102,7 +102,7 @@ async def fold(
     made, is left out and named in its report. A body that is no JSON object is not touched. What
     is neither a row in a table nor ``quick`` is others' code, which gets its own parsed JSON.
     """
-    reports: list[Report] = []
+    reports: list[RuleReport] = []
     for normalizer in normalizers:
         if not may_fire(normalizer, request):
             continue
@@ -121,18 +121,18 @@ async def fold(
 
 async def _guarded(
     request: Request, normalizer: Normalizer, previous: Request | None
-) -> tuple[Request, Report | None]:
+) -> tuple[Request, RuleReport | None]:
     seen = replace(previous, memo=None) if previous is not None else None
 
-    def take() -> tuple[Request, Report | None]:
+    def take() -> tuple[Request, RuleReport | None]:
         return step(request, normalizer, seen, shown=replace(request, memo=None))
 
-    call: Foreign[tuple[Request, Report | None]] = Foreign(normalizer.name, take)
+    call: Foreign[tuple[Request, RuleReport | None]] = Foreign(normalizer.name, take)
     try:
         return await call
     except GivenUpError as error:
         said = str(error).removeprefix("raised ")  # a report names the exception alone
-        return request, Report(normalizer.name, error=said) if said else None
+        return request, RuleReport(normalizer.name, error=said) if said else None
 
 
 def step(
@@ -141,7 +141,7 @@ def step(
     previous: Request | None = None,
     *,
     shown: Request | None = None,
-) -> tuple[Request, Report | None]:
+) -> tuple[Request, RuleReport | None]:
     """Take ``request`` through one normalizer: the request after it, and its report if any.
 
     It is asked only if the request is its client's. Only quick code without literals is asked
@@ -165,11 +165,11 @@ def step(
     except KeyboardInterrupt:
         raise
     except LateError as error:
-        return request, Report(normalizer.name, error=str(error), is_late=is_rule)
+        return request, RuleReport(normalizer.name, error=str(error), is_late=is_rule)
     except BaseException as error:  # law 4; whatever its class, its text is not ours
-        return request, Report(normalizer.name, error=kind_of(error))
+        return request, RuleReport(normalizer.name, error=kind_of(error))
     if len(edits) > MOST_EDITS and not is_rule:
-        return request, Report(normalizer.name, error=f"more than {MOST_EDITS:,} edits")
+        return request, RuleReport(normalizer.name, error=f"more than {MOST_EDITS:,} edits")
     try:
         document = request.document if edits else None
         splices = splices_of(document, edits) if document is not None else []
@@ -177,11 +177,13 @@ def step(
         if body is request.body:
             return request, None
     except Exception as error:  # law 4
-        return request, Report(normalizer.name, error=describe(error))
+        return request, RuleReport(normalizer.name, error=describe(error))
     changed = request.with_body(body, splices)
     if not is_rule and changed.document is None:  # a Raw may be anything
-        return request, Report(normalizer.name, error=f"no JSON is left: {changed.not_understood}")
-    return changed, Report(normalizer.name, edits)
+        return request, RuleReport(
+            normalizer.name, error=f"no JSON is left: {changed.not_understood}"
+        )
+    return changed, RuleReport(normalizer.name, edits)
 
 
 def may_fire(normalizer: Normalizer, request: Request) -> bool:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.document.search import LateError, Pattern
+from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.messages import blocks_of, is_text, messages_of, texts_in
 from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, inside
 from cacheproxy.core.prompt.request import Request
@@ -39,7 +39,7 @@ class NoteError(ValueError):
     """A note that cannot be told: bad beginning or reference."""
 
 
-class Kept(NamedTuple):
+class NotedMessage(NamedTuple):
     """A user message of the request before that ends with notes, and as it comes now."""
 
     number: int  #: its place among the messages
@@ -54,7 +54,7 @@ class Note:
     It begins with eight or more plain ASCII characters. Raises NoteError.
     """
 
-    def __init__(self, template: str, pattern: Pattern) -> None:
+    def __init__(self, template: str, pattern: SearchPattern) -> None:
         self._parts = _REFERENCE.split(template)
         found = _PLAIN.match(template)
         self.beginning = found[0] if found else ""
@@ -84,7 +84,9 @@ class Note:
         """Whether such a note may be in ``request``."""
         return self.beginning in request.literals
 
-    def kept(self, request: Request, previous: Request, pinned: Sequence[Edit] = ()) -> list[Kept]:
+    def kept(
+        self, request: Request, previous: Request, pinned: Sequence[Edit] = ()
+    ) -> list[NotedMessage]:
         """Return where ``previous`` has notes of this rule that ``request`` comes without.
 
         ``pinned``: the edits that are made in ``request`` beside.
@@ -99,7 +101,7 @@ class Note:
             behind = _behind(_patched(path, now["content"], pinned), was["content"])
             if behind is not None:
                 notes = tuple(filter(self._shape.fullmatch, behind[0]))
-                found.append(Kept(index, now["content"], notes, in_blocks=behind[1]))
+                found.append(NotedMessage(index, now["content"], notes, in_blocks=behind[1]))
         return [kept for kept in found if kept.notes]
 
     def _may_hold(self, content: Any) -> bool:
@@ -119,7 +121,7 @@ def begins(request: Request) -> bool:
     return all(item.get("role") in _ASKING for item in items)
 
 
-def again(request: Request, kept: Sequence[Kept]) -> Iterator[Edit]:
+def again(request: Request, kept: Sequence[NotedMessage]) -> Iterator[Edit]:
     """Yield the edits that put the notes back behind the messages that had them."""
     name, _ = messages_of(request)
     for number, content, notes, in_blocks in kept:

@@ -12,13 +12,13 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.pointer import (
     Path,
     PathError,
+    PathPattern,
     leads_to,
     match_all,
     parse_pattern,
     to_pointer,
 )
-from cacheproxy.core.document.pointer import Pattern as Place
-from cacheproxy.core.document.search import LateError, Pattern, Search
+from cacheproxy.core.document.search import LateError, Search, SearchPattern
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.messages import messages_of
 from cacheproxy.core.prompt.request import Request
@@ -69,8 +69,10 @@ class Rule:
     note: str | None = None
     r"""Of a pin: what the model is told when the value changes, once, behind the user's newest
     message; ``\g<volatile>`` is the new value. It stays there in later turns (see note.py)."""
-    _pattern: Pattern = field(init=False, repr=False, compare=False)  #: ``pattern``, compiled
-    _places: tuple[Place, ...] = field(init=False, repr=False, compare=False)  #: ``where``, read
+    _pattern: SearchPattern = field(init=False, repr=False, compare=False)  #: ``pattern``, compiled
+    _places: tuple[PathPattern, ...] = field(
+        init=False, repr=False, compare=False
+    )  #: ``where``, read
     _note: Note | None = field(init=False, repr=False, compare=False)  #: ``note``, read
     _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """``where`` as a key of what a document remembers."""
@@ -83,7 +85,7 @@ class Rule:
         names = [place for name in where for place in NAMED.get(name, (name,))]
         try:
             places = tuple(map(parse_pattern, names))
-            pattern = Pattern(self.pattern) if type(self.pattern) is str else None
+            pattern = SearchPattern(self.pattern) if type(self.pattern) is str else None
         except PathError as error:
             raise RuleError(
                 f"rule {self.name!r}: {error} (or one of: {', '.join(NAMED)})"
@@ -288,7 +290,7 @@ class Rule:
 @lru_cache(maxsize=128)
 def _cut(pattern: str, text: str) -> str:
     """Return ``text`` without what a pin's ``pattern`` finds: each turn has the same texts."""
-    search = Pattern(pattern)
+    search = SearchPattern(pattern)
     group = VOLATILE if VOLATILE in search.groupindex else 0
     pieces, end = [], 0
     for found in search.within(len(text)).finditer(text):

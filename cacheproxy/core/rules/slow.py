@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from cacheproxy.core.document.search import LateError, Pattern
+from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.rules.second_pass import REPEATS, Example, Node, parse
 
 LENGTHS = (100, 10_000, 250_000)
@@ -28,7 +28,7 @@ def slow(pattern: str, lengths: Sequence[int] = LENGTHS) -> int | None:
 
     A length is certain; None is not: there may be other texts.
     """
-    compiled = Pattern(pattern)
+    compiled = SearchPattern(pattern)
     for length in lengths:
         for text in attacks(pattern, length):
             search = compiled.within(length)

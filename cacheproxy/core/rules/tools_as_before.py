@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from cacheproxy.core.document.alike import alike
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit, Raw
-from cacheproxy.core.document.spans import Container, Item
+from cacheproxy.core.document.spans import Container, SpelledValue
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import tool_name
 from cacheproxy.core.rules.code_rule import CodeRule, quick
@@ -50,7 +50,7 @@ def _is_in(body: bytes, document: Document, tools: Container) -> bool:
     return any(body.startswith(tools.spelled, at) for at in places if at >= 0)
 
 
-def _by_name(tools: Container | None) -> dict[str, Item]:
+def _by_name(tools: Container | None) -> dict[str, SpelledValue]:
     """Return the tools by their names; none of them where they cannot be told apart."""
     items = () if tools is None else tools.items
     found = {name: item for item in items if (name := tool_name(item.value)) is not None}

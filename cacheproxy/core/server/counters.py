@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ServerFigures:
     """Amounts of work, each None where it is not told.
 
     Tokens: ``prompt`` in all, ``reused`` and ``evaluated`` of them, ``generated``. Seconds:
@@ -25,7 +25,7 @@ class Figures:
     generation: float | None = None
     requests: float | None = None
 
-    def completed(self) -> Figures:
+    def completed(self) -> ServerFigures:
         """Return these, and of ``prompt``, ``reused`` and ``evaluated`` also the third of two."""
         prompt, reused, evaluated = self.prompt, self.reused, self.evaluated
         if prompt is None and reused is not None and evaluated is not None:
@@ -35,8 +35,8 @@ class Figures:
         return replace(self, prompt=prompt, evaluated=evaluated)
 
 
-_NAMES = tuple(field.name for field in fields(Figures))
-NOTHING = Figures()
+_NAMES = tuple(field.name for field in fields(ServerFigures))
+NOTHING = ServerFigures()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Reading:
     the server runs. None: not told.
     """
 
-    figures: Figures
+    figures: ServerFigures
     start: str | None = None
     tasks: int | None = None
 
@@ -56,7 +56,7 @@ class Reading:
 class Gain:
     """What a reading adds. ``begun``: it is the first of its server since that was started."""
 
-    figures: Figures
+    figures: ServerFigures
     begun: bool
 
 
@@ -68,7 +68,7 @@ def gain(before: Reading | None, now: Reading) -> Gain:
         None if new is None else new - (old or 0)
         for old, new in _pairs(before.figures, now.figures)
     )
-    return Gain(Figures(*gained).completed(), begun=False)
+    return Gain(ServerFigures(*gained).completed(), begun=False)
 
 
 def _is_another(before: Reading, now: Reading) -> bool:
@@ -79,5 +79,5 @@ def _is_another(before: Reading, now: Reading) -> bool:
     return any(old is not None and new is not None and new < old for old, new in pairs)
 
 
-def _pairs(one: Figures, other: Figures) -> list[tuple[float | None, float | None]]:
+def _pairs(one: ServerFigures, other: ServerFigures) -> list[tuple[float | None, float | None]]:
     return [(getattr(one, name), getattr(other, name)) for name in _NAMES]

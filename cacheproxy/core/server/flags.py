@@ -16,7 +16,7 @@ from cacheproxy.core.server.identify import UNKNOWN
 from cacheproxy.core.server.profile import Profile
 
 
-class Setting(NamedTuple):
+class FlagAdvice(NamedTuple):
     """What to set, and what it does."""
 
     flag: str  #: as it is written, with its value
@@ -33,13 +33,13 @@ class ServerFlags:
     """What one kind of server can be told. "" and () where nothing is known to help."""
 
     name: str  #: as its own documentation spells it
-    room: tuple[Setting, ...] = ()  #: more memory for prompts
-    caching: Setting | None = None  #: how it is started to keep any
+    room: tuple[FlagAdvice, ...] = ()  #: more memory for prompts
+    caching: FlagAdvice | None = None  #: how it is started to keep any
     context: str = ""  #: a longer one
     reporting: str = ""  #: has answers say what was reused
     kwargs: str = ""  #: sets chat_template_kwargs for all requests, {} standing for their JSON
     template: str = ""  #: has it use another chat template
-    points: tuple[Setting, ...] = ()  #: more places to go back to
+    points: tuple[FlagAdvice, ...] = ()  #: more places to go back to
     models: str = ""  #: keeps several models loaded
     keeps_none: bool = False  #: it reuses nothing, whatever is set
 
@@ -56,54 +56,54 @@ def as_object(member: tuple[str, bool]) -> str:
 LLAMA = ServerFlags(
     "llama-server",
     room=(
-        Setting(
+        FlagAdvice(
             "--cache-ram 16384", "twice the default room, in MiB, for prompts that left their slot"
         ),
     ),
-    caching=Setting("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),
+    caching=FlagAdvice("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),
     context="-c",
     kwargs="--chat-template-kwargs '{}'",
     template="--chat-template-file FILE",
     points=(
-        Setting(
+        FlagAdvice(
             "--checkpoint-min-step 256",
             "more places to go back to than one in 8,192 tokens, of 150 MB each with a 27B model "
             "(no more than --ctx-checkpoints, 32, for a slot)",
         ),
-        Setting(
+        FlagAdvice(
             "--swa-full",
             "if the model has a sliding window (Gemma 3, gpt-oss): the server can then go back "
             "to any token, but needs memory for the whole context",
         ),
     ),
 )
-SIMILARITY = Setting(
+SIMILARITY = FlagAdvice(
     "--slot-prompt-similarity 0.5",
     "a request that shares less than half of itself with a conversation does not take its slot",
 )
-RAM_CACHE = Setting(
+RAM_CACHE = FlagAdvice(
     "--cache-ram 8192",
     "the default, but off on this server; with it a prompt that leaves its slot is kept in RAM "
     "and comes back",
 )
-RAM_CACHE_PERHAPS = Setting(
+RAM_CACHE_PERHAPS = FlagAdvice(
     "--cache-ram 8192",
     "if it is off: a prompt that leaves its slot is then kept in RAM. If it is on: use a larger "
     "number of MiB",
 )
-SLOTS = Setting("--parallel 4", "more slots, if the RAM cache cannot be used")
+SLOTS = FlagAdvice("--parallel 4", "more slots, if the RAM cache cannot be used")
 """Of llama-server, for what is known to have happened there."""
 _VLLM = ServerFlags(
     "vLLM",
     room=(
-        Setting(
+        FlagAdvice(
             "--gpu-memory-utilization 0.95",
             "more of the GPU for prompts than 0.92 (or --kv-cache-memory-bytes N; on a CPU: "
             "VLLM_CPU_KVCACHE_SPACE=GIB)",
         ),
-        Setting("--kv-offloading-size 16", "16 GiB of RAM for what has to leave the GPU"),
+        FlagAdvice("--kv-offloading-size 16", "16 GiB of RAM for what has to leave the GPU"),
     ),
-    caching=Setting("without --no-enable-prefix-caching", "it is on by default"),
+    caching=FlagAdvice("without --no-enable-prefix-caching", "it is on by default"),
     context="--max-model-len",
     reporting="--enable-prompt-tokens-details",
     kwargs="--default-chat-template-kwargs '{}'",
@@ -112,12 +112,12 @@ _VLLM = ServerFlags(
 _SGLANG = ServerFlags(
     "SGLang",
     room=(
-        Setting("--mem-fraction-static 0.9", "more of the GPU for weights and prompts"),
-        Setting(
+        FlagAdvice("--mem-fraction-static 0.9", "more of the GPU for weights and prompts"),
+        FlagAdvice(
             "--enable-hierarchical-cache", "RAM for what has to leave the GPU (--hicache-size GB)"
         ),
     ),
-    caching=Setting("without --disable-radix-cache", "it is on by default"),
+    caching=FlagAdvice("without --disable-radix-cache", "it is on by default"),
     context="--context-length",
     reporting="--enable-cache-report",
     template="--chat-template FILE",
@@ -125,11 +125,11 @@ _SGLANG = ServerFlags(
 _OLLAMA = ServerFlags(
     "Ollama",
     room=(
-        Setting(
+        FlagAdvice(
             "OLLAMA_KEEP_ALIVE=-1",
             "without it Ollama unloads a model after 5 idle minutes, and its cache with it",
         ),
-        Setting(
+        FlagAdvice(
             "OLLAMA_NUM_PARALLEL=2",
             "room for one more conversation; each takes the memory of a whole context",
         ),
@@ -140,8 +140,8 @@ _OLLAMA = ServerFlags(
 _MLX = ServerFlags(
     "mlx-lm",
     room=(
-        Setting("--prompt-cache-size 20", "the number of prompts that are kept; 10 by default"),
-        Setting("--prompt-cache-bytes N", "a larger limit, if one was set"),
+        FlagAdvice("--prompt-cache-size 20", "the number of prompts that are kept; 10 by default"),
+        FlagAdvice("--prompt-cache-bytes N", "a larger limit, if one was set"),
     ),
     kwargs="--chat-template-args '{}'",
     template="--chat-template TEXT",
@@ -149,7 +149,7 @@ _MLX = ServerFlags(
 _LM_STUDIO = ServerFlags(
     "LM Studio",
     room=(
-        Setting(
+        FlagAdvice(
             "a longer Idle TTL",
             "a model loaded on request is unloaded after 60 idle minutes, and when another one is "
             "asked for (Auto-Evict, in Server Settings)",

@@ -29,7 +29,7 @@ _PYTHON, _UVICORN = "BaseHTTP", "uvicorn"
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerFacts:
     """What is known of the upstream; None where it does not say."""
 
     kind: str = UNKNOWN  #: what software it is
@@ -55,7 +55,7 @@ class Server:
 class Signs:
     """What answers say besides their bodies."""
 
-    software: str = ""  #: their header ``Server``
+    software: str = ""  #: their header ``ServerFacts``
     statuses: Mapping[str, int] = field(default_factory=dict)  #: by path
 
 
@@ -70,7 +70,7 @@ def may_tell(path: str, pages: Mapping[str, Any], signs: Signs) -> bool:
     return kind == VLLM
 
 
-def identify(pages: Mapping[str, Any], signs: Signs = NO_SIGNS) -> Server:
+def identify(pages: Mapping[str, Any], signs: Signs = NO_SIGNS) -> ServerFacts:
     """Return the server whose PAGES said ``pages`` (path to JSON value; missing if it failed)."""
     props = pages.get("/props")
     version = pages.get("/api/version")
@@ -83,9 +83,9 @@ def identify(pages: Mapping[str, Any], signs: Signs = NO_SIGNS) -> Server:
         if build in ("", "b0"):  # b0: built without its history, so it does not know
             build = None
         slots = _number(props.get("total_slots"))
-        return Server(LLAMA_SERVER, build, name, _number(context), slots)
+        return ServerFacts(LLAMA_SERVER, build, name, _number(context), slots)
     if isinstance(version, dict) and _text(version.get("version")):
-        return Server(OLLAMA, _text(version.get("version")), name)
+        return ServerFacts(OLLAMA, _text(version.get("version")), name)
     kind = _OWNERS.get((_text(model.get("owned_by")) or "").lower(), UNKNOWN)
     if kind == UNKNOWN and _is_mlx(model, signs):
         kind = MLX
@@ -93,7 +93,7 @@ def identify(pages: Mapping[str, Any], signs: Signs = NO_SIGNS) -> Server:
         kind = TRANSFORMERS
     page = pages.get(VERSION) if kind == VLLM else None
     release = _text(page.get("version")) if isinstance(page, dict) else None
-    return Server(kind, release, name, _number(model.get("max_model_len")))
+    return ServerFacts(kind, release, name, _number(model.get("max_model_len")))
 
 
 def _is_mlx(model: Mapping[str, Any], signs: Signs) -> bool:

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import replace
 
 from cacheproxy.core.prompt.dialect import RESPONSES
-from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.core.server.profile import Kind, Profile, Reporting
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.server.profile import MemoryKind, Profile, Reporting
 
 _APPENDS = 3
 """Turns that did nothing but append, of which nothing was reused, after which nothing ever is."""
@@ -30,15 +30,15 @@ class Inferred:
 
     def forget(self) -> None:
         """Begin anew: another server, or another model, may have taken its place."""
-        self._orders: Counter[Order] = Counter()
-        self._kind = Kind.UNKNOWN
+        self._orders: Counter[PromptOrder] = Counter()
+        self._kind = MemoryKind.UNKNOWN
         self._reported: frozenset[str] = frozenset()
         self._says_zero = False
         self._in_vain = 0
         self._reuses: bool | None = None
         self.changes += 1
 
-    def saw_order(self, order: Order) -> None:
+    def saw_order(self, order: PromptOrder) -> None:
         """Take note that what was reused fits this order of tools and system text alone."""
         if self._orders[order] < _MOST:
             before = self.order
@@ -50,8 +50,8 @@ class Inferred:
 
         A checkpoint may happen to stand there: one that was seen to be missing says more.
         """
-        if self._kind is Kind.UNKNOWN:
-            self._kind = Kind.REWINDABLE
+        if self._kind is MemoryKind.UNKNOWN:
+            self._kind = MemoryKind.REWINDABLE
             self.changes += 1
 
     def saw_checkpoint(self, *, is_close: bool = False) -> None:
@@ -60,9 +60,11 @@ class Inferred:
         ``is_close``: but a few tokens before they part. One that was seen to rewind is not known by
         that: its prompts are rendered for us a little otherwise.
         """
-        if self._kind is Kind.CHECKPOINTED or (is_close and self._kind is Kind.REWINDABLE):
+        if self._kind is MemoryKind.CHECKPOINTED or (
+            is_close and self._kind is MemoryKind.REWINDABLE
+        ):
             return
-        self._kind = Kind.CHECKPOINTED
+        self._kind = MemoryKind.CHECKPOINTED
         self.changes += 1
 
     def saw_reuse(self, dialect: str, reused: int | None, *, appended: bool = False) -> None:
@@ -92,7 +94,7 @@ class Inferred:
         return dialect in self._reported
 
     @property
-    def order(self) -> Order | None:
+    def order(self) -> PromptOrder | None:
         """The order that fits most turns, None where none fits more than another."""
         ranked = self._orders.most_common(2)
         if not ranked or (len(ranked) > 1 and ranked[0][1] == ranked[1][1]):
@@ -104,7 +106,7 @@ class Inferred:
         found: dict[str, object] = {}
         if profile.order is None and self.order is not None:
             found["order"] = self.order
-        if profile.memory.kind is Kind.UNKNOWN and self._kind is not Kind.UNKNOWN:
+        if profile.memory.kind is MemoryKind.UNKNOWN and self._kind is not MemoryKind.UNKNOWN:
             found["memory"] = replace(profile.memory, kind=self._kind)
         if self._reuses is not None and (profile.reuses is None or self._reuses):
             found["reuses"] = self._reuses

@@ -18,8 +18,8 @@ from cacheproxy.core.server.status import (
     METRICS,
     Identity,
     Look,
-    Metrics,
-    State,
+    MetricsPage,
+    UpstreamState,
     identity_of,
 )
 
@@ -83,7 +83,7 @@ class KnownPages:
         pages are there must be known exactly, above all its counters. ``software``: how it calls
         itself in each answer.
         """
-        if look.state is not State.UP:
+        if look.state is not UpstreamState.UP:
             self.forget()
             return look, False
         is_sure = look.start is not None or not self._tells_start
@@ -95,7 +95,7 @@ class KnownPages:
         if look.server is not None:
             self._kind = look.server.kind
         if METRICS in self._said and not is_sure:  # it may have been started anew
-            look = replace(look, metrics=Metrics.UNKNOWN)
+            look = replace(look, metrics=MetricsPage.UNKNOWN)
         return look, False
 
     @property

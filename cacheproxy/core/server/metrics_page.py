@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.counters import ServerFigures
 
 _LONGEST_NAME = 120
 _MOST = frozenset({"kv"})
@@ -113,7 +113,7 @@ class CacheConfig:
 class Sample:
     """One look at ``/metrics``. None: not told."""
 
-    figures: Figures  #: its counters, as told
+    figures: ServerFigures  #: its counters, as told
     model: str | None = None  #: the one name in its labels
     start: str | None = None  #: of the process, as text
     running: int | None = None  #: requests
@@ -142,7 +142,7 @@ def sample_of(page: str) -> Sample | None:
             found.setdefault("reused", 0.0)  # the series is not there until the first hit
         running, waiting, kv = (found.pop(name, None) for name in ("running", "waiting", "kv"))
         return Sample(
-            Figures(**found),
+            ServerFigures(**found),
             model=_model(models),
             start=start,
             running=None if running is None else int(running),

@@ -27,7 +27,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefill:
+class RunningPrefill:
     """A request that is not over."""
 
     session: str  #: whose, as the log calls it

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cacheproxy.core.placement.placement import Placement
-from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.server.identify import ServerFacts
 
 
 class Thinking(StrEnum):
@@ -28,7 +28,7 @@ class Thinking(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Thoughts:
+class ThinkingProfile:
     """How reasoning fares."""
 
     way: Thinking = Thinking.UNKNOWN  #: what the template does with it
@@ -38,7 +38,7 @@ class Thoughts:
     """An empty block is written where there was none, and goes with the turn's end."""
 
 
-class Kind(StrEnum):
+class MemoryKind(StrEnum):
     """How a server's memory of a prompt can be gone back in.
 
     ``REWINDABLE``: to any token. ``CHECKPOINTED``: only to places that were saved (hybrid and
@@ -55,7 +55,7 @@ class Kind(StrEnum):
 class Memory:
     """What holds the prompts; None for what is not told."""
 
-    kind: Kind = Kind.UNKNOWN  #: how it can be gone back in
+    kind: MemoryKind = MemoryKind.UNKNOWN  #: how it can be gone back in
     block: int | None = None  #: tokens of a block
     is_hybrid: bool = False  #: the last whole block is never reused
     slots: int | None = None  #: how many
@@ -87,10 +87,10 @@ class Reporting(StrEnum):
 class Profile:
     """What is known of one upstream and the model that it serves."""
 
-    server: Server | None = None  #: what it says of itself
+    server: ServerFacts | None = None  #: what it says of itself
     placement: Placement | None = None  #: what it does with late system messages
-    thoughts: Thoughts = Thoughts()  #: what becomes of reasoning
-    order: Order | None = None  #: what its template prints first; None: not known
+    thoughts: ThinkingProfile = ThinkingProfile()  #: what becomes of reasoning
+    order: PromptOrder | None = None  #: what its template prints first; None: not known
     tools_last: bool = False  #: the tools stand in the last user message
     system_last: bool = False  #: the system text stands in the last user message
     clock: str = ""  #: what the template prints of it: "the date", "the time", "" for nothing

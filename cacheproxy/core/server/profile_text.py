@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.server.profile import Kind, Profile, Reporting, Thinking
+from cacheproxy.core.server.profile import MemoryKind, Profile, Reporting, Thinking
 
 Json = dict[str, Any]
 _THINKING = {
@@ -20,9 +20,9 @@ _THINKING = {
     Thinking.NEVER_SHOWN: "the template leaves thinking out",
 }
 _MEMORY = {
-    Kind.REWINDABLE: "the server can go back to any token of a prompt",
-    Kind.CHECKPOINTED: "the server can only go back to its checkpoints",
-    Kind.BLOCKS: "the server reuses whole blocks of {block:,} tokens",
+    MemoryKind.REWINDABLE: "the server can go back to any token of a prompt",
+    MemoryKind.CHECKPOINTED: "the server can only go back to its checkpoints",
+    MemoryKind.BLOCKS: "the server reuses whole blocks of {block:,} tokens",
 }
 _REPORTING = {
     Reporting.ALWAYS: "the server always reports reuse",
@@ -69,7 +69,7 @@ def _memory(profile: Profile) -> Iterator[str]:
     if profile.reuses is False:
         yield "the server reuses nothing"
         return
-    if memory.kind in _MEMORY and (memory.kind is not Kind.BLOCKS or memory.block):
+    if memory.kind in _MEMORY and (memory.kind is not MemoryKind.BLOCKS or memory.block):
         text = _MEMORY[memory.kind].format(block=memory.block or 0)
         yield text + (", except the last one" if memory.is_hybrid else "")
     if memory.slots and memory.slots > 1 and memory.is_unified is not None:

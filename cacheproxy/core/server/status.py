@@ -20,7 +20,7 @@ from cacheproxy.core.server.identify import (
     OLLAMA,
     UNKNOWN,
     VERSION,
-    Server,
+    ServerFacts,
     Signs,
     identify,
     may_tell,
@@ -44,7 +44,7 @@ _LARGEST = 512 << 10
 _MOST_SLOTS = 256
 
 
-class State(StrEnum):
+class UpstreamState(StrEnum):
     """Whether the upstream can answer."""
 
     UP = "up"
@@ -52,7 +52,7 @@ class State(StrEnum):
     DOWN = "down"
 
 
-class Metrics(StrEnum):
+class MetricsPage(StrEnum):
     """Whether the upstream tells its counters."""
 
     ON = "on"
@@ -78,10 +78,10 @@ class Look:
     url: str  #: the upstream's
     wall: float  #: seconds since the epoch
     moment: float  #: seconds on a clock that only goes forward
-    state: State  #: whether it answers
-    metrics: Metrics = Metrics.UNKNOWN  #: what became of its page of metrics
+    state: UpstreamState  #: whether it answers
+    metrics: MetricsPage = MetricsPage.UNKNOWN  #: what became of its page of metrics
     sample: Sample | None = None  #: that page, if it was read
-    server: Server | None = None  #: None where it did not answer
+    server: ServerFacts | None = None  #: None where it did not answer
     served: str | None = None
     """The one model it serves; None where there are several, or none is named."""
     slots: tuple[Slot, ...] = ()  #: of llama-server
@@ -94,7 +94,7 @@ class Look:
     @property
     def reading(self) -> Reading | None:
         """The server's counters, if it told them."""
-        if self.metrics is not Metrics.ON or self.sample is None:
+        if self.metrics is not MetricsPage.ON or self.sample is None:
             return None
         return Reading(self.sample.figures, self.start, self.tasks)
 
@@ -138,7 +138,7 @@ class Answers:
     software: str = ""  #: what the answers' header Server says
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerFacts:
         """Who answered."""
         return identify(self.pages, self._signs)
 
@@ -193,11 +193,11 @@ def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
 def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     """Return the look at a server that answered; arguments as in Look."""
     statuses, pages, sample = answers.statuses, answers.pages, answers.sample
-    metrics = Metrics.UNKNOWN
+    metrics = MetricsPage.UNKNOWN
     if statuses.get(METRICS) == 200 and sample is not None:
-        metrics = Metrics.ON
+        metrics = MetricsPage.ON
     elif statuses.get(METRICS) in ABSENT or statuses.get(METRICS) == 200:
-        metrics = Metrics.OFF
+        metrics = MetricsPage.OFF
     loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
     served, props = _served(pages.get("/v1/models")), pages.get(PROPS)
     slots = slots_of(pages.get(SLOTS))
@@ -205,8 +205,8 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         url=url,
         wall=wall,
         moment=moment,
-        state=State.LOADING if loading else State.UP,
-        metrics=Metrics.UNKNOWN if loading else metrics,
+        state=UpstreamState.LOADING if loading else UpstreamState.UP,
+        metrics=MetricsPage.UNKNOWN if loading else metrics,
         sample=sample,
         server=answers.server,
         served=served or (sample.model if sample is not None else None),

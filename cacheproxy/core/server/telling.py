@@ -21,7 +21,7 @@ from cacheproxy.core.server.identify import (
     TRANSFORMERS,
     VLLM,
 )
-from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting
+from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Reporting
 from cacheproxy.core.server.status import Look
 
 _REPORTS = {
@@ -92,7 +92,7 @@ def _blocks(look: Look, before: Memory) -> Memory:
     if cache is None or cache.block is None:
         return replace(before, context=context)
     return Memory(
-        Kind.BLOCKS,
+        MemoryKind.BLOCKS,
         block=cache.block,
         is_hybrid=cache.is_hybrid,
         context=context,

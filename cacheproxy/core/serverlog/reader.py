@@ -21,7 +21,7 @@ import re
 from collections import deque
 from dataclasses import dataclass, field
 
-from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
+from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
 from cacheproxy.core.serverlog.verdict import REMEMBERED, judge_logged
 
 _LONGEST_LINE = 4000
@@ -101,7 +101,7 @@ class LogReader:
     """
 
     def __init__(self) -> None:
-        self.facts = ServerFacts()
+        self.facts = LogFacts()
         self._number = 0
         self._instances: dict[str, _Instance] = {}
 

@@ -33,7 +33,7 @@ class LoggedRequest:
 
 
 @dataclass(slots=True)
-class ServerFacts:
+class LogFacts:
     """What the log says of the server itself."""
 
     lines: int = 0  #: of llama-server, whatever they say

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from cacheproxy.core.placement.placement import Placement
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.server.clock import clock_in
-from cacheproxy.core.server.profile import Profile, Thinking, Thoughts
+from cacheproxy.core.server.profile import Profile, Thinking, ThinkingProfile
 from cacheproxy.core.template.questions import (
     BARE_ENDED,
     BARE_OPEN,
@@ -31,21 +31,21 @@ from cacheproxy.core.template.questions import (
 )
 from cacheproxy.core.template.rendering import Asking, Rendered, asking, render
 
-_UNKNOWN = Thoughts()
+_UNKNOWN = ThinkingProfile()
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
     """What a template does; see ``Profile``."""
 
-    thoughts: Thoughts = _UNKNOWN  #: how reasoning fares
-    order: Order | None = None  #: which of tools and system text comes first; None: not seen
+    thoughts: ThinkingProfile = _UNKNOWN  #: how reasoning fares
+    order: PromptOrder | None = None  #: which of tools and system text comes first; None: not seen
     tools_last: bool = False  #: tools move to the last user message
     system_last: bool = False  #: the system text moves there
     clock: str = ""  #: see ``Profile``
 
 
-class Told(NamedTuple):
+class TemplateAnswer(NamedTuple):
     """What the page ``page`` told, and of which model; "" for whichever the server has."""
 
     placement: Placement
@@ -55,7 +55,7 @@ class Told(NamedTuple):
 
 
 def learning(
-    found: list[Told], path: str, named: str, now: datetime, formats: Sequence[str] = ()
+    found: list[TemplateAnswer], path: str, named: str, now: datetime, formats: Sequence[str] = ()
 ) -> Asking[None]:
     """Ask the page ``path`` for all that it tells, and append that to ``found``.
 
@@ -65,13 +65,13 @@ def learning(
     for model in ("", named) if named else ("",):
         placement = yield from asking(path, model)
         if placement is not None:
-            found.append(Told(placement, model, path))
+            found.append(TemplateAnswer(placement, model, path))
             traits = yield from asking_traits(path, model, now, formats)
-            found.append(Told(placement, model, path, traits))
+            found.append(TemplateAnswer(placement, model, path, traits))
             return
 
 
-def with_template(profile: Profile, found: Sequence[Told]) -> Profile:
+def with_template(profile: Profile, found: Sequence[TemplateAnswer]) -> Profile:
     """Return ``profile`` with what was told of the template of each model: what holds for all."""
     last = found[-1]
     told_by = ", ".join(filter(None, (profile.told_by, last.page)))
@@ -116,7 +116,7 @@ def traits_of(
     """Return what the answers say; ``keeper``: what made the template keep reasoning."""
     text = rendered.get(ENDED) or rendered.get(BARE_ENDED) or ""
     return Traits(
-        Thoughts(_way(rendered, keeper), keeper, _writes_empty(rendered)),
+        ThinkingProfile(_way(rendered, keeper), keeper, _writes_empty(rendered)),
         order_of(text),
         tools_last=0 <= text.find(TWO) < text.find(SAYS),
         system_last=0 <= text.find(TWO) < text.find(HEAD),
@@ -124,12 +124,12 @@ def traits_of(
     )
 
 
-def order_of(text: str) -> Order | None:
+def order_of(text: str) -> PromptOrder | None:
     """Return what a rendered prompt begins with, None where it lacks the system text or a tool."""
     head, tool = text.find(HEAD), text.find(SAYS)
     if head < 0 or tool < 0:
         return None
-    return Order.TOOLS_FIRST if tool < head else Order.SYSTEM_FIRST
+    return PromptOrder.TOOLS_FIRST if tool < head else PromptOrder.SYSTEM_FIRST
 
 
 def _way(rendered: Rendered, keeper: tuple[str, bool] | None) -> Thinking:

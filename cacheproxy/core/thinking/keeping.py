@@ -24,8 +24,8 @@ from cacheproxy.core.prompt.messages import blocks_of, messages_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece
-from cacheproxy.core.rules.fold import Report, describe
-from cacheproxy.core.server.profile import Kind, Profile, Thinking
+from cacheproxy.core.rules.fold import RuleReport, describe
+from cacheproxy.core.server.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.template.questions import KEEPERS
 from cacheproxy.core.thinking.answer import NAMES, is_signed
 from cacheproxy.core.thinking.said import said_in
@@ -47,13 +47,13 @@ Word = tuple[str, bool]
 """A member of chat_template_kwargs, and its value."""
 
 
-class Way(NamedTuple):
+class KeepingWay(NamedTuple):
     """How reasoning is kept."""
 
     word: Word | None  #: what is asked for; None: the template keeps it unasked
 
 
-class Asked(NamedTuple):
+class AnswerPlace(NamedTuple):
     """Where the answer to a request will stand."""
 
     before: int  #: a number for all that is said there
@@ -64,12 +64,12 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptThinking:
     """A request with its earlier reasoning in it, where that is kept."""
 
     request: Request  #: as it goes on
-    report: Report | None = None  #: what was edited; None: nothing
-    asked: Asked | None = None  #: where its answer will stand; None: none is expected
+    report: RuleReport | None = None  #: what was edited; None: nothing
+    asked: AnswerPlace | None = None  #: where its answer will stand; None: none is expected
 
 
 def may_keep(setting: str, profile: Profile) -> bool:
@@ -77,7 +77,7 @@ def may_keep(setting: str, profile: Profile) -> bool:
     if setting == YES:
         return profile.thoughts.way in (Thinking.ON_REQUEST, Thinking.KEPT)
     on_request = profile.thoughts.way is Thinking.ON_REQUEST
-    return setting == AUTO and on_request and profile.memory.kind is Kind.CHECKPOINTED
+    return setting == AUTO and on_request and profile.memory.kind is MemoryKind.CHECKPOINTED
 
 
 def may_remember(setting: str, profile: Profile) -> bool:
@@ -88,7 +88,7 @@ def may_remember(setting: str, profile: Profile) -> bool:
 
 def way_of(
     setting: str, profile: Profile, request: Request, thoughts: Thoughts | None
-) -> Way | None:
+) -> KeepingWay | None:
     """Return how ``request`` has its reasoning kept, None where it has not.
 
     ``thoughts``: of its conversation. By itself it begins only where the memory cannot rewind and
@@ -100,18 +100,20 @@ def way_of(
         return None
     if thinking.way is Thinking.UNKNOWN:  # the server was restarted, and has not told yet
         begun = None if thoughts is None else thoughts.asked_by
-        return None if begun is None else Way(begun)
+        return None if begun is None else KeepingWay(begun)
     if thinking.way is Thinking.KEPT and setting == YES:
-        return Way(None)
+        return KeepingWay(None)
     if thinking.way is not Thinking.ON_REQUEST or word is None:
         return None
     if setting == YES or (thoughts is not None and thoughts.asked_by is not None):
-        return Way(word)
+        return KeepingWay(word)
     begins = may_keep(setting, profile) and sends_back(request) and _may_begin(request)
-    return Way(word) if begins else None
+    return KeepingWay(word) if begins else None
 
 
-def keep(request: Request, way: Way | None, thoughts: Thoughts, kin: Kinship | None = None) -> Kept:
+def keep(
+    request: Request, way: KeepingWay | None, thoughts: Thoughts, kin: Kinship | None = None
+) -> KeptThinking:
     """Return ``request`` with its reasoning kept in this ``way``; it never raises.
 
     ``kin``: of the request before pins put anything back. What was pinned or noted is no history: a
@@ -119,11 +121,11 @@ def keep(request: Request, way: Way | None, thoughts: Thoughts, kin: Kinship | N
     """
     document = request.document
     if document is None:
-        return Kept(request)
+        return KeptThinking(request)
     try:
         places, asked = _places(request, thoughts, kin)
         if way is None:
-            return Kept(request, asked=asked)
+            return KeptThinking(request, asked=asked)
         edits = [*_asked(request, way)]
         splices = splices_of(document, edits)
         for edit, more in _given(request, document, places, thoughts):
@@ -131,15 +133,15 @@ def keep(request: Request, way: Way | None, thoughts: Thoughts, kin: Kinship | N
             splices.extend(more)
         body = splice(document.body, splices)
     except Exception as error:  # law 4
-        return Kept(request, Report(NAME, error=describe(error)))
+        return KeptThinking(request, RuleReport(NAME, error=describe(error)))
     if body is request.body:
-        return Kept(request, asked=asked)
-    return Kept(request.with_body(body, splices), Report(NAME, tuple(edits)), asked)
+        return KeptThinking(request, asked=asked)
+    return KeptThinking(request.with_body(body, splices), RuleReport(NAME, tuple(edits)), asked)
 
 
 def _places(
     request: Request, thoughts: Thoughts, kin: Kinship | None
-) -> tuple[dict[int, int], Asked | None]:
+) -> tuple[dict[int, int], AnswerPlace | None]:
     """Return the places of the assistant's messages, by their numbers, and where the next stands.
 
     There is none where the client has begun the answer itself.
@@ -153,7 +155,7 @@ def _places(
     plain = kin.prompt.made
     if not messages or len(messages) != len(pieces):
         return places, None
-    history = Asked(kin.system())
+    history = AnswerPlace(kin.system())
     for number, (item, piece, before) in enumerate(
         zip(messages, pieces, plain.run.pieces, strict=False)
     ):
@@ -164,7 +166,7 @@ def _places(
         if _is_answer(item):  # with its reasoning or without
             said = thoughts.said(said, partial(said_in, item))
             places[number] = history.place(said)
-        history = Asked(history.place(said))
+        history = AnswerPlace(history.place(said))
     return places, None if _is_answer(messages[-1]) else history
 
 
@@ -207,7 +209,7 @@ def _is_asked(item: dict[str, Any]) -> bool:
     return item.get("role") == "user" and (not blocks or blocks[-1].get("type") != "tool_result")
 
 
-def _asked(request: Request, way: Way) -> Iterator[Edit]:
+def _asked(request: Request, way: KeepingWay) -> Iterator[Edit]:
     body = request.json or {}
     if way.word is None:
         return

@@ -21,7 +21,7 @@ from cacheproxy.core.http1.request_head import RequestError, RequestHead
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.access import Door
 from cacheproxy.proxy.downstream.errors import refusal
-from cacheproxy.proxy.downstream.limits import Limits, Settings
+from cacheproxy.proxy.downstream.limits import ConnectionSettings, Limits
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.downstream.socket_options import set_options
 from cacheproxy.proxy.transport import eager
@@ -68,7 +68,7 @@ class ProxyChannel(Protocol):
 
     transport: Any  # ITCPTransport, IPushProducer and IConsumer
 
-    def __init__(self, site: Settings, limits: Limits) -> None:
+    def __init__(self, site: ConnectionSettings, limits: Limits) -> None:
         self.site = site
         self.limits = limits
         self.request: ProxyRequest | None = None

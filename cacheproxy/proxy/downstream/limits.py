@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cacheproxy.core.http1.request_head import RequestHead, RequestLimits
-from cacheproxy.core.privacy.access import Door, Refusal
+from cacheproxy.core.privacy.access import AccessRefusal, Door
 from cacheproxy.core.privacy.origins import Sharing
 
 
@@ -23,7 +23,7 @@ class Limits(RequestLimits):
     head_seconds: float = 30.0
 
 
-class Settings(Protocol):
+class ConnectionSettings(Protocol):
     """What a connection asks its site: what is in force now, and who else is connected."""
 
     reactor: Any
@@ -32,7 +32,7 @@ class Settings(Protocol):
     draining: bool
     closing: bool
 
-    def refusal(self, head: RequestHead, door: Door) -> Refusal | None:
+    def refusal(self, head: RequestHead, door: Door) -> AccessRefusal | None:
         """Return why a request with ``head`` is refused, None if it is not.
 
         ``door``: where its connection came in.

@@ -9,7 +9,7 @@ from twisted.web.resource import IResource
 from twisted.web.server import Site
 
 from cacheproxy.core.http1.request_head import RequestHead
-from cacheproxy.core.privacy.access import Access, Door, Refusal
+from cacheproxy.core.privacy.access import Access, AccessRefusal, Door
 from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
 from cacheproxy.proxy.downstream.channel import ProxyChannel
 from cacheproxy.proxy.downstream.limits import Limits
@@ -50,12 +50,12 @@ class ProxySite(Site):
         for channel in self.channels:
             channel.adopt(limits)
 
-    def refusal(self, head: RequestHead, door: Door) -> Refusal | None:
+    def refusal(self, head: RequestHead, door: Door) -> AccessRefusal | None:
         """Return why a request is refused for its ``head``; see ``Settings``."""
         if self.draining:
-            return Refusal(503, "the proxy is shutting down")
+            return AccessRefusal(503, "the proxy is shutting down")
         if len(self.channels) > self.limits.connections:
-            return Refusal(
+            return AccessRefusal(
                 503,
                 f"too many connections: the limit is {self.limits.connections} (--max-connections)",
             )

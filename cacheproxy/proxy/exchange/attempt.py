@@ -9,8 +9,8 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.route.model import asking_for
-from cacheproxy.core.rules.fold import Report
-from cacheproxy.core.thinking.keeping import Asked
+from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.thinking.keeping import AnswerPlace
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.server import Server
@@ -39,13 +39,13 @@ class Attempt:
     prepared: Prepared
     session: Session | None = None
     begins: bool = False
-    reports: tuple[Report, ...] = field(init=False)
+    reports: tuple[RuleReport, ...] = field(init=False)
     sent: Request | None = None
     edited_at: float | None = None
     sent_at: float | None = None
     counted: bytes | None = None
     translated: Translation | None = None
-    asked: Asked | None = None
+    asked: AnswerPlace | None = None
 
     def __post_init__(self) -> None:
         if not self.server.edits:

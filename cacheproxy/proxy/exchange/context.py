@@ -10,7 +10,7 @@ from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.prefill import Prefill
+from cacheproxy.core.server.prefill import RunningPrefill
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.proxy.exchange.unpacking import Unpacking
@@ -39,7 +39,7 @@ class ExchangeContext:
     probe: bytes
     keep_bodies: bool = False
     ping_after: float = 0.0
-    progressed: Callable[[int, Prefill | None], None] = lambda _, __: None
+    progressed: Callable[[int, RunningPrefill | None], None] = lambda _, __: None
 
     async def prepare(self, came: Request) -> tuple[Request, Prepared]:
         """Return ``came`` with a plain body, and prepared; raises CodingError."""

@@ -22,9 +22,9 @@ from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.core.placement.refusal import Refusal
+from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
+from cacheproxy.core.server.prefill import PrefillReader, Progress, RunningPrefill
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt
@@ -80,7 +80,7 @@ class _Running:
     status: int | None = None
     response_headers: Headers = ()
     reply: bytes = b""
-    tap: UsageReader | Refusal | None = None
+    tap: UsageReader | PlacementRefusal | None = None
     relay: Relay | None = None
     unable: tuple[Server, ...] = ()
     gone: Failure | None = None
@@ -221,7 +221,7 @@ class _Running:
             head.headers, frozenset({b"content-length"}) if chunked else frozenset()
         )
         if head.status >= 400:
-            self.tap = Refusal(self.response_headers, self.attempt.server.upstream.keys)
+            self.tap = PlacementRefusal(self.response_headers, self.attempt.server.upstream.keys)
         elif self.turn:
             # A translation sees the end by itself; what is framed has its end from there.
             tells_no_end = head.ends_with_connection and not is_translated
@@ -243,7 +243,7 @@ class _Running:
         session, seconds = self.session, self.context.clock.seconds() - self.started
         if session is not None:
             running = (session.label, session.name, self.turn, progress, self.wall, seconds)
-            self.context.progressed(id(self), Prefill(*running))
+            self.context.progressed(id(self), RunningPrefill(*running))
 
     # Answers of our own.
 
@@ -331,7 +331,7 @@ class _Running:
         self, relay: Relay | None, body: bytes | None, outcome: Outcome, error: str | None
     ) -> Exchange:
         attempt, tap = self.attempt, self.tap
-        if isinstance(tap, Refusal) and outcome is Outcome.COMPLETE:
+        if isinstance(tap, PlacementRefusal) and outcome is Outcome.COMPLETE:
             error = tap.said(self.received, attempt.sent or self.received)
         has_failed = self.status is not None and self.status >= 400
         first_byte_at, bytes_down = self.first_byte_at, len(self.reply)

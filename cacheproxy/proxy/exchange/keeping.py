@@ -29,9 +29,9 @@ from cacheproxy.core.template.rendering import VLLM
 from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.keeping import (
     NO,
-    Asked,
-    Kept,
-    Way,
+    AnswerPlace,
+    KeepingWay,
+    KeptThinking,
     keep,
     may_keep,
     may_remember,
@@ -89,20 +89,20 @@ class Keeping:
         """What is done with earlier reasoning here, for people; "" for nothing."""
         return says(self.setting, self._profiling.profile)
 
-    async def keep(self, request: Request, turn: Turn | None, *, begins: bool) -> Kept:
+    async def keep(self, request: Request, turn: Turn | None, *, begins: bool) -> KeptThinking:
         """Return ``request`` with its reasoning kept. It never fails for this.
 
         ``begins``: whether it is a turn, so that its answer is to be remembered.
         """
         profile = self._profiling.profile
         if turn is None or self.setting == NO or not self._is_spoken(request, profile):
-            return Kept(request)
+            return KeptThinking(request)
         await self._read_out(turn.session)
         known = self._store.conversation(turn.session)
         thoughts = Thoughts() if known is None else known.thoughts
         way = way_of(self.setting, profile, request, thoughts)
         if way is None and not (begins and may_remember(self.setting, profile)):
-            return Kept(request)
+            return KeptThinking(request)
         if way is not None and begins:
             thoughts.asked_by = way.word
         if _is_short(request, thoughts):
@@ -119,7 +119,12 @@ class Keeping:
         return kept
 
     def answered(
-        self, session: Session, asked: Asked, dialect: str | None, headers: Headers, body: bytes
+        self,
+        session: Session,
+        asked: AnswerPlace,
+        dialect: str | None,
+        headers: Headers,
+        body: bytes,
     ) -> None:
         """Remember the reasoning in the answer ``body``, which is in the client's API."""
         if len(body) <= _READ_ABOVE and not codings_of(headers):
@@ -145,7 +150,9 @@ class Keeping:
         if reading is not None:
             await reading.done()
 
-    def _remember(self, session: Session, asked: Asked, found: tuple[int, Thought] | None) -> None:
+    def _remember(
+        self, session: Session, asked: AnswerPlace, found: tuple[int, Thought] | None
+    ) -> None:
         if found is not None:
             said, thought = found
             self._store.think(session, asked.place(said), thought)
@@ -169,7 +176,9 @@ def _is_short(request: Request, thoughts: Thoughts) -> bool:
     return is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES
 
 
-def _kept(request: Request, way: Way | None, thoughts: Thoughts, kin: Kinship | None) -> Kept:
+def _kept(
+    request: Request, way: KeepingWay | None, thoughts: Thoughts, kin: Kinship | None
+) -> KeptThinking:
     kept = keep(request, way, thoughts, kin)
     _ = kept.request.document  # read it here: on the reactor it will be asked for
     return kept

@@ -20,7 +20,7 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, Report, advance
+from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, RuleReport, advance
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.note import WHY
 from cacheproxy.core.rules.session_hook import SessionHook
@@ -124,7 +124,7 @@ class Normalizing:
 
         return await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), go_on)
 
-    def _leave_out(self, late: Report) -> None:
+    def _leave_out(self, late: RuleReport) -> None:
         """Log and count a rule whose pattern took too long, and use it no more."""
         self._rules = tuple(rule for rule in self._rules if rule.name != late.rule)
         self._plan = Plan(self._rules)

@@ -23,7 +23,7 @@ from cacheproxy.core.placement.role_error import (
 )
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.proxy.learning.profiling import Key, Profiling
 from cacheproxy.proxy.upstream.collect import peek
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
@@ -44,7 +44,7 @@ class Placed:
     """
 
     request: Request
-    report: Report | None = None
+    report: RuleReport | None = None
     late: bool = False
     by: Placement | None = None
     guess: tuple[Key, Placement] | None = None

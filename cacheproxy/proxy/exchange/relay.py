@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
 
     from cacheproxy.core.conversation.usage_reader import UsageReader
-    from cacheproxy.core.placement.refusal import Refusal
+    from cacheproxy.core.placement.refusal import PlacementRefusal
     from cacheproxy.core.server.prefill import PrefillReader, Progress
     from cacheproxy.proxy.downstream.request import ProxyRequest
     from cacheproxy.proxy.exchange.pings import Pings
@@ -55,7 +55,7 @@ class Relay:
         connection: UpstreamConnection,
         clock: IReactorTime,
         *,
-        tap: UsageReader | Refusal | None = None,
+        tap: UsageReader | PlacementRefusal | None = None,
         through: MessageStream | None = None,
         pings: Pings | None = None,
         keep: bool = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.core.route.choose import Standing, Target
+from cacheproxy.core.route.choose import Target, TargetState
 from cacheproxy.core.route.stamp import Stamp
 from cacheproxy.core.server.profile_text import says
 from cacheproxy.proxy.exchange.keeping import Keeping
@@ -51,11 +51,11 @@ class Server:
         """Whether requests to it are edited."""
         return self.placing is not None
 
-    def standing(self, speed: float | None) -> Standing:
+    def standing(self, speed: float | None) -> TargetState:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""
         context = self.max_context or self.profiling.profile.memory.context
         health = self.health
-        return Standing(health.is_up, context, speed, health.waiting, health.is_silent)
+        return TargetState(health.is_up, context, speed, health.waiting, health.is_silent)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for a page."""

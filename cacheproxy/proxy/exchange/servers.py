@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.lanes import Home
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.route.choose import Known, Order, Standing, choose
+from cacheproxy.core.route.choose import KnownConversation, TargetState, UpstreamOrder, choose
 from cacheproxy.core.route.facts import Facts, facts_of
 from cacheproxy.core.route.key import root_key
 from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
@@ -123,25 +123,25 @@ class Servers:
 
     def choose(self, prepared: Prepared) -> Chosen:
         """Return where ``prepared`` goes."""
-        turn, standings = prepared.turn, dict[str, Standing]()
+        turn, standings = prepared.turn, dict[str, TargetState]()
         if self._only is not None:
             return self._only._replace(was=_was(turn)) if self.first.name else self._only
 
-        def standing(name: str) -> Standing:
+        def standing(name: str) -> TargetState:
             if name not in standings:
                 server = self._by_name[name]
                 standings[name] = server.standing(self._speed(server.upstream.url.text))
             return standings[name]
 
         if turn is None:
-            order = choose(self._targets, standing, Facts(), EVERYWHERE, Known())
+            order = choose(self._targets, standing, Facts(), EVERYWHERE, KnownConversation())
             self._tell_of(order)
             return Chosen(self._named(order), spare=order.spare)
         facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
         key = root_key(prepared.request, turn.session)
         for route in routes_of(self._routes, facts):
             home = self._home(turn, route)
-            known = Known(key, "" if home is None else home.name, _cached(turn))
+            known = KnownConversation(key, "" if home is None else home.name, _cached(turn))
             order = choose(self._targets, standing, facts, route, known)
             if order.names:
                 self._tell_of(order, route.name)
@@ -190,10 +190,10 @@ class Servers:
         start = server.profiling.profile.start
         return None if home.start is not None and start not in (None, home.start) else home
 
-    def _named(self, order: Order) -> tuple[Server, ...]:
+    def _named(self, order: UpstreamOrder) -> tuple[Server, ...]:
         return tuple([self._by_name[name] for name in order.names])
 
-    def _tell_of(self, order: Order, route: str = "") -> None:
+    def _tell_of(self, order: UpstreamOrder, route: str = "") -> None:
         if order.is_fallback:
             self._tell(order.names[0], route)
         else:

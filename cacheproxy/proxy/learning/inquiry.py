@@ -18,7 +18,7 @@ from cacheproxy.core.placement.role_error import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.status import Look
 from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
-from cacheproxy.core.template.traits import Told, learning
+from cacheproxy.core.template.traits import TemplateAnswer, learning
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.upstream.probe import ask
@@ -75,13 +75,13 @@ class Inquiry:
 
     async def rendered(
         self, path: str, request: Request | None, formats: Sequence[str] = ()
-    ) -> Told | None:
+    ) -> TemplateAnswer | None:
         """Return what the page ``path`` (LLAMA, VLLM) tells, None where there is none.
 
         ``request``: one whose credentials are used, and whose model is named where one has to be.
         ``formats``: in which the template prints the time, as far as is known.
         """
-        found: list[Told] = []
+        found: list[TemplateAnswer] = []
         asking = Deferred.fromCoroutine(self._render(path, request, formats, found))
         try:
             await asking.addTimeout(_RENDER_SECONDS, self._reactor)
@@ -92,7 +92,11 @@ class Inquiry:
         return found[-1] if found else None
 
     async def _render(
-        self, path: str, request: Request | None, formats: Sequence[str], found: list[Told]
+        self,
+        path: str,
+        request: Request | None,
+        formats: Sequence[str],
+        found: list[TemplateAnswer],
     ) -> None:
         """Append what is told to ``found``."""
         headers: Headers = ((b"Content-Type", b"application/json"),)

@@ -15,11 +15,11 @@ from cacheproxy.core.server.known_pages import KnownPages
 from cacheproxy.core.server.status import (
     Answers,
     Look,
-    State,
+    UpstreamState,
     asking,
     look_of,
 )
-from cacheproxy.proxy.upstream.probe import Answer, answer
+from cacheproxy.proxy.upstream.probe import ProbeAnswer, answer
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
@@ -127,12 +127,12 @@ class Poller(Service):
                 answers: Answers | None = end.value
                 break
         if answers is None:
-            return Look(url, self._wall(), self._clock.seconds(), State.DOWN), ""
+            return Look(url, self._wall(), self._clock.seconds(), UpstreamState.DOWN), ""
         for path, status in answers.statuses.items():
             self._known.take(path, status, answers.pages.get(path))
         return look_of(url, self._wall(), self._clock.seconds(), answers), answers.software
 
-    async def _page(self, upstream: Upstream, path: str) -> Answer | None:
+    async def _page(self, upstream: Upstream, path: str) -> ProbeAnswer | None:
         request = Request("GET", path, _HEADERS)
         try:
             return await answer(upstream, request, self._clock, self._seconds)

@@ -19,14 +19,14 @@ from twisted.logger import Logger
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.identify import LLAMA_SERVER, Server
+from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
 from cacheproxy.core.server.identify import VLLM as VLLM_SERVER
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import Identity, Look, State, identity_of
+from cacheproxy.core.server.status import Identity, Look, UpstreamState, identity_of
 from cacheproxy.core.server.telling import told
 from cacheproxy.core.template.rendering import LLAMA, VLLM
-from cacheproxy.core.template.traits import Told, with_template
+from cacheproxy.core.template.traits import TemplateAnswer, with_template
 from cacheproxy.proxy.learning.inquiry import Inquiry, model_of
 from cacheproxy.proxy.learning.seldom import Seldom
 from cacheproxy.proxy.translation.dialects import Dialects
@@ -79,7 +79,7 @@ class Profiling:
         self._asks = asks
         self._status: Profile | None = None
         self._formats: tuple[str, ...] = ()
-        self._rendered: OrderedDict[str, Told] = OrderedDict()
+        self._rendered: OrderedDict[str, TemplateAnswer] = OrderedDict()
         self._learned: OrderedDict[Key, Placement] = OrderedDict()
         self._stale: set[Key] = set()
         self._not_before: OrderedDict[Key, float] = OrderedDict()
@@ -110,7 +110,7 @@ class Profiling:
         """Where late system messages stand, as learned last; None for not learned."""
         return next(reversed(self._learned.values()), None)
 
-    async def server(self) -> Server | None:
+    async def server(self) -> ServerFacts | None:
         """Return what the server says of itself now, for a page; None while it is down."""
         return (await self._inquiry.look_at_all(_PAGE_SECONDS)).server
 
@@ -164,7 +164,7 @@ class Profiling:
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream: what is learned counts for one server and model."""
         self.last_look = look
-        if look.state is not State.UP:
+        if look.state is not UpstreamState.UP:
             has_gone, self._server = self._server is not None, None
             if has_gone:
                 self.forget()
@@ -224,7 +224,7 @@ class Profiling:
         if request is None and self._status is None:  # a request does not wait for these pages
             look = self.last_look = await self._inquiry.look()
             self._take(look)
-            if self._has_asked or (look is not None and look.state is not State.UP):
+            if self._has_asked or (look is not None and look.state is not UpstreamState.UP):
                 return
         self._has_asked = True
         await self._have_rendered(request)

@@ -21,7 +21,7 @@ DOWN = (421, 502, 503, 504, 508)
 by some other name, that say 421 and 508."""
 
 
-class Answer(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """``software``: what its header Server says, "" for nothing."""
 
     status: int
@@ -31,20 +31,20 @@ class Answer(NamedTuple):
 
 async def answer(
     upstream: Upstream, request: Request, clock: Any, seconds: float, *, via: bytes = b""
-) -> Answer:
+) -> ProbeAnswer:
     """Send ``request``; return the answer within ``seconds``, or raise what failed."""
 
-    async def whole() -> Answer:
+    async def whole() -> ProbeAnswer:
         response = await upstream.request(request, via=via)
         head = response.head
         software = b"".join(head.values(b"server")[:1])[:80].decode("latin-1")
         try:
-            return Answer(head.status, await collect(response, _MOST_BYTES), software)
+            return ProbeAnswer(head.status, await collect(response, _MOST_BYTES), software)
         except ResponseError:  # endless, or broken off: as good as empty
-            return Answer(head.status, b"", software)
+            return ProbeAnswer(head.status, b"", software)
 
     deferred = Deferred.fromCoroutine(whole())
-    return cast("Answer", await deferred.addTimeout(seconds, clock))
+    return cast("ProbeAnswer", await deferred.addTimeout(seconds, clock))
 
 
 async def ask(

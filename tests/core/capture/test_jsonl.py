@@ -14,11 +14,11 @@ from cacheproxy.core.capture.record import Applied, Captured
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Break, Count, Judgement, Reason, Verdict
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.conversation.verdict import Break, Judgement, Reason, TokenCount, Verdict
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.server.profile import Profile
 
 SECRET = "kanarienvogel"
@@ -38,8 +38,8 @@ def exchange(**changes):
         "received": received,
         "sent": received.with_text('{"system": "cch=0;"}'),
         "reports": (
-            Report("billing", (Edit("/system", "cch=0;", "a nonce"), Edit("/x", REMOVE, ""))),
-            Report("broken", error="ValueError"),
+            RuleReport("billing", (Edit("/system", "cch=0;", "a nonce"), Edit("/x", REMOVE, ""))),
+            RuleReport("broken", error="ValueError"),
         ),
         "session": Session("claude", "3f9a-1111"),
         "turn": 14,
@@ -60,8 +60,10 @@ def exchange(**changes):
         "verdict": Verdict(
             Judgement.BREAK,
             Reason.MESSAGES_CHANGED,
-            Break("/messages/0", 9204, Count(2611, "estimated"), Kind.DATE, SECRET, SECRET),
-            Count(18_000, "measured"),
+            Break(
+                "/messages/0", 9204, TokenCount(2611, "estimated"), ChangeKind.DATE, SECRET, SECRET
+            ),
+            TokenCount(18_000, "measured"),
             seconds_lost=38.1,
         ),
     }
@@ -142,7 +144,7 @@ def test_what_is_kept_of_an_exchange():
     assert (kept.number, kept.turn, kept.side) == (812, 14, True)
     assert kept.verdict is not None
     assert kept.verdict.where is not None
-    assert kept.verdict.where.kind is Kind.DATE
+    assert kept.verdict.where.kind is ChangeKind.DATE
     assert SECRET not in repr(kept)
     assert SECRET.encode() not in to_line(kept)
     assert from_line(to_line(kept)) == kept

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.prompt.prompt import Order, Part, Prompt, Segment, prompt_of
-from cacheproxy.core.prompt.segments import Run, piece_of
+from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, prompt_of
+from cacheproxy.core.prompt.segments import PieceRun, piece_of
 from cacheproxy.testing import request
 
 pieces = st.lists(st.text("ab", max_size=4), max_size=6)
@@ -14,7 +14,7 @@ pieces = st.lists(st.text("ab", max_size=4), max_size=6)
 
 def prompt(*texts, model="m"):
     segments = [Segment(Part.MESSAGES, f"/{i}", text) for i, text in enumerate(texts)]
-    return Prompt(model, Run().then([piece_of(Part.MESSAGES, [each]) for each in segments]))
+    return Prompt(model, PieceRun().then([piece_of(Part.MESSAGES, [each]) for each in segments]))
 
 
 def shared(one, other):
@@ -56,7 +56,7 @@ def body(tools=1, system=("be",), messages=("hi",)):
     }
 
 
-@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("order", PromptOrder)
 @pytest.mark.parametrize(
     ("before", "after", "part"),
     [

@@ -9,22 +9,22 @@ import pytest
 from cacheproxy.core.conversation.spared import spared_tokens
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange
 
 STAMP = "cch=0123456789;"
-PROFILE = Profile(order=Order.TOOLS_FIRST)
+PROFILE = Profile(order=PromptOrder.TOOLS_FIRST)
 
 
 def verdict(expected, unedited, reason=None):
     return Verdict(
         Judgement.OK,
         reason,
-        expected=Count(expected, "measured"),
-        unedited=Count(unedited, "estimated"),
+        expected=TokenCount(expected, "measured"),
+        unedited=TokenCount(unedited, "estimated"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.conversation.speeds import Prefill, generation_speed, prefill_speed
+from cacheproxy.core.conversation.speeds import PrefillSpeed, generation_speed, prefill_speed
 from cacheproxy.core.conversation.usage import Usage
 
 
@@ -42,7 +42,7 @@ def test_prefill_is_told_by_prompts_of_some_length(prompt, reused, seconds, spee
 
 def test_a_price_is_the_speed_of_half_the_tokens_that_were_shown_lately():
     """One slow request among many does not move it; another machine does, in time."""
-    prefill = Prefill()
+    prefill = PrefillSpeed()
     assert prefill.speed is None
     for seconds in (1.0, 1.0, 1.0, 100.0, 1.0):
         assert prefill.learn(1000, seconds) == 1000 / seconds
@@ -54,7 +54,7 @@ def test_a_price_is_the_speed_of_half_the_tokens_that_were_shown_lately():
 
 def test_a_long_prompt_says_more_than_a_short_one():
     """Each of its tokens takes longer, and it is long prompts that matter."""
-    prefill = Prefill()
+    prefill = PrefillSpeed()
     prefill.learn(1000, 0.05)
     prefill.learn(7500, 1.5)
     assert prefill.speed == 5000
@@ -62,6 +62,6 @@ def test_a_long_prompt_says_more_than_a_short_one():
 
 @pytest.mark.parametrize(("tokens", "seconds"), [(255, 1.0), (None, 1.0), (1000, None), (1000, 0)])
 def test_little_work_teaches_nothing(tokens, seconds):
-    prefill = Prefill()
+    prefill = PrefillSpeed()
     assert prefill.learn(tokens, seconds) is None
     assert prefill.speed is None

@@ -26,7 +26,7 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.thinking.keeping import Way, keep
+from cacheproxy.core.thinking.keeping import KeepingWay, keep
 from cacheproxy.core.thinking.said import said
 from cacheproxy.plugin.packages import configured
 
@@ -219,7 +219,7 @@ class World:
         begun = self.store.begin(turn, prepared.request)
         known = self.store.conversation(turn.session)
         thoughts = Thoughts() if known is None else known.thoughts
-        kept = keep(prepared.request, Way(WORD), thoughts, turn.kin)
+        kept = keep(prepared.request, KeepingWay(WORD), thoughts, turn.kin)
         assert kept.report is None or kept.report.error is None
         sent, _ = place(kept.request, self.placement)
         self.look(talk, asked, sent.json)

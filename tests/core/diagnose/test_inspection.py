@@ -11,8 +11,8 @@ from cacheproxy.core.conversation.session import DOCTOR, Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.inspection import inspect
-from cacheproxy.core.diff.kind import Kind
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.diff.kind import ChangeKind
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.plugin.packages import configured
 from tests.core.planting import anthropic, captured, chat, numbered, plant, prose, tool
@@ -34,7 +34,7 @@ def test_a_clean_conversation():
         ("client", "planted", 5)
     ]
     assert result.fields == result.between == result.sides == ()
-    assert {view.order for view in result.reuse} == set(Order) - {Order.HOISTED}
+    assert {view.order for view in result.reuse} == set(PromptOrder) - {PromptOrder.HOISTED}
     assert all(view.without == view.with_rules == view.with_more for view in result.reuse)
     assert all(0.5 < view.without < 1 for view in result.reuse)
     shares = {part.name: part.share for part in result.parts}
@@ -78,7 +78,7 @@ def test_a_rule_that_is_off_is_counted_apart():
     """And the parts are as the server's template orders them."""
     records = captured(plant(anthropic(5), with_uuid))
     off = replace(IDS, default=False)
-    result = inspect(records, [off], orders=[Order.SYSTEM_FIRST])
+    result = inspect(records, [off], orders=[PromptOrder.SYSTEM_FIRST])
     (reuse,) = result.reuse
     assert reuse.without == reuse.with_rules < reuse.with_more
     assert (result.rules, result.more) == ((), ("ids",))
@@ -98,9 +98,15 @@ def test_a_system_message_that_comes_late_breaks_where_it_is_hoisted(bodies):
     result = inspect(captured(plant(bodies(4), with_late)))
     assert (result.late, result.most_late) == (3, 3)
     reuse = {view.order: view.without for view in result.reuse}
-    assert set(reuse) == set(Order)
-    assert reuse[Order.HOISTED] < reuse[Order.SYSTEM_FIRST] == reuse[Order.TOOLS_FIRST]
-    (hoisted,) = inspect(captured(plant(bodies(4), with_late)), orders=[Order.HOISTED]).parts[1:2]
+    assert set(reuse) == set(PromptOrder)
+    assert (
+        reuse[PromptOrder.HOISTED]
+        < reuse[PromptOrder.SYSTEM_FIRST]
+        == reuse[PromptOrder.TOOLS_FIRST]
+    )
+    (hoisted,) = inspect(captured(plant(bodies(4), with_late)), orders=[PromptOrder.HOISTED]).parts[
+        1:2
+    ]
     assert (hoisted.name, hoisted.breaks) == ("system", 3)
 
 
@@ -147,7 +153,7 @@ def test_what_differs_between_sessions_is_told_apart():
     result = inspect(records, [IDS])
     assert result.fields == ()
     assert [(field.kind, field.count, field.rules) for field in result.between] == [
-        (Kind.UUID, 2, ("ids",))
+        (ChangeKind.UUID, 2, ("ids",))
     ]
 
 
@@ -194,8 +200,8 @@ def test_openclaw_as_it_was_described_before_february_2026():
 
     result = inspect(captured(plant(chat(4), change)), found.rules, found.active)
     assert [(one.path, one.kind, one.rules, one.covered) for one in result.fields] == [
-        ("/messages/0/content", Kind.UUID, ("openclaw-message-id",), 3),
-        ("/messages/*/content", Kind.CLOCK, ("openclaw-timestamp",), 3),
+        ("/messages/0/content", ChangeKind.UUID, ("openclaw-message-id",), 3),
+        ("/messages/*/content", ChangeKind.CLOCK, ("openclaw-timestamp",), 3),
     ]
     tools_first, system_first = result.reuse
     assert system_first.without < 0.4

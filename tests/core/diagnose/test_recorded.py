@@ -13,9 +13,9 @@ from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.inspection import inspect
 from cacheproxy.core.diff.changes import changes
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit, apply
-from cacheproxy.core.prompt.prompt import Order, Part
+from cacheproxy.core.prompt.prompt import Part, PromptOrder
 from cacheproxy.plugin.packages import configured
 from cacheproxy.testing import capture_name, find_captures
 from tests.core.planting import numbered
@@ -23,63 +23,63 @@ from tests.core.planting import numbered
 FILES = [capture_name(file) for file in find_captures("*.jsonl", __file__)]
 
 # What their README lists, as (start of the path, kind, rule or None); all else is a mistake.
-HEADER = ("/system/0/text", Kind.NONCE, "claude-billing-header")
-CONTEXT = ("/messages/*", Kind.MOVED, "openclaw-keep-context")
+HEADER = ("/system/0/text", ChangeKind.NONCE, "claude-billing-header")
+CONTEXT = ("/messages/*", ChangeKind.MOVED, "openclaw-keep-context")
 FIELDS = {
-    "aider-diff_file": [("/messages/*/content", Kind.MOVED, "aider-keep-reminder")],
+    "aider-diff_file": [("/messages/*/content", ChangeKind.MOVED, "aider-keep-reminder")],
     "aider-stdin": [
-        ("/messages/*/content", Kind.MOVED, "aider-keep-reminder"),
-        ("/messages/*/content", Kind.TEXT, None),  # the repository map, and the files
-        ("/messages/8/content", Kind.TEXT, None),
+        ("/messages/*/content", ChangeKind.MOVED, "aider-keep-reminder"),
+        ("/messages/*/content", ChangeKind.TEXT, None),  # the repository map, and the files
+        ("/messages/8/content", ChangeKind.TEXT, None),
     ],
     "claude-compact": [HEADER],
-    "claude-datechange_bare": [("/system/2/text", Kind.DATE, "claude-pin-date")],
-    "claude-toolsearch": [("/tools/*", Kind.ADDED, None)],
+    "claude-datechange_bare": [("/system/2/text", ChangeKind.DATE, "claude-pin-date")],
+    "claude-toolsearch": [("/tools/*", ChangeKind.ADDED, None)],
     "claude_2.1.114-localmodel": [HEADER],
     "claude_2.1.174-gitchange": [
         HEADER,
-        ("/system/2/text", Kind.GIT, "claude-pin-git-status"),
-        ("/system/2/text", Kind.GIT, "claude-pin-git-status"),  # the commits
+        ("/system/2/text", ChangeKind.GIT, "claude-pin-git-status"),
+        ("/system/2/text", ChangeKind.GIT, "claude-pin-git-status"),  # the commits
     ],
     "claude_2.1.197-resume": [
-        ("/tools/1/description", Kind.REMOVED, None),  # the model's name
-        ("/system/2/text", Kind.REMOVED, None),
+        ("/tools/1/description", ChangeKind.REMOVED, None),  # the model's name
+        ("/system/2/text", ChangeKind.REMOVED, None),
     ],
     "claude_2.1.90-resume": [
         HEADER,
-        ("/messages/*/content/0/text", Kind.MOVED, "claude-keep-skills"),
-        ("/system/3/text", Kind.GIT, "claude-pin-git-status"),
-        ("/messages/4/content", Kind.SPELLING, "claude-keep-skills"),
+        ("/messages/*/content/0/text", ChangeKind.MOVED, "claude-keep-skills"),
+        ("/system/3/text", ChangeKind.GIT, "claude-pin-git-status"),
+        ("/messages/4/content", ChangeKind.SPELLING, "claude-keep-skills"),
     ],
     "continue-datechange": [
-        ("/messages/0/content", Kind.DATE, "continue-pin-date"),
-        ("/messages/0/content", Kind.TEXT, "continue-pin-git-status"),
+        ("/messages/0/content", ChangeKind.DATE, "continue-pin-date"),
+        ("/messages/0/content", ChangeKind.TEXT, "continue-pin-git-status"),
     ],
     "gemini-resume": [
-        ("/contents/0/parts/0/text", Kind.ADDED, None),
-        ("/contents/2/parts/2", Kind.ADDED, "gemini-response-once"),
+        ("/contents/0/parts/0/text", ChangeKind.ADDED, None),
+        ("/contents/2/parts/2", ChangeKind.ADDED, "gemini-response-once"),
     ],
-    "kilo_7.7.9-datechange": [("/messages/0/content", Kind.DATE, "kilo-pin-date")],
-    "omp-datechange": [("/messages/1/content/0/text", Kind.DATE, "omp-pin-date")],
+    "kilo_7.7.9-datechange": [("/messages/0/content", ChangeKind.DATE, "kilo-pin-date")],
+    "omp-datechange": [("/messages/1/content/0/text", ChangeKind.DATE, "omp-pin-date")],
     "openclaw-anthropic": [CONTEXT],
     "openclaw-completions": [CONTEXT],
     "openclaw-datechange": [
         CONTEXT,
-        ("/messages/0/content", Kind.DATE, "openclaw-pin-current-date"),
+        ("/messages/0/content", ChangeKind.DATE, "openclaw-pin-current-date"),
     ],
     "openclaw-heartbeat": [CONTEXT],
-    "openclaw-responses": [("/input/*", Kind.MOVED, "openclaw-keep-context")],
+    "openclaw-responses": [("/input/*", ChangeKind.MOVED, "openclaw-keep-context")],
     "openclaw-subagent": [CONTEXT],
-    "opencode-datechange": [("/messages/0/content", Kind.DATE, "opencode-pin-date")],
-    "pi-datechange": [("/messages/0/content", Kind.DATE, "pi-pin-date")],
+    "opencode-datechange": [("/messages/0/content", ChangeKind.DATE, "opencode-pin-date")],
+    "pi-datechange": [("/messages/0/content", ChangeKind.DATE, "pi-pin-date")],
     "qwen-resume": [
-        ("/messages/0/content", Kind.TEXT, "qwen-pin-git-status"),
-        ("/messages/*/content/*/text", Kind.MOVED, "qwen-keep-reminders"),
-        ("/messages/1/content/1/text", Kind.ADDED, "qwen-pin-folders"),
-        ("/messages/0/content", Kind.ADDED, "qwen-pin-git-status"),
-        ("/messages/7", Kind.MOVED, None),  # of the side requests that extract memories
+        ("/messages/0/content", ChangeKind.TEXT, "qwen-pin-git-status"),
+        ("/messages/*/content/*/text", ChangeKind.MOVED, "qwen-keep-reminders"),
+        ("/messages/1/content/1/text", ChangeKind.ADDED, "qwen-pin-folders"),
+        ("/messages/0/content", ChangeKind.ADDED, "qwen-pin-git-status"),
+        ("/messages/7", ChangeKind.MOVED, None),  # of the side requests that extract memories
     ],
-    "qwen-stream": [("/messages/7", Kind.MOVED, None)],
+    "qwen-stream": [("/messages/7", ChangeKind.MOVED, None)],
 }
 # Other tools and another system text in the same session: a real change, not told here in full.
 REAL_CHANGE = "openclaw-gateway"
@@ -122,7 +122,7 @@ def test_every_volatile_field_of_real_clients_is_found_and_nothing_else(name, in
     if result.replaced or not all(rule for _, _, rule in found):
         return
     for reuse in result.reuse:
-        if reuse.order is not Order.HOISTED:  # it breaks where a message is appended
+        if reuse.order is not PromptOrder.HOISTED:  # it breaks where a message is appended
             assert reuse.with_more >= reuse.without - 0.005
             least = 0.8 if name == "aider-diff_file" else 0.9  # its reminder is new in each turn
             assert result.steps == 0 or reuse.with_more > least
@@ -131,12 +131,12 @@ def test_every_volatile_field_of_real_clients_is_found_and_nothing_else(name, in
 @pytest.mark.parametrize(
     ("name", "order", "without", "with_more"),
     [
-        ("claude_2.1.114-localmodel", Order.TOOLS_FIRST, 0.71, 0.998),
-        ("claude_2.1.114-localmodel", Order.SYSTEM_FIRST, 0.001, 0.998),
-        ("claude_2.1.174-gitchange", Order.SYSTEM_FIRST, 0.001, 0.998),
+        ("claude_2.1.114-localmodel", PromptOrder.TOOLS_FIRST, 0.71, 0.998),
+        ("claude_2.1.114-localmodel", PromptOrder.SYSTEM_FIRST, 0.001, 0.998),
+        ("claude_2.1.174-gitchange", PromptOrder.SYSTEM_FIRST, 0.001, 0.998),
         # llama-server with a template that hoists: 7,573 of 33,584 tokens up to 7,681 of 33,908
-        ("claude_2.1.280-countdown", Order.HOISTED, 0.223, 0.223),
-        ("claude_2.1.280-countdown", Order.TOOLS_FIRST, 0.997, 0.997),
+        ("claude_2.1.280-countdown", PromptOrder.HOISTED, 0.223, 0.223),
+        ("claude_2.1.280-countdown", PromptOrder.TOOLS_FIRST, 0.997, 0.997),
     ],
 )
 def test_reuse_is_what_was_measured_by_hand(name, order, without, with_more, inspected):

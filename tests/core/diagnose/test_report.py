@@ -7,13 +7,13 @@ import pytest
 
 from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Break, Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.verdict import Break, Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.diagnose.conversations import lanes_of
-from cacheproxy.core.diagnose.report import Report, ReportError, report
+from cacheproxy.core.diagnose.report import ReportError, TurnReport, report
 from cacheproxy.core.diagnose.turn import report_captured
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.identify import ServerFacts
 from cacheproxy.core.server.profile import Profile
 from tests.core.capture.test_jsonl import exchange
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
@@ -70,11 +70,11 @@ def test_a_change_and_everything_about_it():
     usage = [Usage(1000, 0), Usage(1100, 700), Usage(1200, 760, 5, 9.0)]
     found = reported(plant(chat(4), with_nonce), 2, usage=usage, rules=[IDS])
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
-    assert (found.prompt, found.lost) == (Count(1200, "measured"), Count(340, "measured"))
+    assert (found.prompt, found.lost) == (TokenCount(1200, "measured"), TokenCount(340, "measured"))
     assert (found.reused, found.evaluated, found.seconds) == (760, 440, 9.0)
     assert found.says.endswith("hex nonce in /messages/0/content")
     assert (found.path, found.byte) == ("/messages/0/content", 4)
-    assert (found.kind, found.source, found.seen) == (Kind.NONCE, "client", (3, 3))
+    assert (found.kind, found.source, found.seen) == (ChangeKind.NONCE, "client", (3, 3))
     assert (found.rules, found.on) == (("ids",), ())
     assert found.excerpts.was == f"id: {numbered('nonce', 1)}"
     start, end = found.excerpts.marked
@@ -99,7 +99,7 @@ def test_a_rule_that_would_help_is_named_or_proposed(more, on, why):
 
 def test_an_eviction_by_a_server_that_is_known():
     """The advice is that of the server in the profile."""
-    turn = replace(captured(anthropic(1))[0], profile=Profile(server=Server("vLLM")))
+    turn = replace(captured(anthropic(1))[0], profile=Profile(server=ServerFacts("vLLM")))
     assert report(turn, Verdict(Judgement.BREAK, Reason.EVICTED)).advice[0].do == "vLLM"
 
 
@@ -109,7 +109,7 @@ def test_a_difference_near_the_end_is_shown_though_it_is_no_break():
 
     found = reported(plant(chat(4), change), 3, usage=[*GROWING, Usage(1300, 1180)])
     assert found.judgement is Judgement.OK
-    assert found.kind is Kind.MOVED
+    assert found.kind is ChangeKind.MOVED
     assert found.path.startswith("/messages/")
 
 
@@ -119,7 +119,7 @@ def test_a_text_that_lost_its_end_is_named_not_what_follows():
 
     found = reported(plant(chat(2), change), 1)
     assert found.path == "/messages/0/content"
-    assert found.kind is Kind.REMOVED
+    assert found.kind is ChangeKind.REMOVED
 
 
 def test_a_change_that_begins_with_a_new_line_can_be_seen():
@@ -134,14 +134,18 @@ def test_a_change_that_begins_with_a_new_line_can_be_seen():
 def test_from_a_running_proxy_without_bodies():
     """All it keeps of an exchange is the verdict, with its few words."""
     bare = replace(request(chat(1)[0]), body=b"")
-    estimated, lost = Count(400, "estimated"), Count(600, "measured")
+    estimated, lost = TokenCount(400, "estimated"), TokenCount(600, "measured")
     words = "on 2026-11-20", "on 2026-11-21"
-    where = Break("/system/0/text", 9, estimated, Kind.DATE, *words)
+    where = Break("/system/0/text", 9, estimated, ChangeKind.DATE, *words)
     verdict = Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, where, estimated, lost, 2.5)
     found = report(exchange(received=bare, sent=bare, reports=()), verdict, seen=(2, 61))
     assert (found.number, found.turn, found.session) == (812, 14, "3f9a-1111")
     assert found.excerpts.now == words[1]
-    assert (found.kind, found.frequency, found.seen) == (Kind.DATE, "changes once a day", (2, 61))
+    assert (found.kind, found.frequency, found.seen) == (
+        ChangeKind.DATE,
+        "changes once a day",
+        (2, 61),
+    )
     rule, nothing = found.advice
     assert (rule.do, rule.why) == ("a rule", "cacheproxy diagnose 812 --propose")
     assert nothing.do == "nothing"
@@ -150,10 +154,10 @@ def test_from_a_running_proxy_without_bodies():
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_it_survives_json(index):
     found = reported(plant(anthropic(3), with_nonce), index, rules=[IDS])
-    assert Report.from_json(json.loads(json.dumps(found.as_json()))) == found
+    assert TurnReport.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"number": "x"}, "text"])
 def test_what_is_no_report(value):
     with pytest.raises(ReportError):
-        Report.from_json(value)
+        TurnReport.from_json(value)

@@ -9,7 +9,7 @@ import pytest
 
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.diagnose.texts import quoted, texts_of
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from tests.observe.exchanges import body
 
@@ -24,7 +24,7 @@ def pair(was, now, headers=()):
 
 
 def shown(was, now, **more):
-    found = texts_of(pair(was, now, **more), Order.TOOLS_FIRST)
+    found = texts_of(pair(was, now, **more), PromptOrder.TOOLS_FIRST)
     return found and tuple(
         ["".join(text for text, _ in line.parts) for line in side]
         for side in (found.was, found.now)
@@ -78,8 +78,8 @@ def test_a_prompt_of_two_megabytes_is_looked_at_without_much_work(size):
     filler = "word " * (size // 5)
     was, now = (body("a", system=f"{filler}{day}{filler}") for day in (20, 21))
     both = pair(was, now)
-    texts_of(both, Order.TOOLS_FIRST)  # reads the bodies
+    texts_of(both, PromptOrder.TOOLS_FIRST)  # reads the bodies
     started = time.process_time()
-    found = texts_of(both, Order.TOOLS_FIRST)
+    found = texts_of(both, PromptOrder.TOOLS_FIRST)
     assert time.process_time() - started < 2  # it takes 0.05
     assert len(json.dumps([found.was, found.now])) < 6000

@@ -8,30 +8,30 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Count,
     Evidence,
     Judgement,
     Reason,
     Rewrite,
+    TokenCount,
     Verdict,
 )
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.turn import judged, report_captured
-from cacheproxy.core.diff.kind import Kind
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.diff.kind import ChangeKind
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.server.profile import Profile, Reporting
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
 
 from .test_report import with_nonce
 
-PROFILE = Profile(order=Order.SYSTEM_FIRST)
+PROFILE = Profile(order=PromptOrder.SYSTEM_FIRST)
 COLD_AGAIN = [Usage(1000, 0), Usage(1100, 20, 5, 9.0)]
 PATH = "/messages/0/content"
 EVICTED = Verdict(
     Judgement.BREAK,
     Reason.EVICTED,
-    expected=Count(998, "measured"),
-    lost=Count(978, "measured"),
+    expected=TokenCount(998, "measured"),
+    lost=TokenCount(978, "measured"),
     basis=Basis.RENDERED,
     evidence=(Evidence.OTHERS,),
 )
@@ -54,9 +54,9 @@ def recorded(bodies, verdict, *, usage=COLD_AGAIN, profile=PROFILE):
         replace(EVICTED, reason=Reason.MOVED, basis=Basis.TOLD, evidence=()),
         replace(EVICTED, reason=Reason.CHECKPOINT, beneath=Reason.TEMPLATE_CHANGED, evidence=()),
         replace(EVICTED, reason=Reason.UNKNOWN, basis=None, evidence=(), ruled_out=("the moon",)),
-        Verdict(Judgement.OK, expected=Count(998, "measured"), lost=Count(0, "measured")),
+        Verdict(Judgement.OK, expected=TokenCount(998, "measured"), lost=TokenCount(0, "measured")),
         Verdict(Judgement.COLD),
-        Verdict(Judgement.COMPACTED, expected=Count(400, "estimated")),
+        Verdict(Judgement.COMPACTED, expected=TokenCount(400, "estimated")),
     ],
 )
 def test_what_was_found_when_it_happened_is_what_is_reported(verdict):
@@ -69,7 +69,7 @@ def test_what_was_found_when_it_happened_is_what_is_reported(verdict):
 
 def test_what_a_recorded_verdict_does_not_quote_is_taken_from_the_bodies():
     """Captures keep no excerpts."""
-    where = Break(PATH, 4, Count(40, "measured"), Kind.NONCE, "", "")
+    where = Break(PATH, 4, TokenCount(40, "measured"), ChangeKind.NONCE, "", "")
     verdict = replace(EVICTED, reason=Reason.SYSTEM_CHANGED, where=where, evidence=())
     found = recorded(plant(chat(2), with_nonce), verdict)
     assert (found.reason, found.path, found.equal) == ("system_changed", PATH, where.position)
@@ -80,7 +80,9 @@ def test_what_a_recorded_verdict_does_not_quote_is_taken_from_the_bodies():
 
 def test_nothing_is_quoted_that_stands_elsewhere():
     """The template took the thinking away: that is not where the requests part."""
-    where = Break("/messages/2/reasoning_content", 0, Count(600, "measured"), Kind.TEXT, "", "")
+    where = Break(
+        "/messages/2/reasoning_content", 0, TokenCount(600, "measured"), ChangeKind.TEXT, "", ""
+    )
     verdict = replace(
         EVICTED,
         reason=Reason.TEMPLATE_CHANGED,
@@ -94,7 +96,7 @@ def test_nothing_is_quoted_that_stands_elsewhere():
 
 
 def test_where_the_requests_part_is_shown_though_it_broke_nothing():
-    fine = Verdict(Judgement.OK, expected=Count(1000, "measured"))
+    fine = Verdict(Judgement.OK, expected=TokenCount(1000, "measured"))
     found = recorded(plant(chat(2), with_nonce), fine)
     assert (found.judgement, found.reason, found.path) == (Judgement.OK, None, PATH)
 
@@ -127,7 +129,7 @@ def test_where_nothing_was_measured_nothing_is_judged(usage, profile):
     bodies = plant(chat(2), with_nonce)
     found = recorded(bodies, None, usage=[Usage(), usage], profile=profile)
     assert (found.judgement, found.reason) == (Judgement.UNKNOWN, Reason.SYSTEM_CHANGED)
-    assert (found.path, found.kind) == (PATH, Kind.NONCE)
+    assert (found.path, found.kind) == (PATH, ChangeKind.NONCE)
     assert found.advice[0].do == "a rule"
 
 
@@ -136,7 +138,7 @@ def test_the_order_is_that_of_the_server():
     one, two = captured(plant(anthropic(2), lambda body, turn: body["tools"][0].update(n=turn)))
     first, last = (
         judged(one, replace(two, profile=Profile(order=order))).expected.tokens
-        for order in (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+        for order in (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
     )
     assert first < last
 

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.diagnose.volatile import fields
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.prompt import Part
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Rule
 from tests.core.planting import anthropic, chat, insert, numbered, plant, prose, requests
 
 TOKENS = {
-    "uuid": Kind.UUID,
-    "clock": Kind.CLOCK,
-    "date": Kind.DATE,
-    "counter": Kind.COUNTER,
-    "nonce": Kind.NONCE,
+    "uuid": ChangeKind.UUID,
+    "clock": ChangeKind.CLOCK,
+    "date": ChangeKind.DATE,
+    "counter": ChangeKind.COUNTER,
+    "nonce": ChangeKind.NONCE,
 }
 at = st.integers(0, 999)
 seed = st.integers(0, 10_000)
@@ -100,7 +100,7 @@ def test_a_clock_in_each_user_message_rewritten_each_turn(bodies_of, seed):
                 content[0]["text"] = stamp + content[0]["text"]
 
     (field,) = found(plant(bodies_of(), change))
-    assert (field.kind, field.source, field.count) == (Kind.CLOCK, "user", 3)
+    assert (field.kind, field.source, field.count) == (ChangeKind.CLOCK, "user", 3)
     assert field.path.startswith("/messages/*/content")
 
 
@@ -166,25 +166,25 @@ def spell_as_string(number):
 @pytest.mark.parametrize(
     ("change", "kind", "path", "count"),
     [
-        (reverse(tools, {2}), Kind.REORDERED, "/tools", 2),
-        (reverse(required, {1, 3}), Kind.REORDERED, "/tools/1/input_schema/required", 3),
-        (shuffle_keys, Kind.REORDERED, "/tools/1/input_schema/properties", 3),
-        (put(LATER, 0, tools, {2, 3}), Kind.ADDED, "/tools/0", 1),
-        (put(LATER, 4, tools, {2, 3}), Kind.ADDED, "/tools/4", 1),
-        (build, Kind.NONCE, "/tools/1/description", 3),
-        (rewrite_a_call, Kind.NONCE, "/messages/1/content/1", 2),
-        (put(REMINDING, 0, blocks), Kind.MOVED, "/messages/*/content/0/text", 3),
-        (put(REMINDING, 9, blocks), Kind.MOVED, "/messages/*/content/1/text", 3),
-        (remind("user"), Kind.MOVED, "/messages/*", 3),
-        (remind("system"), Kind.MOVED, "/messages/*", 3),
-        (remind("user", f"{REMINDER} at CLOCK"), Kind.MOVED, "/messages/*", 3),
-        (remind_in_the_text, Kind.MOVED, "/messages/*/content/0/text", 3),
+        (reverse(tools, {2}), ChangeKind.REORDERED, "/tools", 2),
+        (reverse(required, {1, 3}), ChangeKind.REORDERED, "/tools/1/input_schema/required", 3),
+        (shuffle_keys, ChangeKind.REORDERED, "/tools/1/input_schema/properties", 3),
+        (put(LATER, 0, tools, {2, 3}), ChangeKind.ADDED, "/tools/0", 1),
+        (put(LATER, 4, tools, {2, 3}), ChangeKind.ADDED, "/tools/4", 1),
+        (build, ChangeKind.NONCE, "/tools/1/description", 3),
+        (rewrite_a_call, ChangeKind.NONCE, "/messages/1/content/1", 2),
+        (put(REMINDING, 0, blocks), ChangeKind.MOVED, "/messages/*/content/0/text", 3),
+        (put(REMINDING, 9, blocks), ChangeKind.MOVED, "/messages/*/content/1/text", 3),
+        (remind("user"), ChangeKind.MOVED, "/messages/*", 3),
+        (remind("system"), ChangeKind.MOVED, "/messages/*", 3),
+        (remind("user", f"{REMINDER} at CLOCK"), ChangeKind.MOVED, "/messages/*", 3),
+        (remind_in_the_text, ChangeKind.MOVED, "/messages/*/content/0/text", 3),
         *(
-            (put(PUT_IN, at, itemgetter("messages"), {3}), Kind.ADDED, f"/messages/{at}", 1)
+            (put(PUT_IN, at, itemgetter("messages"), {3}), ChangeKind.ADDED, f"/messages/{at}", 1)
             for at in range(7)
         ),
-        (spell_as_string(0), Kind.SPELLING, "/messages/0/content", 3),
-        (spell_as_string(3), Kind.SPELLING, "/messages/3/content", 2),
+        (spell_as_string(0), ChangeKind.SPELLING, "/messages/0/content", 3),
+        (spell_as_string(3), ChangeKind.SPELLING, "/messages/3/content", 2),
     ],
 )
 def test_what_changes_as_a_whole_is_one_field(change, kind, path, count):
@@ -219,7 +219,7 @@ def test_breakpoints_compactions_and_growth_are_no_fields(change):
     assert found(bodies) == ()
     for turn, body in enumerate(bodies):
         set_system(body, lambda text, turn=turn: f"id: {numbered('nonce', turn)}\n{text}")
-    assert seen(bodies) == [(Kind.NONCE, "/system/1/text", 3)]
+    assert seen(bodies) == [(ChangeKind.NONCE, "/system/1/text", 3)]
 
 
 def test_a_turn_taken_back_is_no_field_of_the_model():
@@ -275,7 +275,7 @@ def test_halves_of_characters_and_other_strange_bodies():
         {"system": f"\ud83d id: {numbered('nonce', turn)} \ude00", "messages": [None, 3, {"a": 1}]}
         for turn in range(3)
     ]
-    assert seen(halves) == [(Kind.NONCE, "/system", 2)]
+    assert seen(halves) == [(ChangeKind.NONCE, "/system", 2)]
     strange = [{"messages": said, "tools": said, "system": said} for said in (5, [[]], [1, None])]
     assert all(isinstance(field.path, str) for field in found(strange))
 

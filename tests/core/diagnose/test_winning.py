@@ -7,7 +7,7 @@ import pytest
 from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.diagnose.winning import Won, won_by, worth
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
 from tests.core.planting import chat, request
 
@@ -76,7 +76,9 @@ def test_the_order_is_the_one_that_fits_what_was_reused():
         body["tools"][0]["function"]["description"] = MORE
     pair = tuple(map(request, bodies))
     tokens = 4_000
-    first, last = (won_by([DATE], pair, order, tokens) for order in (Order.SYSTEM_FIRST, None))
+    first, last = (
+        won_by([DATE], pair, order, tokens) for order in (PromptOrder.SYSTEM_FIRST, None)
+    )
     assert first.saved > last.saved + 1_000
     assert won_by([DATE], pair, tokens=tokens, reused=10) == first
     assert won_by([DATE], pair, tokens=tokens, reused=last.shared) == last

@@ -4,33 +4,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.diff.kind import Kind, masked, token_at
+from cacheproxy.core.diff.kind import ChangeKind, masked, token_at
 from cacheproxy.core.document.compare import common_prefix
 
 PAIRS = [
-    (Kind.UUID, "775b2410-8917-4fad-af9d-0123456789ab", "775b2410-8917-4fad-af9d-0123456789ac"),
-    (Kind.UUID, "01A1FCA3-3E90-7181-B54E-95F467F0F936", "11A1FCA3-3E90-7181-B54E-95F467F0F936"),
-    (Kind.CLOCK, "20:48", "20:49"),
-    (Kind.CLOCK, "8:05 PM", "8:06 PM"),
-    (Kind.CLOCK, "2026-02-18 20:48 UTC", "2026-02-18 20:49 UTC"),
-    (Kind.CLOCK, "Wed 2026-02-18 20:48 UTC", "Thu 2026-02-19 00:01 UTC"),
-    (Kind.CLOCK, "2026-11-21T10:00:00.123Z", "2026-11-21T10:00:01.001Z"),
-    (Kind.CLOCK, "12:04:31", "12:05:10"),
-    (Kind.DATE, "2026-11-21", "2026-11-22"),
-    (Kind.DATE, "11/21/2026", "11/22/2026"),
-    (Kind.DATE, "Sat Nov 21 2026", "Sun Nov 22 2026"),
-    (Kind.DATE, "Saturday, November 21, 2026", "Sunday, November 22, 2026"),
-    (Kind.DATE, "21 November 2026", "1 December 2026"),
-    (Kind.DATE, "October 2026", "November 2026"),
-    (Kind.PATH, "/home/me/one", "/home/me/two"),
-    (Kind.PATH, "~/src/one.x", "~/src/another"),
-    (Kind.PATH, r"C:\work\one", r"C:\work\two"),
-    (Kind.COUNTER, "9", "10"),
-    (Kind.COUNTER, "6678", "6679"),
-    (Kind.NONCE, "2ca14", "2e76d"),
-    (Kind.NONCE, "01265", "be1f7"),
-    (Kind.NONCE, "9A3F", "9B3F"),
-    (Kind.NONCE, "d9e3c68" * 5, "7a051a8" * 5),
+    (
+        ChangeKind.UUID,
+        "775b2410-8917-4fad-af9d-0123456789ab",
+        "775b2410-8917-4fad-af9d-0123456789ac",
+    ),
+    (
+        ChangeKind.UUID,
+        "01A1FCA3-3E90-7181-B54E-95F467F0F936",
+        "11A1FCA3-3E90-7181-B54E-95F467F0F936",
+    ),
+    (ChangeKind.CLOCK, "20:48", "20:49"),
+    (ChangeKind.CLOCK, "8:05 PM", "8:06 PM"),
+    (ChangeKind.CLOCK, "2026-02-18 20:48 UTC", "2026-02-18 20:49 UTC"),
+    (ChangeKind.CLOCK, "Wed 2026-02-18 20:48 UTC", "Thu 2026-02-19 00:01 UTC"),
+    (ChangeKind.CLOCK, "2026-11-21T10:00:00.123Z", "2026-11-21T10:00:01.001Z"),
+    (ChangeKind.CLOCK, "12:04:31", "12:05:10"),
+    (ChangeKind.DATE, "2026-11-21", "2026-11-22"),
+    (ChangeKind.DATE, "11/21/2026", "11/22/2026"),
+    (ChangeKind.DATE, "Sat Nov 21 2026", "Sun Nov 22 2026"),
+    (ChangeKind.DATE, "Saturday, November 21, 2026", "Sunday, November 22, 2026"),
+    (ChangeKind.DATE, "21 November 2026", "1 December 2026"),
+    (ChangeKind.DATE, "October 2026", "November 2026"),
+    (ChangeKind.PATH, "/home/me/one", "/home/me/two"),
+    (ChangeKind.PATH, "~/src/one.x", "~/src/another"),
+    (ChangeKind.PATH, r"C:\work\one", r"C:\work\two"),
+    (ChangeKind.COUNTER, "9", "10"),
+    (ChangeKind.COUNTER, "6678", "6679"),
+    (ChangeKind.NONCE, "2ca14", "2e76d"),
+    (ChangeKind.NONCE, "01265", "be1f7"),
+    (ChangeKind.NONCE, "9A3F", "9B3F"),
+    (ChangeKind.NONCE, "d9e3c68" * 5, "7a051a8" * 5),
 ]
 
 
@@ -76,7 +84,7 @@ def test_lines_of_a_git_status_are_one_token_however_many_they_are(was, now, aft
     texts = was + after, now + after
     at = common_prefix(*texts)
     token = token_at(*texts, at, at)
-    assert token.kind is Kind.GIT
+    assert token.kind is ChangeKind.GIT
     assert texts[0][slice(*token.was)] == was.partition("\n")[2].rstrip()
     assert texts[1][slice(*token.now)] == now.partition("\n")[2].rstrip()
 

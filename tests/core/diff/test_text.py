@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.diff.text import alike, hunks, share_of_words
 
 words = st.sampled_from(
@@ -40,23 +40,23 @@ def test_putting_the_new_in_place_of_the_old_gives_the_new(was, now):
         (
             "a 12:00 b 3fa2",
             "a 12:01 b 9912",
-            [(Kind.CLOCK, "12:00", "12:01"), (Kind.NONCE, "3fa2", "9912")],
+            [(ChangeKind.CLOCK, "12:00", "12:01"), (ChangeKind.NONCE, "3fa2", "9912")],
         ),
-        ("n=9", "n=10", [(Kind.COUNTER, "9", "10")]),
-        ("first\nsecond", "first\nnew\nsecond", [(Kind.ADDED, "", "new\n")]),
-        ("first\nold\nsecond", "first\nsecond", [(Kind.REMOVED, "old\n", "")]),
-        ("hi", "hi\n\n# Rules\n1. foo", [(Kind.ADDED, "", "\n\n# Rules\n1. foo")]),
-        ("on branch main now", "on branch next now", [(Kind.TEXT, "main", "next")]),
-        ("l4", "l4 n=3", [(Kind.ADDED, "", " n=3")]),
+        ("n=9", "n=10", [(ChangeKind.COUNTER, "9", "10")]),
+        ("first\nsecond", "first\nnew\nsecond", [(ChangeKind.ADDED, "", "new\n")]),
+        ("first\nold\nsecond", "first\nsecond", [(ChangeKind.REMOVED, "old\n", "")]),
+        ("hi", "hi\n\n# Rules\n1. foo", [(ChangeKind.ADDED, "", "\n\n# Rules\n1. foo")]),
+        ("on branch main now", "on branch next now", [(ChangeKind.TEXT, "main", "next")]),
+        ("l4", "l4 n=3", [(ChangeKind.ADDED, "", " n=3")]),
         (
             "l1\nat 12:00\nl3\nl4",
             "l1\nat 12:01\nnew\nl3\nl4",
-            [(Kind.CLOCK, "12:00", "12:01"), (Kind.ADDED, "", "new\n")],
+            [(ChangeKind.CLOCK, "12:00", "12:01"), (ChangeKind.ADDED, "", "new\n")],
         ),
         (
             "Status:\n(clean)\n\nRecent\n1e99 x",
             "Status:\nM foo\n M bar\n\nRecent\n1e99 x",
-            [(Kind.GIT, "(clean)", "M foo\n M bar")],
+            [(ChangeKind.GIT, "(clean)", "M foo\n M bar")],
         ),
     ],
 )
@@ -66,7 +66,7 @@ def test_examples(was, now, expected):
 
 def test_very_many_lines_are_one_hunk_and_fast():
     was, now = ("\n".join(f"{i} {side}" for i in range(3000)) for side in "ab")
-    assert [hunk.kind for hunk in hunks(was, now)] == [Kind.TEXT]
+    assert [hunk.kind for hunk in hunks(was, now)] == [ChangeKind.TEXT]
 
 
 def test_what_is_alike():

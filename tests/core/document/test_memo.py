@@ -16,7 +16,7 @@ from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply, splice, splices_of
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import match_all, parse_pattern
-from cacheproxy.core.prompt.prompt import Order, prompt_of, reordered
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
 from tests.core import spelling
@@ -74,7 +74,7 @@ def conversations(draw):
     return [one.encode() for one in found]
 
 
-@given(conversations(), paths, st.sampled_from(Order), st.data())
+@given(conversations(), paths, st.sampled_from(PromptOrder), st.data())
 @settings(max_examples=100)
 def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
     """The document, the bytes after edits, what patterns match, every segment of the prompt."""
@@ -101,7 +101,7 @@ def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
                 if prompt is not None:
                     assert prompt.pieces == expected.pieces
                     assert (prompt.chars, prompt.digests) == (expected.chars, expected.digests)
-                    for turned in Order:
+                    for turned in PromptOrder:
                         assert reordered(prompt, turned) == reordered(expected, turned)
 
 

@@ -13,7 +13,7 @@ from time import thread_time
 import pytest
 
 from cacheproxy.core.document import search as module
-from cacheproxy.core.document.search import LateError, Pattern
+from cacheproxy.core.document.search import LateError, SearchPattern
 
 LATE = r"(?P<volatile>(\w|\s|\w\s)+)\$END", "word " * 18 + "! $END"
 """A pattern, and a text of 100 characters for which ``re`` takes longer than there is time."""
@@ -23,18 +23,18 @@ LATE = r"(?P<volatile>(\w|\s|\w\s)+)\$END", "word " * 18 + "! $END"
 def test_what_takes_too_long_ends(text):
     """Whether other threads run meanwhile (in a long text) or not."""
     with pytest.raises(LateError, match=r"its pattern took longer than 0\.\d+ s"):
-        Pattern(LATE[0]).within(len(text)).search(text)
+        SearchPattern(LATE[0]).within(len(text)).search(text)
 
 
 def test_a_match_at_a_place_ends_too():
     """As clients' lines are looked for."""
     with pytest.raises(LateError):
-        Pattern(LATE[0]).within().match(LATE[1], 0)
+        SearchPattern(LATE[0]).within().match(LATE[1], 0)
 
 
 def test_all_texts_of_a_body_have_the_time_of_one():
     """A pattern that needs a little for each of many texts is late, too."""
-    search = Pattern(LATE[0]).within()
+    search = SearchPattern(LATE[0]).within()
     assert search.search("nothing") is None
     with pytest.raises(LateError):
         search.search(LATE[1])
@@ -49,12 +49,14 @@ def test_all_texts_of_a_body_have_the_time_of_one():
 def test_a_pattern_that_would_fill_the_memory_is_none(pattern):
     """``regex`` writes out how often each part must be there at least."""
     with pytest.raises(re.error, match=r"more than 100,000 characters, with its repetitions"):
-        Pattern(pattern)
+        SearchPattern(pattern)
 
 
 def test_a_pattern_may_repeat_much():
     """What is written out may be long, and what need not be there costs nothing."""
-    found = Pattern("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|x{9999}(?:y{0,4000000000}z)?")
+    found = SearchPattern(
+        "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|x{9999}(?:y{0,4000000000}z)?"
+    )
     assert found.within().search("x" * 9999 + "yyz")
 
 
@@ -74,7 +76,7 @@ def test_the_time_of_other_threads_does_not_count(monkeypatch):
         size += 1
         text = "-" * 70_000 + "word " * size + "! $END"
         began = thread_time()
-        found = Pattern(LATE[0]).within().search(text)
+        found = SearchPattern(LATE[0]).within().search(text)
         took = thread_time() - began
     monkeypatch.setattr(module, "SECONDS", 4 * took)
     stop, data = Event(), bytes(1 << 20)
@@ -88,9 +90,9 @@ def test_the_time_of_other_threads_does_not_count(monkeypatch):
         thread.start()
     try:
         for _ in range(2):
-            again = Pattern(LATE[0]).within().search(text)
+            again = SearchPattern(LATE[0]).within().search(text)
             assert again.span() == found.span()
-            assert len(list(Pattern("-{1000}|w").within().finditer(text))) == 70 + size
+            assert len(list(SearchPattern("-{1000}|w").within().finditer(text))) == 70 + size
     finally:
         stop.set()
         for thread in threads:
@@ -108,7 +110,7 @@ def test_the_time_of_other_threads_does_not_count(monkeypatch):
 )
 def test_a_pattern_means_what_re_says(pattern):
     """Also where the package ``regex`` has more syntax: fuzzy matches, classes in sets."""
-    search = Pattern(pattern).within()
+    search = SearchPattern(pattern).within()
     for text in (
         *"ab{s\\",
         "",
@@ -131,12 +133,12 @@ def test_a_pattern_means_what_re_says(pattern):
 def test_what_re_refuses_is_refused(pattern):
     """With its own words."""
     with pytest.raises(re.error):
-        Pattern(pattern)
+        SearchPattern(pattern)
 
 
 def test_the_time_of_a_garbage_collection_is_not_the_patterns():
     """With a large heap one takes longer than a pattern may."""
-    search = Pattern("b").within()
+    search = SearchPattern("b").within()
     heap = [[] for _ in range(2_000_000)]
     assert search.search("aab")
     for _ in range(20):

@@ -6,20 +6,27 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import (
     Break,
-    Count,
     Evidence,
     Judgement,
     Reason,
     Rewrite,
+    TokenCount,
     Verdict,
 )
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.advice import Changed, advice, may_be_curable
 from cacheproxy.core.judge.explain import command
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.server.flags import KINDS, of_kind
-from cacheproxy.core.server.identify import LLAMA_SERVER, Server
-from cacheproxy.core.server.profile import UNKNOWN, Memory, Profile, Reporting, Thinking, Thoughts
+from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
+from cacheproxy.core.server.profile import (
+    UNKNOWN,
+    Memory,
+    Profile,
+    Reporting,
+    Thinking,
+    ThinkingProfile,
+)
 
 OTHERS, SLOTS, RESTARTED = Evidence.OTHERS, Evidence.SLOTS, Evidence.RESTARTED
 ALL_KINDS = [flags.name for flags in KINDS]
@@ -52,7 +59,7 @@ UNTOLD = Verdict(Judgement.UNKNOWN)
 
 
 def at(kind, **more):
-    return Profile(server=Server(kind), **more)
+    return Profile(server=ServerFacts(kind), **more)
 
 
 def told(verdict, profile=UNKNOWN, client=None, changed=Changed()):  # noqa: B008 (frozen)
@@ -68,7 +75,7 @@ def test_where_all_is_well_nothing_is_advised(judgement):
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_cause_has_advice_and_never_that_of_another_server(reason, kind):
     """Whatever the template did."""
-    profile = at(kind, thoughts=Thoughts(Thinking.ON_REQUEST, ("preserve_thinking", True)))
+    profile = at(kind, thoughts=ThinkingProfile(Thinking.ON_REQUEST, ("preserve_thinking", True)))
     for rewrite in (None, *Rewrite):
         verdict = broke(reason, rewrite=rewrite, evidence=(OTHERS, SLOTS))
         text = "\n".join(told(verdict, profile, EXAMPLE))
@@ -95,12 +102,12 @@ def test_llama_server_gets_the_flags_that_fit_its_memory(evidence, has_ram, flag
     assert [line.split(": ")[:2] for line in lines] == [["llama-server", flag] for flag in flags]
 
 
-KEPT = Thoughts(Thinking.ON_REQUEST, ("clear_thinking", False))
-DROPPED = Thoughts(Thinking.DROPPED)
+KEPT = ThinkingProfile(Thinking.ON_REQUEST, ("clear_thinking", False))
+DROPPED = ThinkingProfile(Thinking.DROPPED)
 FLAG = "'{\"clear_thinking\": false}'"
 THINKING = broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.THINKING)
 LOST = broke(Reason.EVICTED)
-IDS = Changed(Kind.UUID, rules=("ids",))
+IDS = Changed(ChangeKind.UUID, rules=("ids",))
 OPTION = "the proxy: --keep-thinking yes"
 DOCTOR = "see: cacheproxy doctor"
 
@@ -170,7 +177,7 @@ DOCTOR = "see: cacheproxy doctor"
         # a context that ran out: the server's own flag, and the client's window
         (
             broke(Reason.CONTEXT_SHIFTED),
-            Profile(server=Server("Ollama", context=4096)),
+            Profile(server=ServerFacts("Ollama", context=4096)),
             SET_UP,
             [
                 "Ollama: OLLAMA_CONTEXT_LENGTH=N, or num_ctx in the Modelfile, larger than 4,096",
@@ -248,13 +255,19 @@ def test_what_changed_comes_first(verdict, lines):
 @pytest.mark.parametrize(
     ("changed", "start"),
     [
-        (Changed(Kind.UUID, rules=("ids",), on=("ids",)), "the proxy: rule ids is on"),
-        (Changed(Kind.UUID, source="user"), "nothing: a user, a tool or the model wrote"),
-        (Changed(Kind.REORDERED, number=7), "a rule: cacheproxy diagnose 7 --propose"),
-        (Changed(Kind.REORDERED), "see all: start the proxy"),
-        (Changed(Kind.MOVED, number=7), "a rule: cacheproxy diagnose 7 --propose names a rule"),
-        (Changed(Kind.MOVED), "see all: start the proxy"),
-        (Changed(Kind.UUID, captures=("a b",)), "a rule: cacheproxy diagnose --propose --from 'a"),
+        (Changed(ChangeKind.UUID, rules=("ids",), on=("ids",)), "the proxy: rule ids is on"),
+        (Changed(ChangeKind.UUID, source="user"), "nothing: a user, a tool or the model wrote"),
+        (Changed(ChangeKind.REORDERED, number=7), "a rule: cacheproxy diagnose 7 --propose"),
+        (Changed(ChangeKind.REORDERED), "see all: start the proxy"),
+        (
+            Changed(ChangeKind.MOVED, number=7),
+            "a rule: cacheproxy diagnose 7 --propose names a rule",
+        ),
+        (Changed(ChangeKind.MOVED), "see all: start the proxy"),
+        (
+            Changed(ChangeKind.UUID, captures=("a b",)),
+            "a rule: cacheproxy diagnose --propose --from 'a",
+        ),
     ],
 )
 def test_whose_matter_a_field_is(changed, start):
@@ -266,7 +279,9 @@ def test_whose_matter_a_field_is(changed, start):
     ("seen", "once"), [(None, True), ((1, 3), True), ((2, 61), True), ((10, 32), False)]
 )
 def test_a_date_that_changes_in_every_third_turn_does_not_change_once_a_day(seen, once):
-    lines = told(broke(Reason.SYSTEM_CHANGED), changed=Changed(Kind.DATE, "client", seen=seen))
+    lines = told(
+        broke(Reason.SYSTEM_CHANGED), changed=Changed(ChangeKind.DATE, "client", seen=seen)
+    )
     assert ("nothing: this happens once a day and costs one slow turn" in lines) is once
 
 
@@ -279,13 +294,18 @@ def test_names_of_servers():
 
 @pytest.mark.parametrize(
     ("kind", "proposes"),
-    [(Kind.UUID, True), (Kind.REORDERED, True), (Kind.MOVED, False), (Kind.TEXT, False)],
+    [
+        (ChangeKind.UUID, True),
+        (ChangeKind.REORDERED, True),
+        (ChangeKind.MOVED, False),
+        (ChangeKind.TEXT, False),
+    ],
 )
 def test_the_log_proposes_what_the_advice_does(kind, proposes):
     """One cure in both, for a running proxy's turn."""
-    where = Break("/tools/0", 0, Count(11, "estimated"), kind, "a", "b")
+    where = Break("/tools/0", 0, TokenCount(11, "estimated"), kind, "a", "b")
     verdict = Verdict(Judgement.BREAK, Reason.TOOLS_CHANGED, where)
     assert command(7, verdict) == f"cacheproxy diagnose 7{' --propose' * proposes}"
     line = told(verdict, changed=Changed(kind, number=7))[0]
-    assert (line == "a rule: cacheproxy diagnose 7 --propose") is (kind is Kind.REORDERED)
+    assert (line == "a rule: cacheproxy diagnose 7 --propose") is (kind is ChangeKind.REORDERED)
     assert may_be_curable("tools_changed", kind) is proposes

@@ -11,9 +11,9 @@ import pytest
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
-from cacheproxy.core.judge.alarms import Alarms, Limits
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
+from cacheproxy.core.judge.alarms import AlarmLimits, Alarms
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import configured
 from cacheproxy.testing import capture_name, find_captures, load_capture
@@ -28,14 +28,14 @@ NO_RULES = configured(Config(disable=tuple(ALL.active)))
 
 def raised(requests, server=None, known=NO_RULES, limits=None):
     """The numbers of the requests that raise an alarm, each with the alarm."""
-    alarms = Alarms(limits or Limits())
+    alarms = Alarms(limits or AlarmLimits())
     seen = exchanges(requests, server or Server(), known)
     found = ((each.number, alarms.see(each, float(each.number))) for each in seen)
     return {number: alarm for number, alarm in found if alarm is not None}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", [Order.TOOLS_FIRST, Order.SYSTEM_FIRST])
+@pytest.mark.parametrize("order", [PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST])
 def test_recorded_traffic_raises_none(order):
     """All captures, with the rules as installed, at a server that forgets nothing."""
     found, turns = {}, 0
@@ -142,9 +142,9 @@ def test_the_first_break_of_a_long_conversation_raises_one(seeded):
     bodies = long_conversation()
     for number, each in enumerate(bodies, 1):
         change(each, number)
-    found = raised(map(sent, bodies), Server(Order.SYSTEM_FIRST))
+    found = raised(map(sent, bodies), Server(PromptOrder.SYSTEM_FIRST))
     assert {number: alarm.cause for number, alarm in found.items()} == {BROKEN: reason}
-    assert found[BROKEN].tokens >= Limits().tokens
+    assert found[BROKEN].tokens >= AlarmLimits().tokens
 
 
 def without_old_thinking(request):
@@ -183,7 +183,7 @@ def broken(lost=25_000, reused=1_000, seconds=30.0, reason=Reason.EVICTED, **mor
     verdict = Verdict(
         Judgement.BREAK if reason else Judgement.OK,
         reason,
-        lost=Count(lost, "measured"),
+        lost=TokenCount(lost, "measured"),
         seconds_lost=seconds,
     )
     fields = {"turn": 3, "number": 3, "verdict": verdict, "usage": Usage(lost + reused, reused)}
@@ -196,7 +196,7 @@ def fine(reused=20_000):
 
 @pytest.fixture
 def alarms():
-    return Alarms(Limits())
+    return Alarms(AlarmLimits())
 
 
 def test_an_alarm_names_cause_cost_and_command(alarms):
@@ -234,7 +234,7 @@ def test_a_subagent_is_part_of_its_conversation(alarms):
         fine(),
         replace(broken(), verdict=None),
         replace(broken(), verdict=Verdict(Judgement.BREAK, Reason.PREVIOUS_NOT_FOUND)),
-        replace(broken(), verdict=Verdict(Judgement.UNKNOWN, lost=Count(90_000, "estimated"))),
+        replace(broken(), verdict=Verdict(Judgement.UNKNOWN, lost=TokenCount(90_000, "estimated"))),
         replace(broken(), session=None),
     ],
 )
@@ -265,9 +265,9 @@ def test_small_breaks_among_good_turns_raise_none(alarms):
 
 def test_nought_switches_a_limit_off():
     """All of them, if they all are."""
-    assert Alarms(Limits(tokens=0)).see(broken(seconds=None), 0.0) is None
-    assert Alarms(Limits(seconds=0)).see(broken(lost=5, seconds=1e6), 0.0) is None
-    small = Alarms(Limits(reuse=0))
+    assert Alarms(AlarmLimits(tokens=0)).see(broken(seconds=None), 0.0) is None
+    assert Alarms(AlarmLimits(seconds=0)).see(broken(lost=5, seconds=1e6), 0.0) is None
+    small = Alarms(AlarmLimits(reuse=0))
     assert not any(small.see(broken(lost=9_000, seconds=None), 0.0) for _ in range(9))
 
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation.verdict import Basis, Evidence, Reason, Rewrite
 from cacheproxy.core.judge.cause import NOTHING_SEEN, Cause, Loss, Meanwhile, cause_of, evidence_of
 from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import UNKNOWN, Kind, Memory, Profile
+from cacheproxy.core.server.profile import UNKNOWN, Memory, MemoryKind, Profile
 
 BEFORE = 10_000
-REWINDABLE = Profile(memory=Memory(Kind.REWINDABLE))
-CHECKPOINTED = Profile(memory=Memory(Kind.CHECKPOINTED))
-BLOCKS = Profile(memory=Memory(Kind.BLOCKS, block=16, capacity=20_000))
+REWINDABLE = Profile(memory=Memory(MemoryKind.REWINDABLE))
+CHECKPOINTED = Profile(memory=Memory(MemoryKind.CHECKPOINTED))
+BLOCKS = Profile(memory=Memory(MemoryKind.BLOCKS, block=16, capacity=20_000))
 OTHERS = Meanwhile(others=1, evaluated=3_000)
 SYSTEM = Reason.SYSTEM_CHANGED
 ADDS = "this request only appends to the one before"
@@ -57,7 +57,7 @@ def of(memory, **other):
 
 
 FULL = of(Memory(context=11_000))
-BLOCKS_OF_1024 = of(Memory(Kind.BLOCKS, block=1024))
+BLOCKS_OF_1024 = of(Memory(MemoryKind.BLOCKS, block=1024))
 CLOCK = rendered(BEFORE, clock=300)
 MODEL = Cause(Reason.MODEL_CHANGED, Basis.TOLD)
 MOVED = Cause(Reason.MOVED, Basis.TOLD)
@@ -147,7 +147,7 @@ def test_else_it_is_unknown_and_what_it_is_not_is_said(turn, said):
 
 def test_only_what_was_watched_is_ruled_out():
     """A capture shows one conversation: it does not show that there was no other."""
-    profile = of(Memory(Kind.REWINDABLE), start="1")
+    profile = of(Memory(MemoryKind.REWINDABLE), start="1")
     watched = Meanwhile(others=0, restarted=False)
     none, alive, rewinds = cause_of(loss(0, profile=profile, meanwhile=watched)).ruled_out[1:]
     assert none == "no other conversation came through this proxy in between"
@@ -172,8 +172,8 @@ def test_with_evidence_it_was_evicted(turn, evidence):
     assert cause_of(turn) == Cause(Reason.EVICTED, basis, evidence=(evidence,))
 
 
-SLOTS = of(Memory(Kind.REWINDABLE, slots=2))
-ONE_SLOT = of(Memory(Kind.REWINDABLE, slots=1))
+SLOTS = of(Memory(MemoryKind.REWINDABLE, slots=2))
+ONE_SLOT = of(Memory(MemoryKind.REWINDABLE, slots=1))
 BETWEEN = Meanwhile(others=3, alike=100)
 TAKEN = (Evidence.OTHERS,)
 

@@ -3,14 +3,14 @@
 import pytest
 
 from cacheproxy.core.judge.counted import allowed, near
-from cacheproxy.core.server.profile import Kind, Memory
+from cacheproxy.core.server.profile import Memory, MemoryKind
 
-REWINDABLE = Memory(Kind.REWINDABLE)
-CHECKPOINTED = Memory(Kind.CHECKPOINTED)
+REWINDABLE = Memory(MemoryKind.REWINDABLE)
+CHECKPOINTED = Memory(MemoryKind.CHECKPOINTED)
 
 
 def blocks(size, *, is_hybrid=False):
-    return Memory(Kind.BLOCKS, block=size, is_hybrid=is_hybrid)
+    return Memory(MemoryKind.BLOCKS, block=size, is_hybrid=is_hybrid)
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,18 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Count,
     Evidence,
     Judgement,
     Reason,
     Rewrite,
+    TokenCount,
     Verdict,
 )
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.explain import PHRASES, said_of
 
-MEASURED = Count(4_000, "measured")
-ESTIMATED = Count(4_000, "estimated")
+MEASURED = TokenCount(4_000, "measured")
+ESTIMATED = TokenCount(4_000, "estimated")
 THOUGHT = "/messages/4/content/0/thinking"
 NO_USAGE = Usage()
 
@@ -28,7 +28,7 @@ def broke(reason, **more):
     return Verdict(Judgement.BREAK, reason, **more)
 
 
-def at(path, kind=Kind.TEXT, position=MEASURED):
+def at(path, kind=ChangeKind.TEXT, position=MEASURED):
     return Break(path, 0, position, kind, "", "")
 
 
@@ -40,12 +40,12 @@ def left(reused):
     ("verdict", "usage", "sentence"),
     [
         (
-            broke(Reason.SYSTEM_CHANGED, where=at("/system/0/text", Kind.DATE, ESTIMATED)),
+            broke(Reason.SYSTEM_CHANGED, where=at("/system/0/text", ChangeKind.DATE, ESTIMATED)),
             left(3_990),
             "~40.0% shared, then date in /system/0/text",
         ),
         (
-            broke(Reason.TOOLS_CHANGED, where=at("/tools/3", Kind.REMOVED)),
+            broke(Reason.TOOLS_CHANGED, where=at("/tools/3", ChangeKind.REMOVED)),
             left(3_990),
             "40.0% shared, then removed in /tools/3",
         ),

@@ -6,13 +6,20 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Basis, Count, Evidence, Judgement, Reason, Verdict
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.conversation.verdict import (
+    Basis,
+    Evidence,
+    Judgement,
+    Reason,
+    TokenCount,
+    Verdict,
+)
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.cause import Meanwhile
 from cacheproxy.core.judge.judge import Before, judge, order_of
-from cacheproxy.core.prompt.prompt import Order, reordered
-from cacheproxy.core.server.profile import Kind as Memories
+from cacheproxy.core.prompt.prompt import PromptOrder, reordered
 from cacheproxy.core.server.profile import Memory, Profile
+from cacheproxy.core.server.profile import MemoryKind as Memories
 from tests.core.judging import (
     FIRST,
     GROWN,
@@ -61,8 +68,8 @@ def test_a_side_request_of_a_conversation_that_we_know_began_here():
 def test_what_is_reused_but_for_a_batch_is_ok(reused):
     found = verdict(reused)
     assert (found.judgement, found.reason, found.where) == (Judgement.OK, None, None)
-    assert found.expected == Count(TOKENS, "measured")
-    assert found.lost == Count(TOKENS - reused, "measured")
+    assert found.expected == TokenCount(TOKENS, "measured")
+    assert found.lost == TokenCount(TOKENS - reused, "measured")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +93,8 @@ def test_less_reused_than_the_requests_share_is_a_break_that_nobody_can_explain_
     assert (found.judgement, found.reason, found.where) == (Judgement.BREAK, Reason.UNKNOWN, None)
     assert (found.basis, found.evidence) == (None, ())
     assert found.ruled_out == ("this request only appends to the one before",)
-    assert found.lost == Count(TOKENS - 30, "measured")
-    assert found.expected == Count(TOKENS, "measured")
+    assert found.lost == TokenCount(TOKENS - 30, "measured")
+    assert found.expected == TokenCount(TOKENS, "measured")
 
 
 def test_a_change_is_named_placed_and_priced():
@@ -96,12 +103,12 @@ def test_a_change_is_named_placed_and_priced():
     found = verdict(reused, sent=two, known=before(one), seconds=11.0)
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
     assert found.basis is Basis.COUNTED
-    assert found.where.kind is Kind.NONCE
+    assert found.where.kind is ChangeKind.NONCE
     assert found.where.path == "/messages/0/content"
     assert found.where.byte == len("id: ")
     assert numbered("nonce", 0) in found.where.was
     assert numbered("nonce", 1) in found.where.now
-    assert found.lost == Count(TOKENS - reused, "measured")
+    assert found.lost == TokenCount(TOKENS - reused, "measured")
     assert found.seconds_lost == pytest.approx(11.0 * (TOKENS - reused) / (GROWN - reused))
 
 
@@ -168,10 +175,10 @@ def in_order(order, change):
 @pytest.mark.parametrize(
     ("order", "change", "reason"),
     [
-        (Order.SYSTEM_FIRST, with_nonce, Reason.SYSTEM_CHANGED),
-        (Order.SYSTEM_FIRST, with_tool, Reason.TOOLS_CHANGED),
-        (Order.TOOLS_FIRST, with_nonce, Reason.SYSTEM_CHANGED),
-        (Order.TOOLS_FIRST, with_tool, Reason.TOOLS_CHANGED),
+        (PromptOrder.SYSTEM_FIRST, with_nonce, Reason.SYSTEM_CHANGED),
+        (PromptOrder.SYSTEM_FIRST, with_tool, Reason.TOOLS_CHANGED),
+        (PromptOrder.TOOLS_FIRST, with_nonce, Reason.SYSTEM_CHANGED),
+        (PromptOrder.TOOLS_FIRST, with_tool, Reason.TOOLS_CHANGED),
     ],
 )
 def test_where_the_order_is_not_known_the_one_that_predicts_what_was_reused_is_taken(
@@ -184,10 +191,14 @@ def test_where_the_order_is_not_known_the_one_that_predicts_what_was_reused_is_t
 
 
 def test_an_order_that_is_known_is_not_guessed():
-    one, two, reused = in_order(Order.SYSTEM_FIRST, with_nonce)
-    found = verdict(reused, sent=two, known=before(one), profile=Profile(order=Order.TOOLS_FIRST))
+    one, two, reused = in_order(PromptOrder.SYSTEM_FIRST, with_nonce)
+    found = verdict(
+        reused, sent=two, known=before(one), profile=Profile(order=PromptOrder.TOOLS_FIRST)
+    )
     assert found.reason is not Reason.SYSTEM_CHANGED
-    found = verdict(reused, sent=two, known=before(one), profile=Profile(order=Order.SYSTEM_FIRST))
+    found = verdict(
+        reused, sent=two, known=before(one), profile=Profile(order=PromptOrder.SYSTEM_FIRST)
+    )
     assert found.reason is Reason.SYSTEM_CHANGED
 
 
@@ -234,7 +245,7 @@ def test_a_change_of_model_blames_no_text(reused):
     one, two = changed(lambda body, turn: [with_history(body, turn), body.update(model=f"m{turn}")])
     found = verdict(reused, sent=two, known=before(one))
     assert (found.reason, found.where) == (Reason.MODEL_CHANGED, None)
-    assert found.expected == Count(0, "estimated")
+    assert found.expected == TokenCount(0, "estimated")
 
 
 @pytest.mark.parametrize(
@@ -255,8 +266,8 @@ def test_what_the_edits_saved_is_told_from_what_would_have_been_reused():
     found = verdict(990, unedited=two, known=before(FIRST, one))
     assert found.judgement is Judgement.OK
     assert found.unedited.tokens < TOKENS
-    assert found.saved == Count(990 - found.unedited.tokens, "estimated")
-    assert verdict(990).saved == Count(0, "estimated")
+    assert found.saved == TokenCount(990 - found.unedited.tokens, "estimated")
+    assert verdict(990).saved == TokenCount(0, "estimated")
 
 
 @given(

@@ -7,17 +7,17 @@ import pytest
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
-    Count,
     Judgement,
     Reason,
     Rewrite,
+    TokenCount,
     Verdict,
 )
 from cacheproxy.core.judge.cause import Meanwhile
 from cacheproxy.core.judge.judge import judge, wants_proof
 from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import Kind as Memories
 from cacheproxy.core.server.profile import Memory, Profile, Reporting
+from cacheproxy.core.server.profile import MemoryKind as Memories
 from tests.core.judging import (
     GROWN,
     SECOND,
@@ -52,9 +52,9 @@ def test_where_nothing_was_measured_nothing_is_judged_but_a_change_is_shown(usag
     assert found == Verdict(
         Judgement.UNKNOWN,
         expected=found.expected,
-        lost=Count(0, "estimated"),
+        lost=TokenCount(0, "estimated"),
         unedited=found.expected,
-        saved=Count(0, "estimated"),
+        saved=TokenCount(0, "estimated"),
     )
     assert not wants_proof(found, usage)
 
@@ -74,7 +74,7 @@ def test_a_constant_is_no_count_of_a_forgotten_turn_or_a_compaction_either():
 def test_a_server_that_reuses_nothing_is_told_so_whether_it_counts_or_not(usage, source):
     found = judge(before(), SECOND, SECOND, usage, Profile(reuses=False), first=False)
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.NOT_CACHED)
-    assert (found.basis, found.lost) == (Basis.TOLD, Count(TOKENS, source))
+    assert (found.basis, found.lost) == (Basis.TOLD, TokenCount(TOKENS, source))
 
 
 REWRITTEN = Proof(TOKENS, GROWN, 600, rewrite=Rewrite.THINKING)
@@ -86,7 +86,7 @@ def test_rendered_prompts_that_part_before_the_requests_do_prove_what_the_templa
     found = verdict(590, proof=proof)
     assert (found.reason, found.rewrite) == (Reason.TEMPLATE_CHANGED, Rewrite.THINKING)
     assert (found.basis, found.where.path) == (Basis.RENDERED, "/messages/2/reasoning")
-    assert found.expected == found.where.position == Count(600, "measured")
+    assert found.expected == found.where.position == TokenCount(600, "measured")
 
 
 def test_what_is_beneath_a_checkpoint_keeps_its_place():
@@ -96,20 +96,20 @@ def test_what_is_beneath_a_checkpoint_keeps_its_place():
     found = verdict(200, sent=two, known=before(one), proof=proof, profile=profile)
     assert (found.reason, found.beneath) == (Reason.CHECKPOINT, Reason.MESSAGES_CHANGED)
     assert found.where.path.startswith("/messages/")
-    assert found.where.position == Count(700, "measured")
+    assert found.where.position == TokenCount(700, "measured")
 
 
 def test_a_clock_in_the_template_is_placed_by_what_was_reused():
     """It stands in no request, and both prompts were rendered at one time."""
     found = verdict(60, proof=Proof(TOKENS, GROWN, TOKENS, clock=50))
     assert (found.reason, found.rewrite) == (Reason.TEMPLATE_CHANGED, Rewrite.CLOCK)
-    assert (found.where, found.expected) == (None, Count(60, "measured"))
+    assert (found.where, found.expected) == (None, TokenCount(60, "measured"))
 
 
 def test_no_more_is_shared_than_the_prompt_has():
     proof = Proof(1_200, GROWN, 1_200)
     found = verdict(30, known=before(tokens=1_200), proof=proof)
-    assert found.expected == Count(GROWN, "measured")
+    assert found.expected == TokenCount(GROWN, "measured")
 
 
 def test_a_proof_is_wanted_where_the_requests_do_not_tell():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.verdict import Count
-from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.conversation.verdict import TokenCount
+from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.located import describe_change, excerpt, located, parted_at
 from cacheproxy.core.prompt.prompt import prompt_of
 from tests.core.diagnose.test_volatile import set_system
@@ -33,26 +33,26 @@ def rename(tools):
     tools[0]["name"] = "zz"
 
 
-FIELDS = (Kind.NONCE, Kind.DATE, Kind.CLOCK, Kind.UUID)
+FIELDS = (ChangeKind.NONCE, ChangeKind.DATE, ChangeKind.CLOCK, ChangeKind.UUID)
 SAME = prompts(lambda body, turn: None)
 
 
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
-        (with_text(lambda turn: numbered("nonce", turn)), Kind.NONCE),
-        (with_text(lambda turn: numbered("date", turn)), Kind.DATE),
-        (with_text(lambda turn: numbered("clock", turn)), Kind.CLOCK),
-        (with_text(lambda turn: numbered("uuid", turn)), Kind.UUID),
-        (with_text(lambda turn: ("one", "two")[turn]), Kind.TEXT),
-        (lambda body, turn: turn and body["tools"].pop(), Kind.REMOVED),
-        (lambda body, turn: turn or body["tools"].pop(), Kind.ADDED),
-        (lambda body, turn: turn and body["tools"].reverse(), Kind.REORDERED),
-        (lambda body, turn: turn and respell(body["tools"]), Kind.REORDERED),
-        (lambda body, turn: turn and rename(body["tools"]), Kind.TEXT),
-        (lambda body, turn: turn and body["messages"][0]["content"].clear(), Kind.MOVED),
-        (lambda body, turn: turn and body["messages"].clear(), Kind.REMOVED),
-        (lambda body, turn: None, Kind.ADDED),
+        (with_text(lambda turn: numbered("nonce", turn)), ChangeKind.NONCE),
+        (with_text(lambda turn: numbered("date", turn)), ChangeKind.DATE),
+        (with_text(lambda turn: numbered("clock", turn)), ChangeKind.CLOCK),
+        (with_text(lambda turn: numbered("uuid", turn)), ChangeKind.UUID),
+        (with_text(lambda turn: ("one", "two")[turn]), ChangeKind.TEXT),
+        (lambda body, turn: turn and body["tools"].pop(), ChangeKind.REMOVED),
+        (lambda body, turn: turn or body["tools"].pop(), ChangeKind.ADDED),
+        (lambda body, turn: turn and body["tools"].reverse(), ChangeKind.REORDERED),
+        (lambda body, turn: turn and respell(body["tools"]), ChangeKind.REORDERED),
+        (lambda body, turn: turn and rename(body["tools"]), ChangeKind.TEXT),
+        (lambda body, turn: turn and body["messages"][0]["content"].clear(), ChangeKind.MOVED),
+        (lambda body, turn: turn and body["messages"].clear(), ChangeKind.REMOVED),
+        (lambda body, turn: None, ChangeKind.ADDED),
     ],
 )
 def test_a_change_is_described_by_its_shape(change, kind):
@@ -66,10 +66,10 @@ def test_a_place_is_given_in_bytes_and_in_tokens():
     one, two = prompts(with_text(lambda turn: f"é🜁\ud83d: {numbered('nonce', turn)}"), chat(2))
     left = parting(one, two)
     found = located(left, one, two, 1000)
-    assert (found.path, found.kind) == ("/messages/0/content", Kind.NONCE)
+    assert (found.path, found.kind) == ("/messages/0/content", ChangeKind.NONCE)
     assert found.byte == len("é🜁".encode()) + 3 + len(": ")
-    assert found.position == Count(round(left.shared * 1000 / two.chars), "estimated")
-    assert located(left, one, two, None).position == Count(round(left.shared / 4), "estimated")
+    assert found.position == TokenCount(round(left.shared * 1000 / two.chars), "estimated")
+    assert located(left, one, two, None).position == TokenCount(round(left.shared / 4), "estimated")
     assert numbered("nonce", 0) in found.was
     assert numbered("nonce", 1) in found.now
     one, two = prompts(lambda body, turn: turn and body["messages"].clear())
@@ -92,21 +92,21 @@ def asked(*texts):
     ("before", "after", "kind"),
     [
         # A question that is asked anew at the end of each request, and not kept.
-        (("one", QUESTION), ("one", "and two", QUESTION), Kind.MOVED),
-        (("one", QUESTION), ("one", "and two", f"{QUESTION} Again."), Kind.MOVED),
+        (("one", QUESTION), ("one", "and two", QUESTION), ChangeKind.MOVED),
+        (("one", QUESTION), ("one", "and two", f"{QUESTION} Again."), ChangeKind.MOVED),
         # A reminder behind the user's newest text alone.
-        ((f"one {QUESTION}",), ("one", f"two {QUESTION}"), Kind.MOVED),
+        ((f"one {QUESTION}",), ("one", f"two {QUESTION}"), ChangeKind.MOVED),
         # The last message itself was changed, or taken back.
-        (("one", QUESTION), ("one", "and two"), Kind.TEXT),
-        (("one", QUESTION), ("one", "and two", "and three"), Kind.TEXT),
-        (("one", f"At 10:00: {QUESTION}"), ("one", f"At 10:05: {QUESTION}"), Kind.CLOCK),
+        (("one", QUESTION), ("one", "and two"), ChangeKind.TEXT),
+        (("one", QUESTION), ("one", "and two", "and three"), ChangeKind.TEXT),
+        (("one", f"At 10:00: {QUESTION}"), ("one", f"At 10:05: {QUESTION}"), ChangeKind.CLOCK),
         (
             ("one", f"At 10:00: {QUESTION}"),
             ("one", f"At 10:05: {QUESTION}", f"At 10:05: {QUESTION}"),
-            Kind.CLOCK,
+            ChangeKind.CLOCK,
         ),
         # Not the last one.
-        (("one", QUESTION, "two"), ("one", "two", QUESTION), Kind.TEXT),
+        (("one", QUESTION, "two"), ("one", "two", QUESTION), ChangeKind.TEXT),
     ],
 )
 def test_a_last_message_that_stays_last_has_moved(before, after, kind):

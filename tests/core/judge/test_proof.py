@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.verdict import Count, Rewrite
+from cacheproxy.core.conversation.verdict import Rewrite, TokenCount
 from cacheproxy.core.judge.located import parted_at
 from cacheproxy.core.judge.proof import Compared, Rendered, proof_of
 from cacheproxy.core.prompt.prompt import prompt_of
@@ -79,7 +79,7 @@ def test_a_template_that_drops_the_thinking_of_the_turn_before():
     assert 0 < found.lost < found.before
     assert was.tokens[: found.shared] == now.tokens[: found.shared]
     assert was.tokens[found.shared] != now.tokens[found.shared]
-    assert found.where.position == Count(found.shared, "measured")
+    assert found.where.position == TokenCount(found.shared, "measured")
     assert "thought" not in found.where.path
     assert not found.fits
 

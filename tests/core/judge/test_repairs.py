@@ -10,16 +10,16 @@ from cacheproxy.core.judge.judge import Before, judge
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import BY_OPTION, Late, alike
 from cacheproxy.core.placement.placing import place
-from cacheproxy.core.prompt.prompt import Order, Part, prompt_of, reordered
-from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM, Server
+from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of, reordered
+from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM, ServerFacts
 from cacheproxy.core.server.profile import UNKNOWN, Profile
 from cacheproxy.testing import request
 from tests.core.late import PATHS, assistant, body_of, system, text, user
 
 HEADER = "x-anthropic-billing-header: cc_version=2.1.114.{0}a3; cc_entrypoint=cli; cch=0000{1};"
 TOOLS = [{"name": "ls", "description": "list files " * 20, "input_schema": {}}]
-ON_VLLM = Profile(server=Server(VLLM, "0.32.0"))
-ON_LLAMA = Profile(server=Server(LLAMA_SERVER))
+ON_VLLM = Profile(server=ServerFacts(VLLM, "0.32.0"))
+ON_LLAMA = Profile(server=ServerFacts(LLAMA_SERVER))
 DIALECTS = {"messages": "anthropic", "chat": "openai-chat", "responses": "openai-responses"}
 
 
@@ -82,7 +82,7 @@ TYPED = {"messages": [user(HEADER.format(1, 1)), system(HEADER.format(1, 1))]}
     ("prompt", "spoken", "profile"),
     [
         (headed(1, 1), "anthropic", UNKNOWN),
-        (headed(1, 1), "anthropic", Profile(server=Server("Ollama", "0.33"))),
+        (headed(1, 1), "anthropic", Profile(server=ServerFacts("Ollama", "0.33"))),
         (prompt_of(request(QUOTED)), "anthropic", ON_VLLM),
         (prompt_of(request(QUOTED)), "anthropic", ON_LLAMA),
         (prompt_of(request(TYPED, PATHS["chat"])), "openai-chat", ON_VLLM),
@@ -93,7 +93,7 @@ def test_a_prompt_that_needs_no_repair_is_the_very_same(prompt, spoken, profile)
     assert as_unaided(prompt, spoken, profile) is prompt
 
 
-@pytest.mark.parametrize("order", [Order.TOOLS_FIRST, Order.SYSTEM_FIRST])
+@pytest.mark.parametrize("order", [PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST])
 @pytest.mark.parametrize("api", DIALECTS)
 def test_a_late_system_message_is_where_the_server_would_have_moved_it(api, order):
     """Behind the system text at the head; the tools stay where its template has them."""
@@ -112,8 +112,8 @@ def test_a_late_system_message_is_where_the_server_would_have_moved_it(api, orde
     ]
     assert {segment.part for segment in seen.segments if segment.text == "news"} == {Part.SYSTEM}
     assert seen.chars == came.chars
-    if order is Order.SYSTEM_FIRST:
-        assert seen == prompt_of(request(body, PATHS[api]), Order.HOISTED)
+    if order is PromptOrder.SYSTEM_FIRST:
+        assert seen == prompt_of(request(body, PATHS[api]), PromptOrder.HOISTED)
 
 
 HISTORY = [user("first " * 50), assistant("one"), user("next")]
@@ -158,7 +158,7 @@ def test_the_header_is_credited_where_the_server_keeps_it(profile, least):
     assert found == 0 if not least else found > 500
 
 
-@pytest.mark.parametrize("order", [Order.TOOLS_FIRST, Order.SYSTEM_FIRST])
+@pytest.mark.parametrize("order", [PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST])
 @pytest.mark.parametrize("api", DIALECTS)
 def test_it_stays_so_in_any_order(api, order):
     """An order that is not known is tried out later."""

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cacheproxy.core.prompt.parts import parts_of
-from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 
 THOUGHT = {"type": "thinking", "thinking": "t" * 400, "signature": "s"}
@@ -21,7 +21,7 @@ SAID = [
 BODY = {"system": "s" * 1000, "tools": [{"name": "x" * 1988}], "messages": SAID}
 
 
-def parts(body=BODY, tokens=None, order=Order.TOOLS_FIRST, path="/v1/messages", **template):
+def parts(body=BODY, tokens=None, order=PromptOrder.TOOLS_FIRST, path="/v1/messages", **template):
     """With as many tokens as characters, if they are not said."""
     prompt = prompt_of(Request("POST", path, (), json.dumps(body).encode()), order)
     return parts_of(prompt, prompt.chars if tokens is None else tokens, **template)
@@ -34,11 +34,11 @@ def near(found, *wanted):
 
 def test_each_part_has_its_share():
     near(parts(), 2000, 1000, 700, 800, 500)
-    assert parts().order is Order.TOOLS_FIRST
+    assert parts().order is PromptOrder.TOOLS_FIRST
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 7, 999, 100_000])
-@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize("order", list(PromptOrder))
 def test_they_are_all_that_the_server_counted(tokens, order):
     found = parts(tokens=tokens, order=order)
     assert sum(found[:5]) == tokens
@@ -59,7 +59,9 @@ def test_a_late_system_message_counts_as_system_text_where_it_is_moved_there():
     late = [*SAID[:3], {"role": "system", "content": "l" * 600}, *SAID[3:]]
     body = {"messages": [{"role": "system", "content": "s" * 1000}, *late]}
     near(parts(body, path="/v1/chat/completions"), 0, 1000, 1300, 800, 500)
-    near(parts(body, path="/v1/chat/completions", order=Order.HOISTED), 0, 1600, 700, 800, 500)
+    near(
+        parts(body, path="/v1/chat/completions", order=PromptOrder.HOISTED), 0, 1600, 700, 800, 500
+    )
 
 
 def test_reasoning_of_the_other_apis():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.lanes import tools_of
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
+from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
 
@@ -17,7 +17,7 @@ TEXT = {"type": "text", "text": "hi"}
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
-def segments(body, path="/v1/messages", order=Order.TOOLS_FIRST):
+def segments(body, path="/v1/messages", order=PromptOrder.TOOLS_FIRST):
     prompt = prompt_of(request(body, path), order)
     return [(segment.part, segment.path, segment.source) for segment in prompt.segments]
 
@@ -58,7 +58,7 @@ def test_anthropic_messages():
         (Part.MESSAGES, "/messages/3/role", "client"),
         (Part.MESSAGES, "/messages/3/content", "client"),
     ]
-    assert [part for part, _, _ in segments(body, order=Order.SYSTEM_FIRST)][:2] == [
+    assert [part for part, _, _ in segments(body, order=PromptOrder.SYSTEM_FIRST)][:2] == [
         Part.SYSTEM,
         Part.TOOLS,
     ]
@@ -243,7 +243,9 @@ PATHS = [f"/v1/{end}" for end in ("messages", "chat/completions", "responses", "
 PATHS += ["/api/generate"]
 
 
-@given(st.lists(st.tuples(a_body, st.sampled_from(PATHS), st.sampled_from(Order)), max_size=5))
+@given(
+    st.lists(st.tuples(a_body, st.sampled_from(PATHS), st.sampled_from(PromptOrder)), max_size=5)
+)
 @settings(max_examples=200)
 def test_whatever_came_before_a_prompt_is_the_same(turns):
     """But what a memo knows is taken from there."""

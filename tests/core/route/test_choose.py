@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.route.choose import Known, Standing, Target, choose
+from cacheproxy.core.route.choose import KnownConversation, Target, TargetState, choose
 from cacheproxy.core.route.facts import Facts
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.route.rendezvous import ranked
@@ -12,11 +12,17 @@ from cacheproxy.core.route.route import EVERYWHERE, Route
 
 THREE = [Target("a"), Target("b"), Target("c")]
 NAMES = ["a", "b", "c"]
-UP = Standing()
-DOWN = Standing(is_up=False)
+UP = TargetState()
+DOWN = TargetState(is_up=False)
 
 
-def order(targets, known=Known("k"), facts=Facts(tokens=1000), route=EVERYWHERE, **standing):  # noqa: B008
+def order(
+    targets,
+    known=KnownConversation("k"),  # noqa: B008 (frozen)
+    facts=Facts(tokens=1000),  # noqa: B008 (frozen)
+    route=EVERYWHERE,
+    **standing,
+):
     return choose(targets, lambda name: standing.get(name, UP), facts, route, known)
 
 
@@ -27,13 +33,13 @@ def names(*given, **more):
 def test_a_new_conversation_goes_where_its_key_belongs():
     """And next to the next."""
     for key in ("k", "l", "m", "n"):
-        assert names(THREE, Known(key)) == ranked(key, NAMES)
+        assert names(THREE, KnownConversation(key)) == ranked(key, NAMES)
 
 
 def test_a_conversation_stays_where_its_prefix_is():
     """Whatever its key says."""
     for home in NAMES:
-        found = names(THREE, Known("k", home))
+        found = names(THREE, KnownConversation("k", home))
         assert found[0] == home
         assert found[1:] == [name for name in ranked("k", NAMES) if name != home]
 
@@ -41,26 +47,29 @@ def test_a_conversation_stays_where_its_prefix_is():
 def test_it_leaves_a_server_that_is_down():
     """Which comes last: it may have just come back."""
     first, second, third = ranked("k", NAMES)
-    assert names(THREE, Known("k", first), **{first: DOWN}) == [second, third, first]
+    assert names(THREE, KnownConversation("k", first), **{first: DOWN}) == [second, third, first]
     assert sorted(names(THREE, a=DOWN, b=DOWN, c=DOWN)) == NAMES
 
 
 def test_a_new_one_leaves_a_server_that_is_silent():
     """It may be busy, so its own stay; where all are silent, nothing changes."""
     first, second, third = ranked("k", NAMES)
-    silent = Standing(is_silent=True)
-    assert names(THREE, Known("k"), **{first: silent}) == [second, third, first]
-    assert names(THREE, Known("k", first), **{first: silent}) == [first, second, third]
-    assert names(THREE, Known("k"), a=silent, b=silent, c=silent) == ranked("k", NAMES)
+    silent = TargetState(is_silent=True)
+    assert names(THREE, KnownConversation("k"), **{first: silent}) == [second, third, first]
+    assert names(THREE, KnownConversation("k", first), **{first: silent}) == [first, second, third]
+    assert names(THREE, KnownConversation("k"), a=silent, b=silent, c=silent) == ranked("k", NAMES)
 
 
 def test_it_leaves_a_server_whose_context_it_has_outgrown():
     """Where none has the room, the widest one says so itself."""
-    narrow, wide = Standing(context=8192), Standing(context=32_768)
+    narrow, wide = TargetState(context=8192), TargetState(context=32_768)
     long, longest = Facts(tokens=8000), Facts(tokens=40_000)
-    assert names(THREE, Known("k", "a"), long, a=narrow, b=wide, c=narrow) == ["b"]
-    assert names(THREE, Known("k", "a"), longest, a=narrow, b=wide, c=narrow) == ["b"]
-    assert names(THREE, Known("k", "a"), Facts(tokens=7000), a=narrow, b=wide, c=narrow)[0] == "a"
+    assert names(THREE, KnownConversation("k", "a"), long, a=narrow, b=wide, c=narrow) == ["b"]
+    assert names(THREE, KnownConversation("k", "a"), longest, a=narrow, b=wide, c=narrow) == ["b"]
+    assert (
+        names(THREE, KnownConversation("k", "a"), Facts(tokens=7000), a=narrow, b=wide, c=narrow)[0]
+        == "a"
+    )
 
 
 def test_a_model_goes_to_those_who_have_it():
@@ -75,7 +84,7 @@ def test_a_model_goes_to_those_who_have_it():
 def test_a_route_leads_to_its_own_upstreams_alone():
     """Also where they are down."""
     route = Route("r", ("b", "c"))
-    assert sorted(names(THREE, Known("k", "a"), route=route)) == ["b", "c"]
+    assert sorted(names(THREE, KnownConversation("k", "a"), route=route)) == ["b", "c"]
     assert sorted(names(THREE, route=route, b=DOWN, c=DOWN)) == ["b", "c"]
 
 
@@ -83,7 +92,7 @@ def test_a_fallback_is_used_only_while_all_others_are_down():
     """It is next where the only other one refuses; a route may lead to it by name."""
     targets = [*THREE[:2], Target("c", is_fallback=True)]
     for key in ("k", "l", "m", "n"):
-        assert names(targets, Known(key)) == [*ranked(key, NAMES[:2]), "c"]
+        assert names(targets, KnownConversation(key)) == [*ranked(key, NAMES[:2]), "c"]
     found = order(targets, a=DOWN, b=DOWN)
     assert (found.names[0], found.is_fallback) == ("c", True)
     assert not order(targets, a=DOWN).is_fallback
@@ -96,17 +105,17 @@ def test_a_fallback_in_a_pool_is_one_too():
     targets = [*THREE, Target("d", is_fallback=True), Target("e", is_fallback=True)]
     route = Route("r", ("a", "d"))
     for key in ("k", "l", "m", "n"):
-        assert names(targets, Known(key), route=route) == ["a", "d"]
-        found = order(targets, Known(key), route=route, a=DOWN)
+        assert names(targets, KnownConversation(key), route=route) == ["a", "d"]
+        found = order(targets, KnownConversation(key), route=route, a=DOWN)
         assert (found.names, found.is_fallback) == (("d", "a"), True)
-        assert order(targets, Known(key), route=Route("r", ("a",)), a=DOWN).is_fallback
+        assert order(targets, KnownConversation(key), route=Route("r", ("a",)), a=DOWN).is_fallback
 
 
 def test_a_model_that_nobody_has_is_not_looked_for_far_away():
     """Who listed what a remote upstream serves meant nothing else to leave the network."""
     targets = [Target("a", ("qwen*",)), Target("b", ("claude-*",), is_remote=True)]
     for key in ("k", "l", "m", "n"):
-        assert names(targets, Known(key), Facts(model="other")) == ["a"]
+        assert names(targets, KnownConversation(key), Facts(model="other")) == ["a"]
     assert names(targets, facts=Facts(model="claude-x")) == ["b"]
     assert names(targets[1:], facts=Facts(model="other")) == ["b"]
 
@@ -114,12 +123,12 @@ def test_a_model_that_nobody_has_is_not_looked_for_far_away():
 def test_latency_prefers_the_one_that_is_done_first():
     """By its speed and those that wait; one of which nothing is known is tried."""
     route = Route("r", ("a", "b", "c"), prefer="latency")
-    fast, slow = Standing(speed=2000.0), Standing(speed=100.0)
+    fast, slow = TargetState(speed=2000.0), TargetState(speed=100.0)
     assert names(THREE, route=route, a=slow, b=fast, c=slow)[0] == "b"
     busy = fast._replace(waiting=40)
     assert names(THREE, route=route, a=slow, b=busy, c=slow)[0] in ("a", "c")
     assert names(THREE, route=route, a=slow, b=fast)[0] == "c"
-    assert names(THREE, Known("k", "a"), route=route, a=slow, b=fast)[0] == "a"
+    assert names(THREE, KnownConversation("k", "a"), route=route, a=slow, b=fast)[0] == "a"
 
 
 def test_cost_prefers_the_cheapest_and_a_ceiling_leaves_the_others_out():
@@ -129,7 +138,7 @@ def test_cost_prefers_the_cheapest_and_a_ceiling_leaves_the_others_out():
     assert names(targets, route=route) == ["b", "a"]
     ceiling = Route("r", ("a", "b"), max_cost=0.0015)
     assert names(targets, route=ceiling) == ["b"]
-    assert sorted(names(targets, Known("k", "a", 900), route=ceiling)) == ["a", "b"]
+    assert sorted(names(targets, KnownConversation("k", "a", 900), route=ceiling)) == ["a", "b"]
     assert names(targets, facts=Facts(tokens=10_000), route=ceiling) == []
 
 

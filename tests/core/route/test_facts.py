@@ -7,7 +7,7 @@ import pytest
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.route.facts import Kind, facts_of, kind_of, tokens_of
+from cacheproxy.core.route.facts import RequestKind, facts_of, kind_of, tokens_of
 
 from .builders import asking, found
 
@@ -26,10 +26,10 @@ COMPACTIONS = (
 @pytest.mark.parametrize("system", TITLES)
 def test_a_title_is_asked_for_without_tools_by_the_system_text(system):
     """Before anything was answered; what a user types about titles is no title."""
-    assert kind_of(*found(asking(system=system, tools=False))) is Kind.TITLE
-    assert kind_of(*found(asking(system=system))) is Kind.MAIN
-    assert kind_of(*found(asking(system=system, tools=False, answers=("yes",)))) is Kind.MAIN
-    assert kind_of(*found(asking(system, tools=False))) is Kind.MAIN
+    assert kind_of(*found(asking(system=system, tools=False))) is RequestKind.TITLE
+    assert kind_of(*found(asking(system=system))) is RequestKind.MAIN
+    assert kind_of(*found(asking(system=system, tools=False, answers=("yes",)))) is RequestKind.MAIN
+    assert kind_of(*found(asking(system, tools=False))) is RequestKind.MAIN
 
 
 @pytest.mark.parametrize("text", COMPACTIONS)
@@ -38,29 +38,29 @@ def test_a_compaction_is_asked_for_by_the_last_message(text):
     for tools in (True, False):
         body = asking(tools=tools, answers=("done",))
         body["messages"][-1]["content"] = [{"type": "text", "text": text}]
-        assert kind_of(*found(body)) is Kind.COMPACTION
-        assert kind_of(*found(asking(text, tools=tools, answers=("done",)))) is Kind.MAIN
+        assert kind_of(*found(body)) is RequestKind.COMPACTION
+        assert kind_of(*found(asking(text, tools=tools, answers=("done",)))) is RequestKind.MAIN
 
 
 def test_a_compaction_without_tools_may_be_asked_for_by_the_system_text():
     """As opencode does."""
     system = "You are a helpful AI assistant tasked with summarizing conversations."
     body = asking(system=system, tools=False, answers=("a",))
-    assert kind_of(*found(body)) in (Kind.COMPACTION, Kind.MAIN)
+    assert kind_of(*found(body)) in (RequestKind.COMPACTION, RequestKind.MAIN)
 
 
 def test_a_count_of_tokens_is_a_count():
     """Whatever is counted."""
-    assert kind_of(*found(asking(), path="/v1/messages/count_tokens")) is Kind.COUNT
+    assert kind_of(*found(asking(), path="/v1/messages/count_tokens")) is RequestKind.COUNT
 
 
 def test_a_subagent_works_for_another_session():
     """By the name that its client gives it, or its parent."""
     agent = Session("claude", "s:agent")
-    assert kind_of(*found(asking(), agent)) is Kind.SUBAGENT
+    assert kind_of(*found(asking(), agent)) is RequestKind.SUBAGENT
     headers = {"x-parent-session-id": "root"}
-    assert kind_of(*found(asking(), headers=headers)) is Kind.SUBAGENT
-    assert kind_of(*found(asking())) is Kind.MAIN
+    assert kind_of(*found(asking(), headers=headers)) is RequestKind.SUBAGENT
+    assert kind_of(*found(asking())) is RequestKind.MAIN
 
 
 def test_tokens_are_estimated_by_the_turn_before():

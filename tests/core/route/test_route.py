@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.route.facts import Facts, Kind
+from cacheproxy.core.route.facts import Facts, RequestKind
 from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
 
-FACTS = Facts("claude", "claude-opus-4", has_tools=True, tokens=20_000, kind=Kind.MAIN)
+FACTS = Facts("claude", "claude-opus-4", has_tools=True, tokens=20_000, kind=RequestKind.MAIN)
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ FACTS = Facts("claude", "claude-opus-4", has_tools=True, tokens=20_000, kind=Kin
         (Route("long", least=20_001), False),
         (Route("short", most=20_000), True),
         (Route("short", most=19_999), False),
-        (Route("kind", kinds=frozenset({Kind.TITLE, Kind.MAIN})), True),
-        (Route("kind", kinds=frozenset({Kind.TITLE})), False),
+        (Route("kind", kinds=frozenset({RequestKind.TITLE, RequestKind.MAIN})), True),
+        (Route("kind", kinds=frozenset({RequestKind.TITLE})), False),
         (Route("both", client="claude", most=1), False),
     ],
 )
@@ -37,5 +37,5 @@ def test_all_that_a_route_says_has_to_match(route, takes):
 
 def test_the_first_route_that_matches_is_taken():
     """In the order of the file."""
-    routes = [Route("a", kinds=frozenset({Kind.TITLE})), Route("b"), Route("c")]
+    routes = [Route("a", kinds=frozenset({RequestKind.TITLE})), Route("b"), Route("c")]
     assert next(routes_of(routes, FACTS)).name == "b"

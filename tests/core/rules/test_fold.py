@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.document.edits import REMOVE, Edit, Raw
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
-from cacheproxy.core.rules.fold import MOST_EDITS, Report, normalize, step
+from cacheproxy.core.rules.fold import MOST_EDITS, RuleReport, normalize, step
 from cacheproxy.core.rules.rule import Rule
 
 SECRET = "the secret prompt"
@@ -107,7 +107,7 @@ def test_errors_of_edits_name_their_place():
     """Our own errors say which place was not there."""
     rule = code("x", lambda request, previous: [Edit("/system/7/text", "", "why")])
     done = normalize(request_of({"system": []}), [rule])
-    assert done.reports == (Report("x", error="PathError: nothing at /system/7"),)
+    assert done.reports == (RuleReport("x", error="PathError: nothing at /system/7"),)
 
 
 def test_a_normalizer_adds_and_spells_what_is_json():
@@ -150,7 +150,7 @@ def test_as_many_edits_as_there_may_be():
 
     most, more = (step(request, code("x", find(MOST_EDITS + extra))) for extra in (0, 1))
     assert most[0].json["a"].count("y") == MOST_EDITS
-    assert more == (request, Report("x", error="more than 10,000 edits"))
+    assert more == (request, RuleReport("x", error="more than 10,000 edits"))
     everywhere = step(request, Rule("x", "/a/*", "x", "y"))[0]
     assert "x" not in everywhere.json["a"]
 

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.server.counters import Figures, Gain, Reading, gain
+from cacheproxy.core.server.counters import Gain, Reading, ServerFigures, gain
 
 
 def reading(start=None, tasks=None, **figures):
-    return Reading(Figures(**figures), start, tasks)
+    return Reading(ServerFigures(**figures), start, tasks)
 
 
 @pytest.mark.parametrize(
     ("before", "now", "gained"),
     [
-        (None, reading(evaluated=7, reused=3), Figures(prompt=10, evaluated=7, reused=3)),
+        (None, reading(evaluated=7, reused=3), ServerFigures(prompt=10, evaluated=7, reused=3)),
         (
             reading(evaluated=7, reused=3),
             reading(evaluated=9, reused=8),
-            Figures(prompt=7, evaluated=2, reused=5),
+            ServerFigures(prompt=7, evaluated=2, reused=5),
         ),
         # SGLang's series for cached tokens comes with the first hit: it had been at zero
         (
             reading(prompt=7),
             reading(prompt=9, reused=4),
-            Figures(prompt=2, reused=4, evaluated=-2),
+            ServerFigures(prompt=2, reused=4, evaluated=-2),
         ),
         # hits are counted when a request is scheduled, its prompt when that has been read
         (
             reading(prompt=100, reused=10),
             reading(prompt=100, reused=90),
-            Figures(prompt=0, reused=80, evaluated=-80),
+            ServerFigures(prompt=0, reused=80, evaluated=-80),
         ),
     ],
     ids=["all of the first reading", "the difference", "a new series", "a difference of two fell"],

@@ -11,7 +11,7 @@ from cacheproxy.core.server.identify import (
     NO_SIGNS,
     PAGES,
     VERSION,
-    Server,
+    ServerFacts,
     Signs,
     identify,
 )
@@ -127,7 +127,7 @@ def test_what_would_upset_a_terminal_is_left_out(name):
 def test_a_number_that_is_none_is_left_out(number):
     """Context and slots are positive whole numbers."""
     props = {"default_generation_settings": {"n_ctx": number}, "total_slots": number}
-    assert identify({"/props": props}) == Server("llama-server")
+    assert identify({"/props": props}) == ServerFacts("llama-server")
 
 
 words = st.sampled_from(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting
+from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Reporting
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic", "openai-responses"
 
@@ -17,27 +17,27 @@ def test_the_order_that_fits_most_is_the_order():
     """Where two fit as often, neither."""
     inferred = Inferred()
     for order, expected in (
-        (Order.SYSTEM_FIRST, Order.SYSTEM_FIRST),
-        (Order.TOOLS_FIRST, None),
-        (Order.TOOLS_FIRST, Order.TOOLS_FIRST),
+        (PromptOrder.SYSTEM_FIRST, PromptOrder.SYSTEM_FIRST),
+        (PromptOrder.TOOLS_FIRST, None),
+        (PromptOrder.TOOLS_FIRST, PromptOrder.TOOLS_FIRST),
     ):
         inferred.saw_order(order)
         assert inferred.order is expected
         assert inferred.completed(Profile()).order is expected
-    asked = Profile(order=Order.SYSTEM_FIRST)
-    assert inferred.completed(asked).order is Order.SYSTEM_FIRST
+    asked = Profile(order=PromptOrder.SYSTEM_FIRST)
+    assert inferred.completed(asked).order is PromptOrder.SYSTEM_FIRST
 
 
 def test_a_checkpoint_says_more_than_a_rewind():
     """A rewind may have met a checkpoint; pages say more than both."""
     inferred = Inferred()
     inferred.saw_rewind()
-    assert inferred.completed(Profile()).memory == Memory(Kind.REWINDABLE)
+    assert inferred.completed(Profile()).memory == Memory(MemoryKind.REWINDABLE)
     inferred.saw_checkpoint()
     inferred.saw_rewind()
     slots = Profile(memory=Memory(slots=4))
-    assert inferred.completed(slots).memory == Memory(Kind.CHECKPOINTED, slots=4)
-    blocks = Memory(Kind.BLOCKS, block=16)
+    assert inferred.completed(slots).memory == Memory(MemoryKind.CHECKPOINTED, slots=4)
+    blocks = Memory(MemoryKind.BLOCKS, block=16)
     assert inferred.completed(Profile(memory=blocks)).memory == blocks
 
 
@@ -96,7 +96,7 @@ def test_what_was_seen_is_forgotten_with_the_server():
     """All of it."""
     inferred, unknown = Inferred(), Profile()
     assert inferred.completed(unknown) is unknown
-    inferred.saw_order(Order.SYSTEM_FIRST)
+    inferred.saw_order(PromptOrder.SYSTEM_FIRST)
     inferred.saw_checkpoint()
     inferred.saw_reuse(CHAT, 80)
     before = inferred.changes
@@ -107,7 +107,7 @@ def test_what_was_seen_is_forgotten_with_the_server():
 
 
 FACTS = st.one_of(
-    st.tuples(st.just("saw_order"), st.sampled_from(list(Order))),
+    st.tuples(st.just("saw_order"), st.sampled_from(list(PromptOrder))),
     st.tuples(st.just("saw_rewind")),
     st.tuples(st.just("saw_checkpoint")),
     st.tuples(

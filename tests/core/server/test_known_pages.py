@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.server.identify import LLAMA_SERVER, Server
+from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
 from cacheproxy.core.server.known_pages import LASTING, KnownPages, Said
-from cacheproxy.core.server.status import HEALTH, METRICS, Look, Metrics, State
+from cacheproxy.core.server.status import HEALTH, METRICS, Look, MetricsPage, UpstreamState
 
 MODELS = {"data": [{"id": "m"}]}
 
 
 def look(**more):
-    fields = {"state": State.UP, "metrics": Metrics.OFF, "server": Server("mlx-lm"), "served": "m"}
+    fields = {
+        "state": UpstreamState.UP,
+        "metrics": MetricsPage.OFF,
+        "server": ServerFacts("mlx-lm"),
+        "served": "m",
+    }
     return Look("http://localhost", 0.0, 0.0, **(fields | more))
 
 
@@ -61,19 +66,20 @@ def test_something_is_always_asked_for(known, lasting):
     assert lasting not in known.begin()
 
 
-@pytest.mark.parametrize("state", [State.DOWN, State.LOADING])
+@pytest.mark.parametrize("state", [UpstreamState.DOWN, UpstreamState.LOADING])
 def test_of_a_server_that_was_away_nothing_is_known(known, state):
     assert known.settle(look(state=state)) == (look(state=state), False)
     assert known.begin() == {}
 
 
 @pytest.mark.parametrize(
-    "other", [{"served": "n"}, {"server": Server("Ollama")}, {"server": Server("mlx-lm", "2")}]
+    "other",
+    [{"served": "n"}, {"server": ServerFacts("Ollama")}, {"server": ServerFacts("mlx-lm", "2")}],
 )
 def test_of_another_server_all_is_asked_for_at_once(other):
     known = KnownPages()
     known.take(METRICS, 404, None)
-    known.settle(look(server=Server("mlx-lm", "1")))
+    known.settle(look(server=ServerFacts("mlx-lm", "1")))
     assert known.settle(look(**other))[1]
     assert known.begin() == {}
 
@@ -92,14 +98,14 @@ def test_so_it_is_of_one_that_was_started_anew_or_calls_itself_otherwise(known, 
 def test_where_its_start_is_not_told_any_more_its_counters_are_unknown(known):
     """They may be there now."""
     known.settle(look(start="a"))
-    assert known.settle(look())[0].metrics is Metrics.UNKNOWN
-    assert known.settle(look(start="a"))[0].metrics is Metrics.OFF
+    assert known.settle(look())[0].metrics is MetricsPage.UNKNOWN
+    assert known.settle(look(start="a"))[0].metrics is MetricsPage.OFF
 
 
 def test_a_llama_server_that_never_tells_it_is_asked_for_its_counters():
     known = KnownPages()
     known.take(METRICS, 501, None)
-    known.settle(look(server=Server(LLAMA_SERVER)))
+    known.settle(look(server=ServerFacts(LLAMA_SERVER)))
     assert METRICS not in known.begin()
-    known.settle(look(server=Server(LLAMA_SERVER), start="a"))
+    known.settle(look(server=ServerFacts(LLAMA_SERVER), start="a"))
     assert METRICS in known.begin()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.counters import ServerFigures
 from cacheproxy.core.server.metrics_page import CacheConfig, Sample, sample_of
 
 LLAMA = """\
@@ -68,12 +68,12 @@ def of_sglang(source, count):
 
 
 LLAMAS = Sample(
-    Figures(evaluated=385, reused=1535, generated=33, prefill=0.041005, generation=0.009887),
+    ServerFigures(evaluated=385, reused=1535, generated=33, prefill=0.041005, generation=0.009887),
     running=1,
     waiting=2,
 )
 VLLMS = Sample(
-    Figures(prompt=1200, reused=800, generated=55, prefill=1.5, requests=5),
+    ServerFigures(prompt=1200, reused=800, generated=55, prefill=1.5, requests=5),
     model="org/model",
     start="1763681221.45",
     running=3,
@@ -81,7 +81,7 @@ VLLMS = Sample(
     kv=0.5,
 )
 SGLANGS = Sample(
-    Figures(prompt=8000, reused=0, generated=700, requests=12),
+    ServerFigures(prompt=8000, reused=0, generated=700, requests=12),
     model="org/model",
     running=3,
     waiting=1,
@@ -115,7 +115,7 @@ SGLANGS = Sample(
                 "llamacpp:prompt_tokens_total 7\n"
                 "llamacpp:requests_processing x\n"
             ),
-            Sample(Figures(evaluated=7)),
+            Sample(ServerFigures(evaluated=7)),
         ),
         ("llamacpp:prompt_tokens_total 1\n" * 5000, None),  # more series than any server has
         ("", None),

@@ -9,14 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.placement.placement import Late, alike
-from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.core.server.identify import Server
-from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting, Thinking, Thoughts
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.server.profile import (
+    Memory,
+    MemoryKind,
+    Profile,
+    Reporting,
+    Thinking,
+    ThinkingProfile,
+)
 from cacheproxy.core.server.profile_text import for_people, plain, profile_in, says
 
 VLLM = Profile(
-    server=Server("vLLM", "0.32.0", "tiny", 65_536),
-    memory=Memory(Kind.BLOCKS, block=16, context=65_536, capacity=4_194_304),
+    server=ServerFacts("vLLM", "0.32.0", "tiny", 65_536),
+    memory=Memory(MemoryKind.BLOCKS, block=16, context=65_536, capacity=4_194_304),
     reporting=Reporting.FLAGGED,
     flag="--enable-prompt-tokens-details",
     counts_reuse=True,
@@ -24,13 +31,13 @@ VLLM = Profile(
     told_by="its status pages",
 )
 LLAMA = Profile(
-    server=Server("llama-server", "b11549", "qwen", 65_536, 4),
+    server=ServerFacts("llama-server", "b11549", "qwen", 65_536, 4),
     placement=alike(Late.REFUSED, "/apply-template"),
-    thoughts=Thoughts(Thinking.ON_REQUEST, ("preserve_thinking", True), writes_empty=True),
-    order=Order.SYSTEM_FIRST,
+    thoughts=ThinkingProfile(Thinking.ON_REQUEST, ("preserve_thinking", True), writes_empty=True),
+    order=PromptOrder.SYSTEM_FIRST,
     clock="the date",
     page="/apply-template",
-    memory=Memory(Kind.CHECKPOINTED, slots=4, is_unified=True, has_ram=True, context=65_536),
+    memory=Memory(MemoryKind.CHECKPOINTED, slots=4, is_unified=True, has_ram=True, context=65_536),
     reporting=Reporting.ALWAYS,
 )
 
@@ -78,7 +85,7 @@ HYBRID = (
         (VLLM, {"memory": MEMORY_OF_VLLM}),
         (LLAMA, {"memory": MEMORY_OF_LLAMA, "rendering": RENDERING_OF_LLAMA}),
         (
-            Profile(memory=Memory(Kind.BLOCKS, 1024, True), reporting=Reporting.WHEN_SOME),
+            Profile(memory=Memory(MemoryKind.BLOCKS, 1024, True), reporting=Reporting.WHEN_SOME),
             {"memory": HYBRID},
         ),
         (

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.server.counters import Figures, Reading
-from cacheproxy.core.server.identify import LOADING, VERSION, Server
+from cacheproxy.core.server.counters import Reading, ServerFigures
+from cacheproxy.core.server.identify import LOADING, VERSION, ServerFacts
 from cacheproxy.core.server.metrics_page import Sample
 from cacheproxy.core.server.status import (
     RUNNING,
     Answers,
     Look,
-    Metrics,
+    MetricsPage,
     Slot,
-    State,
+    UpstreamState,
     identity_of,
     look_of,
     slots_of,
 )
 
-SAMPLE = Sample(Figures(evaluated=7.0))
+SAMPLE = Sample(ServerFigures(evaluated=7.0))
 SLOTS = [
     {"id": 0, "n_ctx": 2048, "is_processing": False},
     {
@@ -52,7 +52,7 @@ def look(statuses, pages=None, sample=None):
 def test_llama_server_with_everything_on():
     pages = {"/slots": SLOTS, "/props": PROPS, "/v1/models": {"data": [{"id": "qwen"}]}}
     seen = look({"/health": 200, "/metrics": 200, "/slots": 200}, pages, SAMPLE)
-    assert (seen.state, seen.metrics, seen.served) == (State.UP, Metrics.ON, "qwen")
+    assert (seen.state, seen.metrics, seen.served) == (UpstreamState.UP, MetricsPage.ON, "qwen")
     assert seen.slots == (
         Slot(0, 2048, 0, busy=False),
         Slot(1, 2048, 325, busy=False, task=32),
@@ -76,11 +76,11 @@ def test_another_marker_is_another_start():
 @pytest.mark.parametrize(
     ("health", "metrics", "state", "found"),
     [
-        *((200, absent, State.UP, Metrics.OFF) for absent in (401, 403, 404, 405, 501)),
+        *((200, absent, UpstreamState.UP, MetricsPage.OFF) for absent in (401, 403, 404, 405, 501)),
         # its counters may be there again with the next look
-        *((200, failed, State.UP, Metrics.UNKNOWN) for failed in (500, 502, 429)),
-        (200, 200, State.UP, Metrics.OFF),  # a page of another program
-        (503, 503, State.LOADING, Metrics.UNKNOWN),
+        *((200, failed, UpstreamState.UP, MetricsPage.UNKNOWN) for failed in (500, 502, 429)),
+        (200, 200, UpstreamState.UP, MetricsPage.OFF),  # a page of another program
+        (503, 503, UpstreamState.LOADING, MetricsPage.UNKNOWN),
     ],
 )
 def test_whether_a_server_tells_its_counters(health, metrics, state, found):
@@ -104,12 +104,17 @@ def test_odd_slots_do_not_raise(page):
 
 def test_another_server_is_told_by_what_it_says_of_itself():
     """What it leaves out now and then has not changed; who says nothing is who it was."""
-    one = Look("u", 0, 0, State.UP, server=Server("llama-server", "b1"), served="m", start="s")
+    one = Look(
+        "u", 0, 0, UpstreamState.UP, server=ServerFacts("llama-server", "b1"), served="m", start="s"
+    )
     who, is_other = identity_of(one, None)
     assert not is_other
     assert identity_of(replace(one, server=None), who) == (who, False)
-    assert identity_of(replace(one, server=Server(), served=None, start=None), who) == (who, False)
-    for change in ({"start": "t"}, {"served": "n"}, {"server": Server("vLLM", "b1")}):
+    assert identity_of(replace(one, server=ServerFacts(), served=None, start=None), who) == (
+        who,
+        False,
+    )
+    for change in ({"start": "t"}, {"served": "n"}, {"server": ServerFacts("vLLM", "b1")}):
         found, is_other = identity_of(replace(one, **change), who)
         assert is_other
         assert identity_of(replace(one, **change), found) == (found, False)

@@ -6,23 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.server.counters import Figures
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.counters import ServerFigures
+from cacheproxy.core.server.identify import ServerFacts
 from cacheproxy.core.server.metrics_page import CacheConfig, Sample
-from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting
-from cacheproxy.core.server.status import Look, Slot, State
+from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Reporting
+from cacheproxy.core.server.status import Look, Slot, UpstreamState
 from cacheproxy.core.server.telling import told
 
-VLLM_SERVER = Server("vLLM", "0.32.0", "tiny", 65_536)
-LLAMA = Server("llama-server", "b11549", "qwen", 65_536, 4)
+VLLM_SERVER = ServerFacts("vLLM", "0.32.0", "tiny", 65_536)
+LLAMA = ServerFacts("llama-server", "b11549", "qwen", 65_536, 4)
 
 
 def look(server, **more):
-    return Look("http://127.0.0.1:8080", 1.0, 2.0, State.UP, server=server, **more)
+    return Look("http://127.0.0.1:8080", 1.0, 2.0, UpstreamState.UP, server=server, **more)
 
 
 def sample(reused=None, cache=None):
-    return Sample(Figures(prompt=9.0, reused=reused), cache=cache)
+    return Sample(ServerFigures(prompt=9.0, reused=reused), cache=cache)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def sample(reused=None, cache=None):
 )
 def test_each_server_reports_reuse_in_its_way(kind, version, reporting, flag, reuses):
     """By its kind, and Ollama by its version."""
-    profile = told(look(Server(kind, version)))
+    profile = told(look(ServerFacts(kind, version)))
     assert (profile.reporting, profile.flag, profile.reuses) == (reporting, flag, reuses)
-    assert profile.server == Server(kind, version)
+    assert profile.server == ServerFacts(kind, version)
     assert profile.told_by
 
 
@@ -65,7 +65,7 @@ def test_vllm_keeps_blocks(cache, reuses):
     """As its metrics say, and where they count reuse, that too; only "off" is an answer."""
     profile = told(look(VLLM_SERVER, sample=sample(7.0, cache), start="1.0"))
     assert profile.memory == Memory(
-        Kind.BLOCKS, cache.block, cache.is_hybrid, context=65_536, capacity=cache.capacity
+        MemoryKind.BLOCKS, cache.block, cache.is_hybrid, context=65_536, capacity=cache.capacity
     )
     assert (profile.counts_reuse, profile.reuses, profile.start) == (True, reuses, "1.0")
 
@@ -114,4 +114,4 @@ def test_a_slot_that_was_cleared_while_idle_shares_its_memory():
 
 def test_the_context_that_ollama_gave_its_model():
     """Not the one that the model could have."""
-    assert told(look(Server("Ollama", "0.40.12"), context=4096)).memory == Memory(context=4096)
+    assert told(look(ServerFacts("Ollama", "0.40.12"), context=4096)).memory == Memory(context=4096)

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.core.server.profile import Thinking, Thoughts
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.server.profile import Thinking, ThinkingProfile
 from cacheproxy.core.template.questions import KEEPERS
 from cacheproxy.core.template.rendering import LLAMA, NoPageError
 from cacheproxy.core.template.traits import Traits, asking_traits
@@ -33,13 +33,13 @@ def without_results(messages, tools=None, **_):
 @pytest.mark.parametrize(
     ("template", "thoughts"),
     [
-        (KEPT, Thoughts(Thinking.KEPT)),
-        (partial(KEPT, empty=True), Thoughts(Thinking.KEPT)),
-        (partial(thinking, keeps=lambda *_: False), Thoughts(Thinking.NEVER_SHOWN)),
-        (thinking, Thoughts(Thinking.DROPPED)),
+        (KEPT, ThinkingProfile(Thinking.KEPT)),
+        (partial(KEPT, empty=True), ThinkingProfile(Thinking.KEPT)),
+        (partial(thinking, keeps=lambda *_: False), ThinkingProfile(Thinking.NEVER_SHOWN)),
+        (thinking, ThinkingProfile(Thinking.DROPPED)),
         # a client that sends nothing back loses the turn as well
-        (partial(thinking, empty=True), Thoughts(Thinking.DROPPED, writes_empty=True)),
-        (without_results, Thoughts()),  # the turn is not all there
+        (partial(thinking, empty=True), ThinkingProfile(Thinking.DROPPED, writes_empty=True)),
+        (without_results, ThinkingProfile()),  # the turn is not all there
     ],
 )
 def test_what_becomes_of_thinking_when_the_turn_has_ended(template, thoughts):
@@ -56,7 +56,7 @@ def test_the_member_that_keeps_thinking_is_found_by_its_effect(keeper):
     traits, count = ask(
         partial(thinking, keeps=lambda late, kwargs: late or kwargs.get(name) is value)
     )
-    assert traits.thoughts == Thoughts(Thinking.ON_REQUEST, keeper)
+    assert traits.thoughts == ThinkingProfile(Thinking.ON_REQUEST, keeper)
     assert count == 4 + KEEPERS.index(keeper) + 1
 
 
@@ -74,11 +74,11 @@ def tools_last(messages, tools=None, *, is_behind=True, **_):
 @pytest.mark.parametrize(
     ("template", "order", "is_last"),
     [
-        (thinking, Order.SYSTEM_FIRST, False),
-        (chatml, Order.TOOLS_FIRST, False),
+        (thinking, PromptOrder.SYSTEM_FIRST, False),
+        (chatml, PromptOrder.TOOLS_FIRST, False),
         (without_tools, None, False),
-        (tools_last, Order.SYSTEM_FIRST, True),
-        (partial(tools_last, is_behind=False), Order.SYSTEM_FIRST, True),
+        (tools_last, PromptOrder.SYSTEM_FIRST, True),
+        (partial(tools_last, is_behind=False), PromptOrder.SYSTEM_FIRST, True),
     ],
 )
 def test_the_order_is_that_of_the_marks(template, order, is_last):

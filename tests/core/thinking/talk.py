@@ -7,8 +7,8 @@ from functools import partial
 
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.document.edits import encode
-from cacheproxy.core.server.profile import Kind, Memory, Profile, Thinking
-from cacheproxy.core.server.profile import Thoughts as Fare
+from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Thinking
+from cacheproxy.core.server.profile import ThinkingProfile as Fare
 from cacheproxy.core.thinking.keeping import keep, way_of
 from cacheproxy.core.thinking.said import said_in
 from cacheproxy.testing import request
@@ -18,7 +18,7 @@ WORD = ("preserve_thinking", True)
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
 
 
-def profile(way=Thinking.ON_REQUEST, kind=Kind.CHECKPOINTED, word=WORD):
+def profile(way=Thinking.ON_REQUEST, kind=MemoryKind.CHECKPOINTED, word=WORD):
     """A server whose template keeps thinking when asked to by ``word``."""
     fare = Fare(way, word if way is Thinking.ON_REQUEST else None)
     return Profile(thoughts=fare, memory=Memory(kind))

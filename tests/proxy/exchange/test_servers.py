@@ -11,8 +11,8 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.route.facts import Kind
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.route.facts import RequestKind
+from cacheproxy.core.server.identify import ServerFacts
 from cacheproxy.core.server.profile import UNKNOWN
 from cacheproxy.tables import RouteTable, UpstreamTable
 from cacheproxy.tap import arrange, make_lasting
@@ -144,7 +144,8 @@ def test_a_prefix_is_gone_with_the_server_that_had_it():
 def test_a_title_does_not_take_its_conversation_with_it():
     """Though it came first, and its route leads to a server that the other's leads to as well."""
     pool = Pool(
-        RouteTable(("big3",), kind=Kind.TITLE), RouteTable(("big", "big2", "big3"), name="work")
+        RouteTable(("big3",), kind=RequestKind.TITLE),
+        RouteTable(("big", "big2", "big3"), name="work"),
     )
     homes = set()
     for session in SESSIONS:
@@ -196,10 +197,10 @@ def test_servers_of_one_pool_that_serve_different_models_are_told_of():
     """Those of which nothing is known do not count."""
     pool = Pool(RouteTable(("big", "big2"), name="work"), RouteTable(("big3",)))
     assert pool.servers.warnings() == []
-    pool.know("big", server=Server("llama-server", model="a"))
-    pool.know("big3", server=Server("llama-server", model="c"))
+    pool.know("big", server=ServerFacts("llama-server", model="a"))
+    pool.know("big3", server=ServerFacts("llama-server", model="c"))
     assert pool.servers.warnings() == []
-    pool.know("big2", server=Server("llama-server", model="b"))
+    pool.know("big2", server=ServerFacts("llama-server", model="b"))
     assert pool.servers.warnings() == [
         "the upstreams of route work serve different models: big a, big2 b"
     ]

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
-from cacheproxy.core.server.status import Metrics, State
+from cacheproxy.core.server.status import MetricsPage, UpstreamState
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import TIMEOUT, eventually, free_port
@@ -89,7 +89,7 @@ def look(reactor, poller):
 
 def test_a_look_at_llama_server(reactor, server):
     seen = look(reactor, poller(reactor, server.url))
-    assert (seen.state, seen.metrics, seen.served) == (State.UP, Metrics.ON, "qwen")
+    assert (seen.state, seen.metrics, seen.served) == (UpstreamState.UP, MetricsPage.ON, "qwen")
     assert seen.reading.figures.evaluated == 385
     assert seen.reading.tasks == 7
     assert seen.slots[0].busy
@@ -118,11 +118,15 @@ def test_pages_that_are_not_there_are_not_asked_for_again(reactor, server, statu
     server.pages = dict.fromkeys((*LLAMA, "/api/version"), (status, b"{}")) | mlx
     asking = poller(reactor, server.url)
     first = look(reactor, asking)
-    assert (first.state, first.metrics, first.served) == (State.UP, Metrics.OFF, "qwen")
+    assert (first.state, first.metrics, first.served) == (UpstreamState.UP, MetricsPage.OFF, "qwen")
     assert len(asked(server)) == 6
     for _ in range(29):
         seen = look(reactor, asking)
-        assert (seen.state, seen.metrics, seen.served) == (State.UP, Metrics.OFF, "qwen")
+        assert (seen.state, seen.metrics, seen.served) == (
+            UpstreamState.UP,
+            MetricsPage.OFF,
+            "qwen",
+        )
     assert asked(server) == ["/health"] * 29
     look(reactor, asking)
     assert asked(server) == ["/health", "/v1/models"]
@@ -136,10 +140,10 @@ def test_after_the_server_was_away_all_is_asked_for(reactor, server):
     loading = (503, b'{"error":{"code":503,"message":"Loading model"}}')
     server.pages = dict.fromkeys(LLAMA, loading)
     seen = look(reactor, asking)
-    assert (seen.state, seen.metrics) == (State.LOADING, Metrics.UNKNOWN)
+    assert (seen.state, seen.metrics) == (UpstreamState.LOADING, MetricsPage.UNKNOWN)
     server.pages = LLAMA
     asked(server)
-    assert look(reactor, asking).metrics is Metrics.ON
+    assert look(reactor, asking).metrics is MetricsPage.ON
     assert len(asked(server)) == 6
 
 
@@ -154,21 +158,21 @@ def test_a_server_without_a_page_of_health_is_seen_to_go(reactor):
     assert asked(server) == ["/api/version"]
     server.shutdown()
     server.server_close()
-    assert look(reactor, asking).state is State.DOWN
+    assert look(reactor, asking).state is UpstreamState.DOWN
 
 
 def test_counters_of_a_server_that_is_started_anew_are_read_at_once(reactor, server):
     """From when it counts must be known exactly."""
     server.pages = {**LLAMA, "/metrics": (501, b"{}")}
     asking = poller(reactor, server.url)
-    assert look(reactor, asking).metrics is Metrics.OFF
+    assert look(reactor, asking).metrics is MetricsPage.OFF
     asked(server)
-    assert look(reactor, asking).metrics is Metrics.OFF
+    assert look(reactor, asking).metrics is MetricsPage.OFF
     assert asked(server) == ["/health", "/slots", "/props"]
     anew = LLAMA["/props"][1].replace(b"<m1>", b"<m2>")
     server.pages = {**LLAMA, "/props": (200, anew)}
     seen = look(reactor, asking)
-    assert (seen.metrics, seen.reading.figures.evaluated) == (Metrics.ON, 385)
+    assert (seen.metrics, seen.reading.figures.evaluated) == (MetricsPage.ON, 385)
     assert asked(server).count("/metrics") == 1
 
 
@@ -178,9 +182,9 @@ def test_where_a_new_start_cannot_be_seen_nothing_is_said_of_counters(reactor, s
     asking = poller(reactor, server.url)
     look(reactor, asking)
     server.pages["/props"] = (500, b"")
-    assert look(reactor, asking).metrics is Metrics.UNKNOWN
+    assert look(reactor, asking).metrics is MetricsPage.UNKNOWN
     server.pages["/props"] = LLAMA["/props"]
-    assert look(reactor, asking).metrics is Metrics.OFF
+    assert look(reactor, asking).metrics is MetricsPage.OFF
 
 
 def test_a_llama_server_that_does_not_tell_its_start_is_asked_for_its_counters_each_time(
@@ -192,7 +196,7 @@ def test_a_llama_server_that_does_not_tell_its_start_is_asked_for_its_counters_e
     asking = poller(reactor, server.url)
     look(reactor, asking)
     server.pages["/metrics"] = LLAMA["/metrics"]
-    assert look(reactor, asking).metrics is Metrics.ON
+    assert look(reactor, asking).metrics is MetricsPage.ON
 
 
 def test_another_model_is_another_server(reactor, server):
@@ -204,14 +208,14 @@ def test_another_model_is_another_server(reactor, server):
     asked(server)
     server.pages = {**LLAMA, "/v1/models": (200, b'{"data":[{"id":"other"}]}')}
     seen = look(reactor, asking)
-    assert (seen.served, seen.metrics) == ("other", Metrics.ON)
+    assert (seen.served, seen.metrics) == ("other", MetricsPage.ON)
 
 
 @pytest.mark.parametrize("page", [b"", b"{", b"[" * 10_000, b"\xff\xfe", b"null", b"x" * 600_000])
 def test_odd_pages_do_not_matter(reactor, server, page):
     server.pages = dict.fromkeys(LLAMA, (200, page))
     seen = look(reactor, poller(reactor, server.url))
-    assert seen.state is State.UP
+    assert seen.state is UpstreamState.UP
     assert seen.reading is None
 
 
@@ -238,7 +242,11 @@ def test_another_upstream_is_looked_at_from_the_next_look_on(reactor, server):
     """The configuration may be read again while it runs."""
     polling = poller(reactor, f"http://127.0.0.1:{free_port()}")
     seen = look(reactor, polling)
-    assert (seen.state, seen.metrics, seen.server) == (State.DOWN, Metrics.UNKNOWN, None)
+    assert (seen.state, seen.metrics, seen.server) == (
+        UpstreamState.DOWN,
+        MetricsPage.UNKNOWN,
+        None,
+    )
     polling.upstream = Upstream(reactor, UpstreamURL.parse(server.url), 2.0)
     assert look(reactor, polling).url == server.url
 
@@ -266,7 +274,7 @@ def test_a_server_that_says_nothing_is_given_up(reactor):
         return found
 
     turn_until(reactor, given_up)
-    assert found[0].metrics is Metrics.UNKNOWN
+    assert found[0].metrics is MetricsPage.UNKNOWN
     assert found[0].served == "qwen"
     server.shutdown()
     server.server_close()

@@ -7,7 +7,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server.metrics_page import sample_of
-from cacheproxy.core.server.status import Look, State
+from cacheproxy.core.server.status import Look, UpstreamState
 from tests.proxy.harness import whole
 
 from .pages import (
@@ -104,7 +104,7 @@ def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, prov
     upstream.reset(Pages(metrics=page_of(220, 136)))
     page = page_of(100, 40)
     sample = sample_of(page.partition(b"\r\n\r\n")[2].decode())
-    proving.looked(Look("http://x", 0.0, 0.0, State.UP, sample=sample))
+    proving.looked(Look("http://x", 0.0, 0.0, UpstreamState.UP, sample=sample))
     assert reactor.run(proving.counted(Usage(120))) == 96
 
 

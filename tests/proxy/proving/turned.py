@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.judge.proof import Compared
-from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import Profile
@@ -87,7 +87,7 @@ class Told:
 
     def __init__(self, **profile: Any) -> None:
         self.inferred = Inferred()
-        self.profile = Profile(order=Order.SYSTEM_FIRST, **profile)
+        self.profile = Profile(order=PromptOrder.SYSTEM_FIRST, **profile)
 
 
 def proving_at(reactor: HandTurned, url: str, **profile: Any) -> Proving:
@@ -103,8 +103,8 @@ def chat(*messages: dict[str, Any], headers: Any = (), **fields: Any) -> Request
 
 def compared(before: Request, after: Request, was: int, now: int) -> Compared:
     """Two requests whose prompts were counted as ``was`` and ``now`` tokens."""
-    one = prompt_of(before, Order.SYSTEM_FIRST)
-    other = prompt_of(after, Order.SYSTEM_FIRST)
+    one = prompt_of(before, PromptOrder.SYSTEM_FIRST)
+    other = prompt_of(after, PromptOrder.SYSTEM_FIRST)
     assert one is not None
     assert other is not None
     return Compared(one, other, was, now, parting(one, other))

@@ -25,7 +25,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class DemoClient:
     """Speaks to the server at ``url``; the path of an API is added to it.
 
     Raises CommandError from every method for whatever keeps it from a good answer.

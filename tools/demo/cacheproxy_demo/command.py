@@ -62,10 +62,10 @@ def demo(
         fail("--serve runs the embedded server: leave out --upstream and --json")
     # imported here: the list of commands needs none of it
     from cacheproxy_demo.measuring import measure  # noqa: PLC0415
-    from cacheproxy_demo.run import Plan  # noqa: PLC0415
+    from cacheproxy_demo.run import DemoPlan  # noqa: PLC0415
     from cacheproxy_demo.serving import serve_until_interrupted  # noqa: PLC0415
 
     if serve:
         serve_until_interrupted(click.echo)
     else:
-        measure(Plan(turns, model, api_key), upstream, as_json=as_json)
+        measure(DemoPlan(turns, model, api_key), upstream, as_json=as_json)

@@ -21,7 +21,7 @@ LATE = "claude-code-2.1.280"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class DemoTurn:
     """What one request had of its own."""
 
     billing_header: str
@@ -35,7 +35,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class RecordedConversation:
     """Several requests of one session, in order."""
 
     client: str
@@ -47,7 +47,7 @@ class Conversation:
     last: dict[str, Any]
     """The body of the last request."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[DemoTurn, ...]
 
     def body(self, number: int) -> dict[str, Any]:
         """Return turn ``number``'s request body (Anthropic messages); the first turn is 1.
@@ -62,15 +62,15 @@ class Conversation:
         return body
 
 
-def load(name: str = CCH) -> Conversation:
+def load(name: str = CCH) -> RecordedConversation:
     """Return one of the package's own conversations: CCH or LATE."""
     packed = files(__package__).joinpath(f"{name}.json.gz").read_bytes()
     content = json.loads(gzip.decompress(packed))
-    return Conversation(
+    return RecordedConversation(
         client=content["client"],
         headers=content["headers"],
         last=content["last"],
-        turns=tuple(Turn(**turn) for turn in content["turns"]),
+        turns=tuple(DemoTurn(**turn) for turn in content["turns"]),
     )
 
 

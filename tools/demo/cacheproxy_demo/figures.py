@@ -12,7 +12,7 @@ from cacheproxy_demo.client import Cost
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class DemoFigures:
     """The sums of one pass or of several; None where the server did not say.
 
     ``prompt``, ``reused``, ``evaluated``: tokens. ``possible``: those that could be reused, which
@@ -41,11 +41,11 @@ class Figures:
         return asdict(self) | {"share": self.share}
 
 
-def figures(costs: Sequence[Cost]) -> Figures:
+def figures(costs: Sequence[Cost]) -> DemoFigures:
     """Return the sums of one pass."""
     usages = [cost.usage for cost in costs]
     pairs = [(before.prompt, after.reused) for before, after in pairwise(usages)]
-    return Figures(
+    return DemoFigures(
         requests=len(costs),
         refused=sum(cost.refused is not None for cost in costs),
         prompt=summed(usage.prompt for usage in usages),
@@ -57,7 +57,9 @@ def figures(costs: Sequence[Cost]) -> Figures:
     )
 
 
-def total(passes: Iterable[Figures]) -> Figures:
+def total(passes: Iterable[DemoFigures]) -> DemoFigures:
     """Return the sums of several passes."""
     rows = list(passes)
-    return Figures(*(summed(getattr(row, each.name) for row in rows) for each in fields(Figures)))
+    return DemoFigures(
+        *(summed(getattr(row, each.name) for row in rows) for each in fields(DemoFigures))
+    )

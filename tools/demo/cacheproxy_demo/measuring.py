@@ -12,13 +12,13 @@ from cacheproxy.asking import CommandError, checked_url
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import print_json
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy_demo.client import Client
+from cacheproxy_demo.client import DemoClient
 from cacheproxy_demo.embedded import EmbeddedUnavailable
-from cacheproxy_demo.report import Report
-from cacheproxy_demo.run import Plan, Scene, on_embedded, on_upstream, require_plugin, scenes
+from cacheproxy_demo.report import DemoReport
+from cacheproxy_demo.run import DemoPlan, Scene, on_embedded, on_upstream, require_plugin, scenes
 
 
-def measure(plan: Plan, upstream: str | None, *, as_json: bool) -> None:
+def measure(plan: DemoPlan, upstream: str | None, *, as_json: bool) -> None:
     """Play all scenes on the server at the URL ``upstream``, or on embedded ones; print the report.
 
     Raises CommandError.
@@ -35,7 +35,7 @@ def measure(plan: Plan, upstream: str | None, *, as_json: bool) -> None:
         click.echo(report.text(console(stderr=False)))
 
 
-def _on_embedded(plan: Plan, played: list[Scene], *, lines: bool) -> Report:
+def _on_embedded(plan: DemoPlan, played: list[Scene], *, lines: bool) -> DemoReport:
     try:
         with progress_bar(2 * plan.turns * len(played), lines=lines) as on_step:
             outcomes = on_embedded(plan, played, on_step)
@@ -44,15 +44,15 @@ def _on_embedded(plan: Plan, played: list[Scene], *, lines: bool) -> Report:
             f"{error} Or use your own model server: cacheproxy demo --upstream URL"
         ) from None
     server = f"llama.cpp (xllamacpp {version('xllamacpp')}) with a small random model, one slot"
-    return Report(outcomes, server, embedded=True)
+    return DemoReport(outcomes, server, embedded=True)
 
 
-def _on_upstream(plan: Plan, played: list[Scene], url: str, *, lines: bool) -> Report:
+def _on_upstream(plan: DemoPlan, played: list[Scene], url: str, *, lines: bool) -> DemoReport:
     edit_remote = not is_local(urlsplit(url).hostname or "")
-    client = Client(url, plan.headers(played[0], played[0].api))
+    client = DemoClient(url, plan.headers(played[0], played[0].api))
     if plan.model is None and (models := client.models()):
         plan = replace(plan, model=models[0])
     with progress_bar(2 * plan.turns * len(played), lines=lines) as on_step:
         outcomes = on_upstream(plan, played, url, on_step, edit_remote=edit_remote)
     server = f"{url}, model {plan.model or 'unnamed'}"
-    return Report(outcomes, server, embedded=False, model=plan.model, edit_remote=edit_remote)
+    return DemoReport(outcomes, server, embedded=False, model=plan.model, edit_remote=edit_remote)

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from cacheproxy.words import count, seconds, share
 from cacheproxy_demo.client import Cost
-from cacheproxy_demo.figures import Figures, figures, total
-from cacheproxy_demo.run import PATHS, Outcome
+from cacheproxy_demo.figures import DemoFigures, figures, total
+from cacheproxy_demo.run import PATHS, DemoOutcome
 
 WORTH_NAMING = 1.2
 """A smaller ratio is no difference."""
@@ -50,10 +50,10 @@ _LINE = "{:<20}" + _CELLS
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DemoReport:
     """What was done and what came of it. ``server``: the upstream, in words."""
 
-    outcomes: list[Outcome]
+    outcomes: list[DemoOutcome]
     server: str
     embedded: bool
     model: str | None = None
@@ -66,7 +66,7 @@ class Report:
         )
         return [_through(through), self._direct(direct)]
 
-    def _direct(self, direct: Figures) -> str:
+    def _direct(self, direct: DemoFigures) -> str:
         """Return what went otherwise directly: requests refused, tokens or seconds in excess."""
         answered = [
             (figures(one), figures(other))
@@ -157,7 +157,7 @@ class Report:
                 yield f"  {how:<18}{_cells(costs)}"
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: DemoOutcome) -> str:
     """Return what the server does with late system messages, and how that is known."""
     placement = outcome.placement
     if not placement.get("says"):
@@ -165,7 +165,7 @@ def _told(outcome: Outcome) -> str:
     return f"the server {placement['says']} (told by {placement['told_by']})"
 
 
-def _through(through: Figures) -> str:
+def _through(through: DemoFigures) -> str:
     if through.refused:
         return f"Through cacheproxy {through.refused} of {through.requests} requests were refused."
     said = f"Through cacheproxy all {through.requests} requests were answered"

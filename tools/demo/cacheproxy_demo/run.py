@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.translation import MessagesToChat
-from cacheproxy_demo.client import Client, Cost
-from cacheproxy_demo.conversation import CCH, LATE, Conversation, load, marked
+from cacheproxy_demo.client import Cost, DemoClient
+from cacheproxy_demo.conversation import CCH, LATE, RecordedConversation, load, marked
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.embedded.model import LateSystem, default_template
 
@@ -63,7 +63,7 @@ class Scene:
     """
 
     what: str
-    conversation: Conversation
+    conversation: RecordedConversation
     api: Api
     late_system: LateSystem = "inline"
 
@@ -82,7 +82,7 @@ def scenes(*, embedded: bool) -> list[Scene]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """How each scene is sent: its first ``turns`` requests, for ``model``, with ``api_key``."""
 
     turns: int
@@ -109,7 +109,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """What each turn of a scene cost, in order.
 
     ``placement``: what the proxy says it learned of the server's late system messages.
@@ -122,7 +122,7 @@ class Outcome:
     placement: Mapping[str, Any]
 
 
-def on_embedded(plan: Plan, played: list[Scene], progress: OnStep) -> list[Outcome]:
+def on_embedded(plan: DemoPlan, played: list[Scene], progress: OnStep) -> list[DemoOutcome]:
     """Play the scenes on embedded servers, each with a template of its own.
 
     Raises CommandError: EmbeddedUnavailable where none can run here.
@@ -140,8 +140,8 @@ def on_embedded(plan: Plan, played: list[Scene], progress: OnStep) -> list[Outco
 
 
 def on_upstream(
-    plan: Plan, played: list[Scene], url: str, progress: OnStep, *, edit_remote: bool
-) -> list[Outcome]:
+    plan: DemoPlan, played: list[Scene], url: str, progress: OnStep, *, edit_remote: bool
+) -> list[DemoOutcome]:
     """Play the scenes on the user's own server. ``edit_remote`` as in the proxy's configuration.
 
     Raises CommandError.
@@ -160,19 +160,19 @@ def text_of(played: list[Scene]) -> str:
 
 
 def _play(
-    plan: Plan, scene: Scene, url: str, progress: OnStep, *, edit_remote: bool = False
-) -> Outcome:
+    plan: DemoPlan, scene: Scene, url: str, progress: OnStep, *, edit_remote: bool = False
+) -> DemoOutcome:
     """Send the scene's requests twice, directly and through the proxy, each time to a cold cache.
 
     Each pass has a mark of its own at the start of its prompts, so that nothing that the server
     evaluated before helps it.
     """
     api = scene.api
-    if not Client(url, plan.headers(scene, api)).serves(PATHS[api]):
+    if not DemoClient(url, plan.headers(scene, api)).serves(PATHS[api]):
         api = "chat" if api == "messages" else "messages"
 
     def replay(at: str, how: str) -> tuple[Cost, ...]:
-        client = Client(at, plan.headers(scene, api))
+        client = DemoClient(at, plan.headers(scene, api))
         mark = f"[cacheproxy demo {secrets.token_hex(8)}]"
         costs: list[Cost] = []
         for number, body in enumerate(plan.bodies(scene, api, mark), start=1):
@@ -184,7 +184,7 @@ def _play(
     progress(f"{scene.conversation.client}: {scene.what}", 0)
     direct = replay(url, "directly")
     progress("starting the proxy", 0)
-    with ProxyService(url, *(["--edit-remote"] if edit_remote else [])) as proxy:
+    with ChildProxy(url, *(["--edit-remote"] if edit_remote else [])) as proxy:
         through = replay(proxy.url, "through cacheproxy")
         health = Site(proxy.url).tell("/_cacheproxy/health") or {}
-    return Outcome(scene, api, direct, through, health.get("placement") or {})
+    return DemoOutcome(scene, api, direct, through, health.get("placement") or {})

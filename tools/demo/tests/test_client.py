@@ -1,7 +1,7 @@
 """What a request costs, and what a server offers."""
 
 import pytest
-from cacheproxy_demo.client import Client
+from cacheproxy_demo.client import DemoClient
 
 from cacheproxy.asking import CommandError
 from tests.peer import NOBODY, Peer
@@ -11,7 +11,7 @@ CHAT = "/v1/chat/completions"
 
 def post(answer):
     with Peer({CHAT: answer}) as peer:
-        return Client(peer.url).post(CHAT, {"model": "m", "messages": []})
+        return DemoClient(peer.url).post(CHAT, {"model": "m", "messages": []})
 
 
 def test_a_good_answer_has_the_servers_figures_and_the_wall_clock():
@@ -37,13 +37,13 @@ def test_a_bad_answer_is_one_line(answer, words):
 
 def test_nobody_there_is_one_line_that_says_what_to_do():
     with pytest.raises(CommandError, match=f"^No answer from {NOBODY} .*start the model server"):
-        Client(NOBODY).post(CHAT, {"model": "m"})
+        DemoClient(NOBODY).post(CHAT, {"model": "m"})
 
 
 @pytest.mark.parametrize(("status", "served"), [(404, False), (405, False), (400, True)])
 def test_an_api_is_served_or_not(status, served):
     with Peer(posts=(status, {})) as peer:
-        assert Client(peer.url).serves("/v1/messages") is served
+        assert DemoClient(peer.url).serves("/v1/messages") is served
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_an_api_is_served_or_not(status, served):
 )
 def test_models_are_listed_or_not_known(page, models):
     with Peer({"/v1/models": page}) as peer:
-        assert Client(peer.url).models() == models
+        assert DemoClient(peer.url).models() == models

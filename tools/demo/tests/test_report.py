@@ -5,8 +5,8 @@ import json
 
 import pytest
 from cacheproxy_demo.client import Cost
-from cacheproxy_demo.report import Report
-from cacheproxy_demo.run import Outcome, scenes
+from cacheproxy_demo.report import DemoReport
+from cacheproxy_demo.run import DemoOutcome, scenes
 from rich.console import Console
 
 from cacheproxy.core.conversation.usage import Usage
@@ -23,7 +23,7 @@ TOLD = {"says": "refuses late system messages: cured", "told_by": "/apply-templa
 
 def outcome(direct, through, place=2, placement=TOLD):
     scene = scenes(embedded=True)[place]
-    return Outcome(scene, scene.api, direct, through, placement)
+    return DemoOutcome(scene, scene.api, direct, through, placement)
 
 
 STRICT = outcome((REFUSED, REFUSED), (COLD, WARM), place=0)
@@ -31,7 +31,7 @@ CCH = outcome((COLD, AGAIN), (COLD, WARM))
 
 
 def report(*outcomes, **more):
-    return Report(list(outcomes or (STRICT, CCH)), "a server", **{"embedded": True, **more})
+    return DemoReport(list(outcomes or (STRICT, CCH)), "a server", **{"embedded": True, **more})
 
 
 def text(report, width=96, **console):

@@ -6,7 +6,7 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.embedded.model import default_template
 from cacheproxy_demo.figures import figures
-from cacheproxy_demo.run import Plan, on_upstream, require_plugin, text_of
+from cacheproxy_demo.run import DemoPlan, on_upstream, require_plugin, text_of
 
 from cacheproxy.asking import CommandError
 from tests import needs
@@ -32,7 +32,7 @@ def test_on_a_server_that_keeps_running_each_pass_starts_cold(small, tmp_path):
     scenes = small(embedded=False)
     model = write_model(tmp_path / "m.gguf", text=text_of(scenes))
     with LlamaServer(model) as server:
-        late, cch = on_upstream(Plan(2), scenes, server.url, quiet, edit_remote=False)
+        late, cch = on_upstream(DemoPlan(2), scenes, server.url, quiet, edit_remote=False)
     for costs in (late.direct, late.through, cch.direct, cch.through):
         assert costs[0].usage.reused < 0.1 * costs[0].usage.prompt
     assert late.placement["late"] == "inline"
@@ -63,4 +63,4 @@ def test_a_context_that_is_too_small_is_told(small, tmp_path):
         LlamaServer(model, n_ctx=512) as server,
         pytest.raises(CommandError, match="larger context"),
     ):
-        on_upstream(Plan(2), small(embedded=False), server.url, quiet, edit_remote=False)
+        on_upstream(DemoPlan(2), small(embedded=False), server.url, quiet, edit_remote=False)

@@ -11,7 +11,7 @@ from typing import Any
 from cacheproxy.asking import Site
 from cacheproxy.core.judge.repairs import CCH
 from cacheproxy.core.prompt.dialect import ANTHROPIC
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.template.questions import FIRST, turn
 from cacheproxy.core.template.rendered import text_of
@@ -27,7 +27,7 @@ class Counter:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def order(self) -> Order | None:
+    def order(self) -> PromptOrder | None:
         """Return what the server's template prints first, or None if it does not tell."""
         return order_of(self._render(turn()[FIRST]) or "")
 

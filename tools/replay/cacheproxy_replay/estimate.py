@@ -17,7 +17,7 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.cause import Meanwhile
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import tokens_of
-from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
 from cacheproxy_replay.counter import Counter
 from cacheproxy_replay.memory import KeptPrompts, Tokens
 from cacheproxy_replay.run import MeasuredTurn, OnStep
@@ -98,7 +98,7 @@ def assess(
     turns: Sequence[MeasuredTurn],
     counter: Counter | None,
     memory: KeptPrompts,
-    order: Order,
+    order: PromptOrder,
     progress: OnStep,
 ) -> list[Assessed]:
     """Return the turns of one pass, each with the estimate and the verdict.

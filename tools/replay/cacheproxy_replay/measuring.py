@@ -18,8 +18,8 @@ from cacheproxy.cli.settings import key_headers, print_json, read_settings, say,
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.core.server.identify import PAGES, Server, identify
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.server.identify import PAGES, ServerFacts, identify
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.counter import Counter
 from cacheproxy_replay.estimate import assess
@@ -32,7 +32,7 @@ from cacheproxy_replay.rules import Ruleset, ruleset
 from cacheproxy_replay.run import ReplayRun, chosen
 from cacheproxy_replay.wire import nobody_at
 
-ASSUMED = Order.TOOLS_FIRST
+ASSUMED = PromptOrder.TOOLS_FIRST
 """What a template prints first, where the server does not tell: most do."""
 INTERRUPTED = 130
 """What shells give for a command that Ctrl-C has ended."""
@@ -114,7 +114,7 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
     Raises CommandError if nothing was measured.
     """
     interrupted, stopped = False, None
-    server, order, slots = Server(), None, None
+    server, order, slots = ServerFacts(), None, None
     try:
         run.site.connect().close()
     except NoAnswerError as error:
@@ -152,7 +152,7 @@ def _memory(slots: int | None) -> KeptPrompts:
     return Everything() if slots is None else Slots(slots)
 
 
-def _server(site: Site) -> Server:
+def _server(site: Site) -> ServerFacts:
     pages = {page: site.tell(page) for page in PAGES}
     return identify({page: said for page, said in pages.items() if said is not None})
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.identify import ServerFacts
 
 _SIMILAR = 0.1
 _WORDS = 24
@@ -65,7 +65,7 @@ def shared_tokens(one: Tokens, other: Tokens) -> int:
     return next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(one), len(other)))
 
 
-def slots_without_ram(site: Site, server: Server, model: str) -> int | None:
+def slots_without_ram(site: Site, server: ServerFacts, model: str) -> int | None:
     """Return the number of slots of the ``server`` at ``site`` if it has nothing beside them."""
     count = server.slots
     if count is None or count > _MOST_SLOTS:

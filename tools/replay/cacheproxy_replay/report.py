@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.words import counted, seconds, times
 from cacheproxy_replay import Cold, Via, table
 from cacheproxy_replay.estimate import Assessed
@@ -43,7 +43,7 @@ class ReplayReport:
     run: ReplayRun  #: both passes as they were made
     figures: ReplayFigures  #: what they add up to
     server: str  #: in words, without its address
-    order: Order | None  #: what its template prints first; None: assumed
+    order: PromptOrder | None  #: what its template prints first; None: assumed
     slots: int | None  #: as many as it has; None: it may keep more prompts than those
     files: tuple[str, ...]  #: their names, without folders
     interrupted: bool = False  #: by Ctrl-C

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ProxyService
+from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
@@ -122,7 +122,7 @@ class ReplayRun:
             config = Path(folder) / "config.toml"
             config.write_text(self.ruleset.toml, encoding="utf-8")
             options = ["--config", str(config), *(["--edit-remote"] if self.edit_remote else [])]
-            with ProxyService(self.site.url, *options) as proxy:
+            with ChildProxy(self.site.url, *options) as proxy:
                 yield proxy.url
 
 

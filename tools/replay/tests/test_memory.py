@@ -5,7 +5,7 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_replay.memory import Everything, Slots, shared_tokens, slots_without_ram
 
 from cacheproxy.asking import Site
-from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.identify import ServerFacts
 from tests import conversation, needs
 from tests.peer import NOBODY
 
@@ -50,9 +50,9 @@ def test_a_server_is_asked_whether_it_keeps_more_than_its_slots(settings, known,
     model = write_model(tmp_path / "m.gguf", text=conversation.text())
     with LlamaServer(model, n_ctx=8192, **settings) as server:
         site = Site(server.url)
-        asked = Server(slots=settings["n_parallel"])
+        asked = ServerFacts(slots=settings["n_parallel"])
         assert slots_without_ram(site, asked, "m") == known
 
 
 def test_no_server_or_another_one_says_nothing_of_slots():
-    assert slots_without_ram(Site(NOBODY), Server(), "m") is None
+    assert slots_without_ram(Site(NOBODY), ServerFacts(), "m") is None

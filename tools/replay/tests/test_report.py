@@ -13,7 +13,7 @@ from cacheproxy_replay.wire import MeasuredAnswer
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.words import TIMES, seconds, share, times
 from tests import conversation
 from tests.conversation import assessed, turns
@@ -36,7 +36,9 @@ def reported(rules, before, after, **options):
 
 def report_of(run, **options):
     found = figures(*map(assessed, run.passes))
-    return ReplayReport(run, found, "a server", Order.SYSTEM_FIRST, None, ("a.har",), **options)
+    return ReplayReport(
+        run, found, "a server", PromptOrder.SYSTEM_FIRST, None, ("a.har",), **options
+    )
 
 
 def text_of(report):

@@ -17,7 +17,7 @@ from cacheproxy_replay.run import ReplayRun, chosen, is_named, places_of
 from cacheproxy.asking import Site
 from cacheproxy.config import Config
 from cacheproxy.core.capture.files import read
-from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.prompt import PromptOrder
 from tests import conversation, needs
 from tests.peer import NOBODY
 
@@ -36,7 +36,7 @@ def measured(run, progress=quiet):
     run.run(progress)
     counter = Counter(run.site)
     order = counter.order()
-    assert order is Order.SYSTEM_FIRST
+    assert order is PromptOrder.SYSTEM_FIRST
     return figures(*(assess(turns, counter, Slots(1), order, quiet) for turns in run.passes))
 
 
@@ -111,7 +111,7 @@ def test_the_order_of_a_template_is_asked_for(tmp_path):
     template += "{% for m in messages %}{{ m.content }}{% endfor %}"
     model = write_model(tmp_path / "m.gguf", template=template)
     with LlamaServer(model, n_ctx=2048) as server:
-        assert Counter(Site(server.url)).order() is Order.TOOLS_FIRST
+        assert Counter(Site(server.url)).order() is PromptOrder.TOOLS_FIRST
     assert Counter(Site(NOBODY)).order() is None
 
 
