@@ -73,6 +73,7 @@ class ProxyChannel(Protocol):
         self.limits = limits
         self.request: ProxyRequest | None = None
         self.persistent = True
+        self.is_aborted = False
         self.producer: IPushProducer | None = None
         self._door = Door()
         self._is_plain = False
@@ -177,6 +178,7 @@ class ProxyChannel(Protocol):
     def abort(self) -> None:
         """Close at once, with a reset."""
         self._phase = _Phase.CLOSING
+        self.is_aborted = True
         self.transport.abortConnection()
 
     @property

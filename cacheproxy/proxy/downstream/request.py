@@ -26,6 +26,8 @@ class Connection(Protocol):
 
     transport: Any
     producer: IPushProducer | None
+    is_aborted: bool
+    """Whether it is being closed with a reset: nothing may be sent any more."""
 
     @property
     def secure(self) -> bool:
@@ -139,7 +141,7 @@ class ProxyRequest:
         elif self._unsent:
             data = self._unsent + data
         self._unsent = data if waits else b""
-        if data and not waits:
+        if data and not waits and not self.channel.is_aborted:
             eager.write(self.channel.transport, data)
 
     def flush(self) -> None:
@@ -158,7 +160,7 @@ class ProxyRequest:
         self._on_gone = None  # else who answered would be kept, by a cycle, with all it has read
         end = self._unsent + b"0\r\n\r\n" if self._chunked else self._unsent
         self._unsent = b""
-        if end:
+        if end and not self.channel.is_aborted:
             eager.write(self.channel.transport, end)
         finishing, self._finishing = self._finishing, None
         self.channel.done()

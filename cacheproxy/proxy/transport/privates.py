@@ -1,8 +1,7 @@
-"""The private names of Twisted's connections that we use.
+"""What of Twisted's connections we use that it does not promise.
 
-``eager`` and ``direct`` save much of a request's cost by using names that start with ``_``. If a
-version of Twisted lacks them, bytes are written and connections made in Twisted's own way: slower,
-with the same result.
+Both names say whether something waits to be written. If a version of Twisted lacks them, ``eager``
+and ``direct`` leave writing and connecting to Twisted: slower, with the same result.
 """
 
 from __future__ import annotations
@@ -10,17 +9,16 @@ from __future__ import annotations
 from twisted.internet import tcp
 from twisted.internet.abstract import FileDescriptor
 
-_OF_THE_CLASS = ("dataBuffer", "offset", "_aborting", "_closeSocket", "_shouldShutdown")
-_OF_THE_INSTANCE = ("_tempDataBuffer", "_tempDataLen")
+_OF_THE_CLASS, _OF_THE_INSTANCE = "dataBuffer", "_tempDataBuffer"
 
 
 def missing() -> list[str]:
     """Return the names that this Twisted does not have."""
-    made = FileDescriptor.__init__.__code__.co_names
-    return [
-        *(name for name in _OF_THE_CLASS if not hasattr(tcp.Connection, name)),
-        *(name for name in _OF_THE_INSTANCE if name not in made),
-    ]
+    is_there = {
+        _OF_THE_CLASS: hasattr(tcp.Connection, _OF_THE_CLASS),
+        _OF_THE_INSTANCE: _OF_THE_INSTANCE in FileDescriptor.__init__.__code__.co_names,
+    }
+    return [name for name, there in is_there.items() if not there]
 
 
 ARE_THERE = not missing()

@@ -2,7 +2,8 @@
 
 For each connection Twisted's endpoints make two factories, a connector, three Deferreds and a
 look-up, and wait for epoll; a connection on loopback is there at once. The upstream side makes one
-connection per request (see ``upstream``), so every request would pay for this.
+connection per request (see ``upstream``), so every request would pay for this: 7 % at 2 KB, 6 to
+11 % at 80 KB.
 """
 
 from __future__ import annotations
@@ -69,7 +70,6 @@ class DirectConnection(tcp.Connection):
 
     logstr = "upstream"
     bufferSize = 120 << 10
-    _shouldShutdown = False  # close(2) says the same
 
     def __init__(self, skt: socket.socket, protocol: IProtocol, reactor: Any) -> None:
         super().__init__(skt, protocol, reactor)
@@ -138,7 +138,7 @@ class DirectConnection(tcp.Connection):
         return _address(self._address)
 
     def _waits_to_write(self) -> bool:
-        return bool(self._tempDataLen) or len(self.dataBuffer) > self.offset
+        return bool(self._tempDataBuffer or self.dataBuffer)
 
     def _settle(self, code: int) -> None:
         if code not in (0, errno.EISCONN):
@@ -157,7 +157,7 @@ class DirectConnection(tcp.Connection):
         self._stop_timer()
         self.stopWriting()
         self.disconnected = 1
-        self._closeSocket(orderly=False)
+        self.socket.close()
         if done is not None:
             done.errback(Failure(error))
 

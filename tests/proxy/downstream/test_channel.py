@@ -444,6 +444,19 @@ def test_what_waits_behind_an_answer_that_is_broken_off_is_dropped(how):
     down.lose()
 
 
+def test_nothing_is_sent_on_a_connection_that_is_aborted():
+    """Though its transport is there until the reactor comes round."""
+    down, request = asked()
+    request.send_head(*OK)
+    request.write(b"x")
+    assert down.transport.take()
+    down.channel.abort()
+    request.write(b"y")
+    request.finish()
+    assert down.transport.take() == []
+    down.lose()
+
+
 def test_limits_are_those_of_when_a_request_began():
     """New ones hold for the next."""
     down = Down(at_once, data=GET[:-2])

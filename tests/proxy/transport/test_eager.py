@@ -130,13 +130,6 @@ def test_a_peer_that_is_gone_is_the_reactors_business(pair):
     assert isinstance(pair.transport.doWrite(), ConnectionLost)
 
 
-def test_nothing_is_sent_once_it_is_aborted(pair):
-    """Though the transport still counts as connected until the reactor comes round."""
-    pair.transport.abortConnection()
-    eager.write(pair.transport, b"one")
-    assert pair.read() == b""
-
-
 @pytest.mark.parametrize("how", ["loseConnection", "loseWriteConnection"])
 def test_what_is_written_before_the_end_comes_before_the_end(pair, how):
     """Closing wholly or in one direction; what comes after the end goes nowhere."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import socket
 from pathlib import Path
 
@@ -58,16 +57,8 @@ def test_no_others_are_used():
             elif isinstance(node, ast.ImportFrom) and "cacheproxy" not in str(node.module):
                 used.update(name.name for name in node.names)
     used = {name for name in used - own if name.startswith("_") and not name.startswith("__")}
-    known = {*privates._OF_THE_CLASS, *privates._OF_THE_INSTANCE, *polling.NAMES}
+    known = {privates._OF_THE_CLASS, privates._OF_THE_INSTANCE, *polling.NAMES}
     assert used - others == {name for name in known - own if name.startswith("_")}
-
-
-def test_one_is_closed_at_once_as_direct_closes_it(ends):
-    connection, others = ends
-    assert "orderly" in inspect.signature(connection._closeSocket).parameters
-    assert connection._shouldShutdown
-    connection._closeSocket(orderly=False)
-    assert others.recv(1) == b""
 
 
 def test_what_waits_to_be_written_stands_where_it_is_looked_for(ends):
@@ -77,14 +68,6 @@ def test_what_waits_to_be_written_stands_where_it_is_looked_for(ends):
     assert not connection.dataBuffer
     connection.write(b"later")
     assert connection._tempDataBuffer == [b"later"]
-    assert connection._tempDataLen == 5
-
-
-def test_one_that_is_aborted_says_so(ends):
-    connection, _ = ends
-    assert not connection._aborting
-    connection.abortConnection()
-    assert connection._aborting
 
 
 def test_without_it_bytes_are_written_in_twisteds_way(ends, monkeypatch):
