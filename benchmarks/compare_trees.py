@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -57,6 +58,9 @@ def main() -> int:
             if job in folders[1][1]
             for where, before, after in differences(folders[0][1][job], folders[1][1][job])
         ]
+        every = len(found)
+        if options.without is not None:
+            found = [one for one in found if not options.without.search(one[0])]
         for where, *values in found[: options.most]:
             before, after = shown([folder for folder, _ in folders], values)
             print(f"{where}\n  before: {before}\n  after:  {after}")
@@ -64,6 +68,7 @@ def main() -> int:
     requests = sum(len(folders[0][1][job]["exchanges"]) for job in both)
     names = {job.partition(" ")[0] for job in both}
     said = f"on {requests} requests, {len(names)} captures, {len(both)} runs"
+    said += f"; {every - len(found)} left out" if every > len(found) else ""
     print(f"{len(found)} differences {said}" if found else f"equal {said}")
     return 1 if found else 0
 
@@ -141,6 +146,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", default="*", metavar="PATTERN", help="names of captures")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep what was seen")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
+    parser.add_argument(
+        "--without",
+        type=re.compile,
+        metavar="REGEX",
+        help="places that are meant to differ",
+    )
     parser.add_argument("--most", type=int, default=40, metavar="N", help="differences to print")
     return parser.parse_args()
 
