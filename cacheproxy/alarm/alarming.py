@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,7 +12,6 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.alarm.bell import ring
 from cacheproxy.alarm.desktop import notify
 from cacheproxy.alarm.way import AlarmWay, NotToldError
 from cacheproxy.alarm.webhook import Webhook
@@ -88,3 +89,12 @@ class Alarming:
             await self._workers.run(_DESKTOP, show, _DESKTOP_SECONDS)
         except GivenUpError as error:
             raise NotToldError(str(error) or "it hung too often") from None
+
+
+def ring() -> None:
+    """Ring it, if there is a terminal. The log spells control characters out, so not by that."""
+    stream = sys.__stdout__  # twistd has put another in place of sys.stdout
+    with suppress(OSError, ValueError):
+        if stream is not None and stream.isatty():
+            stream.write("\a")
+            stream.flush()

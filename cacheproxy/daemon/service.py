@@ -28,13 +28,12 @@ from cacheproxy.daemon.memory import share_out
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.signals import Signals, exit_with
 from cacheproxy.daemon.wiring import ConfigParts, ProcessParts
-from cacheproxy.observe.log_redaction import BareFailures
-from cacheproxy.observe.terminal import TerminalObserver
+from cacheproxy.observe.log import BareFailures, TerminalObserver
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.probe import trouble
 from cacheproxy.sources import ignored
 from cacheproxy.totals.windows import lifetime
-from cacheproxy.web.reload import ReloadError
+from cacheproxy.web.applying import ReloadError
 
 _log = Logger()
 _LOOK_SECONDS = 4.0

@@ -21,8 +21,8 @@ from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
-from cacheproxy.totals.totals import Totals
-from cacheproxy.web.applying import Applying
+from cacheproxy.totals.totals import InMemoryTotals, Totals
+from cacheproxy.web.applying import Applying, reload
 from cacheproxy.web.breaks import Breaks
 from cacheproxy.web.conversations import Conversations
 from cacheproxy.web.cures import Cures
@@ -30,15 +30,11 @@ from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.downloads import downloads
 from cacheproxy.web.exchanges import diagnosis, exchanges
 from cacheproxy.web.files import static_files
-from cacheproxy.web.health import health
+from cacheproxy.web.health import health, named_or, ready
 from cacheproxy.web.live import Live
-from cacheproxy.web.login import login
-from cacheproxy.web.memory_store import InMemoryTotals
 from cacheproxy.web.metrics import MetricsResource
-from cacheproxy.web.pages import OwnPages, answer, queried
+from cacheproxy.web.pages import OwnPages, answer, login, queried
 from cacheproxy.web.prompts import Prompts
-from cacheproxy.web.ready import named_or, ready
-from cacheproxy.web.reload import reload
 
 
 class Pages:

@@ -13,8 +13,7 @@ from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.metrics import table
-from cacheproxy.metrics.labels import UNKNOWN, Labels
-from cacheproxy.metrics.series import Series
+from cacheproxy.metrics.series import UNKNOWN, Labels, Series
 from cacheproxy.observe.body import body_of
 from cacheproxy.totals.record import has_failed
 

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.server.status import Look, UpstreamState
 from cacheproxy.metrics import table
-from cacheproxy.metrics.labels import clean
+from cacheproxy.metrics.series import clean
 
 _MOST_FAILURES = 200
 _OWN = b"/_cacheproxy"

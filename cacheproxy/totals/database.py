@@ -36,9 +36,8 @@ from cacheproxy.totals.file import (
     set_aside,
     settle,
 )
-from cacheproxy.totals.memory import MOST, InMemory
 from cacheproxy.totals.migrations import TotalsError
-from cacheproxy.totals.store import TotalsStore
+from cacheproxy.totals.store import MOST, InMemory, TotalsStore
 
 _log = Logger()
 _T = TypeVar("_T")

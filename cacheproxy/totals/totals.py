@@ -7,7 +7,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, execute
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
@@ -17,6 +17,7 @@ from cacheproxy.core.server.status import Look, UpstreamState
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.record import milliseconds, record_of
 from cacheproxy.totals.retention import Age, tidy
+from cacheproxy.totals.store import MOST, InMemory
 
 _log = Logger()
 _T = TypeVar("_T")
@@ -97,3 +98,37 @@ class Totals:
 
     def _not_tidied(self, failure: Any) -> None:
         _log.debug("the totals were not tidied: {why}", why=failure.getErrorMessage())
+
+
+class InMemoryTotals:
+    """An observer, and a source for the dashboard as ``totals.Totals`` is one.
+
+    ``wall``: returns seconds since the epoch.
+    """
+
+    unkept = "--state-dir none"
+
+    def __init__(self, wall: Callable[[], float], most: int = MOST) -> None:
+        self._wall = wall
+        self._store = InMemory(most)
+
+    @property
+    def now(self) -> int:
+        """Now, in the milliseconds that questions take."""
+        return round(self._wall() * 1e3)
+
+    @hookimpl
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Remember their figures."""
+        for exchange in exchanges:
+            self._store.record(record_of(exchange))
+
+    def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
+        """Ask one of the functions that take a Store first."""
+        self._store.flush()
+        return execute(question, self._store, *arguments, **more)
+
+
+Source = Totals | InMemoryTotals
+"""Who answers questions about what was."""

@@ -12,8 +12,33 @@ from twisted.python.failure import Failure
 
 from cacheproxy.configfile import Appended, AppendError, append
 from cacheproxy.core.diagnose.cure import Cure
-from cacheproxy.web.pages import Answer, said
-from cacheproxy.web.reload import ReloadError
+from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.web.pages import Answer, answer_later, not_allowed, said
+
+
+class ReloadError(Exception):
+    """The settings stay as they were; the message says why."""
+
+
+def reload(
+    ask: Callable[[], Awaitable[tuple[str, list[str]]]], request: ProxyRequest
+) -> bytes | int:
+    """Answer when it is done: what has changed, and which rules are on; 409 if it could not be.
+
+    ``ask``: returns these two, or raises ReloadError.
+    """
+    if request.method != b"POST":
+        return not_allowed(request, b"POST", "send POST to reload")
+
+    async def page() -> Answer:
+        try:
+            line, rules = await ask()
+        except ReloadError as error:
+            return said(str(error), 409)
+        return {"said": line, "rules": rules}
+
+    return answer_later(request, page)
+
 
 _T = TypeVar("_T")
 _MOST = 100

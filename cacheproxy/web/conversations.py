@@ -14,8 +14,8 @@ import msgspec
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.conversations import SORTS, conversation, conversations
 from cacheproxy.totals.store import TotalsStore
+from cacheproxy.totals.totals import Source
 from cacheproxy.web.dashboard import LONGEST_SEARCH, row_of, window_of
-from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import Content, QueryError, answer, query_of
 
 _UNKNOWN = "there is no such conversation; see /_cacheproxy/conversations"

@@ -17,12 +17,19 @@ from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
-from cacheproxy.totals.groups import groups, last_break, routed
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
 from cacheproxy.totals.store import TotalsStore
-from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
+from cacheproxy.totals.totals import Source
+from cacheproxy.totals.windows import (
+    WINDOWS,
+    breaks,
+    groups,
+    last_break,
+    lifetime,
+    overview,
+    routed,
+)
 from cacheproxy.web.headline import headline, without
-from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import QueryError
 from cacheproxy.web.todo import todo
 from cacheproxy.words import clients

@@ -14,9 +14,9 @@ from zope.interface import implementer
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.table import START, TABLES, page
+from cacheproxy.totals.totals import Source
 from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.web.dashboard import window_of
-from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import (
     NOTHING_ELSE,
     DirectPage,

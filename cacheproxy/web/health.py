@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
 from cacheproxy.core.server.profile_text import for_people
 from cacheproxy.plugin.package import Package
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.web.pages import Answer, Content, Page, answer
 
 
 async def health(
@@ -65,3 +69,16 @@ async def health(
         "failures": failures.as_dict(),
         "requests": {"last": len(last), "failed": dict(sorted(failed.items()))},
     }
+
+
+async def ready(is_up: Callable[[], Awaitable[bool]]) -> Answer:
+    """Return the page: 200 or, while no upstream answers, 503. It tells nothing else."""
+    is_ready = await is_up()
+    body = json.dumps({"ready": is_ready}).encode() + b"\n"
+    return Content(b"application/json", body, 200 if is_ready else 503)
+
+
+def named_or(access: Access, page: Page, other: Page, request: ProxyRequest) -> bytes | int:
+    """Answer with ``page``; to who calls us by a name that is not ours, with ``other``."""
+    is_named = access.is_named(request.header_values, request.address)
+    return answer(request, page if is_named else other)

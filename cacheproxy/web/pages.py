@@ -13,6 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
+from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.migrations import TotalsError
 
@@ -176,3 +177,16 @@ def _said(request: ProxyRequest, said: Answer | None, unknown: str) -> bytes:
 def _json(request: ProxyRequest, status: int, value: Mapping[str, Any]) -> bytes:
     body = json.dumps(value).encode() + b"\n"  # indented, it would take three times as long
     return respond(request, Content(b"application/json", body, status))
+
+
+def login(access: Access, request: ProxyRequest) -> bytes:
+    """Give the cookie. The channel lets only those in who know the token, by header or cookie."""
+    if request.method != b"POST":
+        return not_allowed(request, b"POST", "send the token by POST")
+    if not access.token:
+        return failed(request, 404, "this proxy asks for no token")
+    name, value = access.cookie
+    secure = b"; Secure" if request.secure else b""
+    cookie = b"%s=%s; Path=/_cacheproxy; HttpOnly; SameSite=Strict%s" % (name, value, secure)
+    headers = ((b"Set-Cookie", cookie),)
+    return respond(request, Content(b"application/json", b"{}\n", headers=headers))

@@ -8,9 +8,17 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.totals.retention import tidy
-from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
+from cacheproxy.totals.windows import (
+    WINDOWS,
+    breaks,
+    groups,
+    last_break,
+    lifetime,
+    overview,
+    routed,
+)
 
-from .builders import MS, NOW, keep, record
+from .builders import MS, NOW, URL, keep, record, store_in
 
 BROKE = {"verdict": Judgement.BREAK, "reason": Reason.MESSAGES_CHANGED, "lost_ms": 2000}
 
@@ -134,3 +142,85 @@ def test_what_was_before_the_window_costs_nothing(store):
     keep(store, *(record(wall=NOW - 7200 - 60 * at) for at in range(1500)))
     keep(store, *(record(wall=NOW - 9000 - 60 * at, upstream="http://gone") for at in range(900)))
     assert steps() < 1.2 * before
+
+
+DATED = BROKE | {"shape": "date", "lost": 700}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_each_group_has_its_own(store, name):
+    """What a side request lost is no break; nobody knows the client of a request without one."""
+    keep(
+        store,
+        record(**DATED),
+        record(side=True, **DATED),
+        record(client="other", session="b", model=None, prompt=None, reused=None, evaluated=None),
+        record(session=None, model=None, upstream="http://else", prompt=10, reused=0, evaluated=10),
+        record(wall=NOW - 60 * 86_400, client="gone"),
+    )
+    found = groups(store, name, MS)
+    sums = {"requests": 2, "prompt": 2000, "reused": 1800, "evaluated": 200}
+    main = sums | {"lost": 700, "seconds": 2.0}
+    none = {"requests": 1, "prompt": 0, "reused": 0, "evaluated": 0, "lost": 0, "seconds": 0.0}
+    assert found["client"] == [{"name": "agent", **main}, {"name": "other", **none}]
+    assert found["model"] == [{"name": "asked-for", **main}]
+    urls = {each["name"]: each["requests"] for each in found["upstream"]}
+    assert urls == {URL: 3, "http://else": 1}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_the_last_break(store, name):
+    assert last_break(store, name, MS) is None
+    keep(store, record(number=7, wall=NOW - 1, **DATED), record(number=8), record(**DATED, side=1))
+    assert last_break(store, name, MS) == {
+        "number": 7,
+        "at": NOW - 1,
+        "client": "agent",
+        "session": "3f9a",
+        "turn": 2,
+        "reason": "messages_changed",
+        "phrase": "An earlier message changed (date)",
+        "lost": 700,
+        "lost_seconds": 2.0,
+        "cure": True,
+    }
+    assert last_break(store, name, MS + 60 * 86_400_000) is None
+
+
+def test_a_break_of_another_run_has_no_number_and_no_cure(store):
+    keep(store, record(**DATED))
+    store.first = 2
+    found = last_break(store, "1h", MS)
+    assert (found["number"], found["cure"]) == (None, False)
+    keep(store, record(**DATED | {"reason": Reason.EVICTED, "shape": None}))
+    found = last_break(store, "1h", MS)
+    assert (found["number"], found["cure"]) == (1, False)
+    assert found["phrase"] == "The server had dropped the earlier prompt"
+
+
+OTHER = "http://other:1"
+
+
+def test_sums_by_upstream_and_route(tmp_path):
+    """Over all restarts; where there is one upstream, there are none."""
+    store = store_in(tmp_path)
+    keep(store, record())
+    assert routed(store) == []
+    keep(
+        store,
+        record(route="work", price=0.5),
+        record(route="work", price=0.25),
+        record(route="", upstream=OTHER, reused=None, evaluated=None),
+    )
+    first, second = routed(store)
+    assert first == {
+        "upstream": URL,
+        "route": "work",
+        "requests": 2,
+        "prompt": 2000,
+        "reused": 1800,
+        "price": pytest.approx(0.75),
+    }
+    assert (second["upstream"], second["route"], second["reused"]) == (OTHER, "", 0)
+    store.connection.close()
+    assert routed(store_in(tmp_path)) == [first, second]

@@ -6,8 +6,8 @@ from twisted.internet.task import Clock
 
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
+from cacheproxy.totals.totals import InMemoryTotals
 from cacheproxy.web.dashboard import Dashboard
-from cacheproxy.web.memory_store import InMemoryTotals
 
 NOW = 1_700_000_000.0
 URL = "http://localhost:8080"

@@ -13,10 +13,9 @@ from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.exchange.workers import LeftOutError
-from cacheproxy.web.applying import Applying
+from cacheproxy.web.applying import Applying, ReloadError
 from cacheproxy.web.cures import Cures, NoCureError
 from cacheproxy.web.prompts import Prompts
-from cacheproxy.web.reload import ReloadError
 from tests.observe.exchanges import body
 
 from .breaking import DATED, date

@@ -6,8 +6,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.totals.requests import requests, sessions
 from cacheproxy.totals.windows import overview
 from tests.observe.exchanges import body, exchange
-
-from .sample import NOW, Shown
+from tests.web.sample import NOW, Shown
 
 
 def turns(count, **changes):
