@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cacheproxy.client_setup.need import Need
-    from cacheproxy.client_setup.setup import Setup
+    from cacheproxy.client_setup.need import Need, Setup
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
     from cacheproxy.core.prompt.client import Client
@@ -59,7 +58,7 @@ _MODULES = {
     "Raw": "core.document.edits",
     "Request": "core.prompt.request",
     "Rule": "core.rules.rule",
-    "Setup": "client_setup.setup",
+    "Setup": "client_setup.need",
     "blocks_of": "core.prompt.messages",
     "hookimpl": "hookspecs",
     "lines_outside_code": "core.prompt.codeblocks",

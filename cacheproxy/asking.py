@@ -65,12 +65,12 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``seconds``: from the request to the end of the body. ``software``: its header Server."""
+    """What a server has answered."""
 
-    status: int
-    body: bytes
-    seconds: float = 0.0
-    software: str = ""
+    status: int  #: of HTTP
+    body: bytes  #: as it came, unpacked by nobody
+    seconds: float = 0.0  #: from the request to the end of the body
+    software: str = ""  #: its header Server; "" for none
 
     def json(self) -> Any:
         """Return the body's JSON value, or None."""
@@ -90,10 +90,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The server at ``url``, without a slash at its end. ``headers`` go with every request."""
+    """A server, asked over one connection for each request."""
 
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    url: str  #: without a slash at its end
+    headers: Mapping[str, str] = field(default_factory=dict)  #: they go with every request
 
     def get(self, path: str, seconds: float = PAGE_SECONDS) -> Answer:
         """GET ``path``; ``seconds``: how long it may be silent. Raises NoAnswerError."""

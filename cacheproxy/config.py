@@ -33,23 +33,19 @@ class ConfigError(ValueError):
 
 
 class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.rule.Rule.
+    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.rule.Rule."""
 
-    ``client``: the name of one (cacheproxy.core.prompt.client), or ``*`` for all. ``head``: what
-    its system text begins with, too.
-    """
-
-    name: str
-    where: str | tuple[str, ...]
-    pattern: str
-    replacement: str | None = None
-    why: str = ""
-    pin: bool = False
-    note: str | None = None
-    default: bool = True
-    literals: tuple[str, ...] = ()
-    client: str = EVERY
-    head: str = ""
+    name: str  #: of the rule
+    where: str | tuple[str, ...]  #: paths of what it looks at
+    pattern: str  #: a regular expression
+    replacement: str | None = None  #: what stands there instead; None: see ``pin``, ``note``
+    why: str = ""  #: in words
+    pin: bool = False  #: the first value of a conversation stays
+    note: str | None = None  #: told to the model where the value changes
+    default: bool = True  #: it is on unless it is switched off
+    literals: tuple[str, ...] = ()  #: texts without which it cannot fire
+    client: str = EVERY  #: the name of one (cacheproxy.core.prompt.client), or ``*`` for all
+    head: str = ""  #: what the client's system text begins with, too
 
     def rule(self) -> Rule:
         """Return it as a Rule; raises RuleError."""
@@ -195,13 +191,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table, as a command line needs it; ``choices`` where there are only these."""
+    """One row of the table, as a command line needs it."""
 
-    field: str
-    kind: type
-    default: Any
-    help: str
-    choices: _Names = ()
+    field: str  #: the name in Config
+    kind: type  #: of its value; tuple: names joined by commas
+    default: Any  #: where it is not given
+    help: str  #: one line
+    choices: _Names = ()  #: where there are only these
 
     @property
     def flag(self) -> str:

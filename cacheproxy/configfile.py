@@ -29,15 +29,12 @@ class AppendError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A file that was appended to; ``before``: its text, None where it was made.
+    """A file that was appended to."""
 
-    ``after``: its text since; ``added``: those pieces of it that are new.
-    """
-
-    file: Path
-    before: str | None
-    after: str
-    added: tuple[str, ...]
+    file: Path  #: absolute
+    before: str | None  #: its text; None where it was made
+    after: str  #: its text since
+    added: tuple[str, ...]  #: those pieces of it that are new
 
     @property
     def what(self) -> str:

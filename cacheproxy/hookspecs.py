@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from cacheproxy.client_setup.need import Need
-    from cacheproxy.client_setup.setup import Setup
+    from cacheproxy.client_setup.need import Need, Setup
     from cacheproxy.core.conversation.exchange import Exchange
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client

@@ -29,16 +29,12 @@ _HEADER = re.compile(r"\s*\[+\s*([\w.-]+)\s*\]")
 
 
 class Mistake(NamedTuple):
-    """One wrong setting: ``key`` and what is to be said of it.
+    """One wrong setting."""
 
-    ``table``, ``number``: the TOML table it stands in, counted from 0; "" for none, and None for
-    one that there is but once. ``key`` is "" where the table itself is wrong.
-    """
-
-    key: str
-    what: str
-    table: str = ""
-    number: int | None = 0
+    key: str  #: its name; "" where the table itself is wrong
+    what: str  #: is to be said of it
+    table: str = ""  #: the TOML table it stands in; "" for none
+    number: int | None = 0  #: of the table, from 0; None for one that there is but once
 
     def said(self, name: str) -> str:
         """Return the sentence; ``name``: the key as it was written."""

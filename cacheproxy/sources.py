@@ -145,10 +145,10 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
 
 
 class _Source(NamedTuple):
-    """Where settings come from. ``spelled`` returns a field's name as it is written there."""
+    """Where settings come from."""
 
-    said: str
-    spelled: Callable[[str], str]
+    said: str  #: its name, for people
+    spelled: Callable[[str], str]  #: returns a field's name as it is written there
     text: str | None = None
     """Of a file, where TOML's own types are asked for."""
 

@@ -34,31 +34,21 @@ class TableError(ValueError):
 
 
 class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An ``[[upstream]]``: one model server.
+    """An ``[[upstream]]``: one model server."""
 
-    ``name``: as routes, logs and pages call it. ``key_env``: the environment variable with the key
-    that is sent to it instead of the client's. ``models``: those it serves, with ``*`` and ``?``;
-    all, if none is named. ``model``: the name to ask it for instead of the client's.
-    ``max_context``: tokens of a prompt; else what the server says. ``remote``: prompts may leave
-    this network for it, unedited. ``forward_credentials``: it gets the client's own keys and
-    cookies, though there are others and it is remote. ``fallback``: it is used only while all
-    others are down.
-    ``cost_in``, ``cost_out``, ``cost_cached``: for a million tokens of prompt, answer, and prompt
-    that it has cached.
-    """
-
-    name: str
-    url: str
-    key_env: str = ""
-    models: tuple[str, ...] = ()
-    model: str = ""
-    max_context: _Tokens | None = None
-    remote: bool = False
+    name: str  #: as routes, logs and pages call it
+    url: str  #: with or without /v1 at its end
+    key_env: str = ""  #: the variable with the key that is sent instead of the client's
+    models: tuple[str, ...] = ()  #: those it serves, with ``*`` and ``?``; (): all
+    model: str = ""  #: the name to ask it for; "": the client's
+    max_context: _Tokens | None = None  #: tokens of a prompt; None: what the server says
+    remote: bool = False  #: prompts may leave this network for it, unedited
     forward_credentials: bool = False
-    fallback: bool = False
-    cost_in: _Cost = 0.0
-    cost_out: _Cost = 0.0
-    cost_cached: _Cost | None = None
+    """Clients' own keys go there, though remote and one of several."""
+    fallback: bool = False  #: it is used only while all others are down
+    cost_in: _Cost = 0.0  #: for a million tokens of prompt
+    cost_out: _Cost = 0.0  #: for a million tokens of answer
+    cost_cached: _Cost | None = None  #: for a million that it has cached; None: as ``cost_in``
 
     @property
     def price(self) -> Price:
@@ -76,26 +66,20 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``[[route]]``: what is said has to match, and the first route that does is taken.
+    """A ``[[route]]``: what is said has to match, and the first route that does is taken."""
 
-    ``to``: names of upstreams. ``client``, ``model``: as the client names itself, and what it asks
-    for, with ``*`` and ``?``. ``tools``: whether there are any. ``min_tokens``, ``max_tokens``: of
-    the prompt, estimated. ``kind``: what it is for. ``prefer``: among several upstreams, the one
-    that answers soonest (latency) or for the least (cost) gets a new conversation; else each gets
-    its share. ``max_cost``: of a prompt; an upstream that asks for more is left out. ``name``: for
-    logs and pages.
-    """
-
-    to: tuple[str, ...]
-    name: str = ""
-    client: str = "*"
-    model: str = "*"
-    tools: bool | None = None
-    min_tokens: Annotated[int, Meta(ge=0)] = 0
-    max_tokens: _Tokens | None = None
-    kind: RequestKind | tuple[RequestKind, ...] = ()
+    to: tuple[str, ...]  #: names of upstreams
+    name: str = ""  #: for logs and pages
+    client: str = "*"  #: as it names itself, with ``*`` and ``?``
+    model: str = "*"  #: that is asked for, with ``*`` and ``?``
+    tools: bool | None = None  #: whether there are any; None: no matter
+    min_tokens: Annotated[int, Meta(ge=0)] = 0  #: of the prompt, estimated
+    max_tokens: _Tokens | None = None  #: the same; None: any number
+    kind: RequestKind | tuple[RequestKind, ...] = ()  #: what the request is for; (): no matter
     prefer: Preference = ""
-    max_cost: _Cost | None = None
+    """Which of several upstreams gets a new conversation: the one that answers soonest (latency),
+    or for the least (cost); "": each its share."""
+    max_cost: _Cost | None = None  #: of a prompt; an upstream that asks for more is left out
 
     def route(self, number: int) -> Route:
         """Return it as a Route; ``number``: from 1."""
@@ -114,21 +98,17 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlarmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The ``[alarm]`` table: which breaks are told at once, and how.
-
-    ``tokens``, ``seconds``, ``reuse``, ``turns``: see ``AlarmLimits``. ``bell``: the terminal's, if
-    there is one. ``desktop``: a notification. ``webhook``: the URL that gets a POST.
-    ``secret_env``: the environment variable with the secret that signs it.
-    """
+    """The ``[alarm]`` table: which breaks are told at once, and how."""
 
     tokens: Annotated[int, Meta(ge=0)] = _LIMITS.tokens
-    seconds: _Cost = _LIMITS.seconds
-    reuse: Annotated[float, Meta(ge=0, le=1)] = _LIMITS.reuse
-    turns: Annotated[int, Meta(ge=1, le=100)] = _LIMITS.turns
-    bell: bool = True
-    desktop: bool = False
-    webhook: str = ""
-    secret_env: str = ""
+    """Lost by one turn, or by the last ``turns`` together; 0: never, as for ``seconds``."""
+    seconds: _Cost = _LIMITS.seconds  #: lost, likewise
+    reuse: Annotated[float, Meta(ge=0, le=1)] = _LIMITS.reuse  #: share, 0 to 1
+    turns: Annotated[int, Meta(ge=1, le=100)] = _LIMITS.turns  #: how many count together
+    bell: bool = True  #: the terminal's, if there is one
+    desktop: bool = False  #: a notification
+    webhook: str = ""  #: the URL that gets a POST; "" for none
+    secret_env: str = ""  #: the environment variable with the secret that signs it
 
     @property
     def limits(self) -> AlarmLimits:

@@ -83,15 +83,15 @@ def list_(paths: tuple[str, ...], *, as_json: bool) -> None:
 
 @dataclass(slots=True)
 class SessionRow:
-    """One session of a capture. ``bytes``: of the bodies; times as in ``Captured.wall``."""
+    """One session of a capture."""
 
-    client: str
-    session: str
-    turns: int = 0
-    requests: int = 0
-    bytes: int = 0
-    first: float = 0.0
-    last: float = 0.0
+    client: str  #: its name
+    session: str  #: its id; "" for requests without a session
+    turns: int = 0  #: of its conversation, side requests not counted
+    requests: int = 0  #: all of them
+    bytes: int = 0  #: of the bodies, both ways
+    first: float = 0.0  #: time of the first request, as in ``Captured.wall``
+    last: float = 0.0  #: time of the last one
 
     def add(self, record: Captured) -> None:
         """Count one exchange."""

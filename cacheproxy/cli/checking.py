@@ -18,15 +18,12 @@ OK, CODE = "ok", "code, which is not checked"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A rule, or a line by which a client is told, and what is to be said of it.
+    """A rule, or a line by which a client is told, and what is to be said of it."""
 
-    ``exit_code``: 0 if it is well, 1 if it is slow, 2 if it is wrong.
-    """
-
-    name: str
-    package: str
-    said: str = OK
-    exit_code: int = 0
+    name: str  #: of the rule; of a line, its client and its beginning
+    package: str  #: where it comes from
+    said: str = OK  #: in words
+    exit_code: int = 0  #: 0 if it is well, 1 if it is slow, 2 if it is wrong
 
 
 @click.command(cls=OneLine)

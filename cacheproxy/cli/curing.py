@@ -1,8 +1,8 @@
-"""A cure that the running proxy has proven: as text, and into the config file that it reads."""
+"""Rules that cure: proven by the running proxy, or proposed from captures; as text, and applied."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cacheproxy.asking import CommandError
@@ -10,6 +10,7 @@ from cacheproxy.cli.inspecttext import field_name
 from cacheproxy.cli.running import get_json
 from cacheproxy.configfile import append
 from cacheproxy.core.diagnose.cure import Cure, Found
+from cacheproxy.core.diagnose.propose import NoProposal, Proposal
 
 PAGE = "/_cacheproxy/cure/"
 
@@ -60,3 +61,29 @@ def apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) 
         f"{added.what} {added.file}. The running proxy reads another file, {cure.file}: to use "
         f"this one, start the proxy with --config {added.file}"
     )
+
+
+def proposal_lines(
+    proposals: Sequence[Proposal], refusals: Sequence[NoProposal], *, steps: int, command: str = ""
+) -> Iterator[str]:
+    """Yield the proposals as TOML, and what else changes as comments.
+
+    ``command``: what writes them into the config file.
+    """
+    if not proposals and not refusals:
+        yield "# Nothing to propose: each volatile field has a rule."
+    for proposal in proposals:
+        found = proposal.field
+        yield f"# {field_name(found)}: {found.kind.value}, seen in {found.count} of {steps} turns."
+        if not proposal.rule.default:
+            yield (
+                "# Off by default, because the model goes on seeing the first value. Switch the "
+                "rule on"
+            )
+            yield f"# with --enable {proposal.rule.name}, or delete the line default = false."
+        yield from proposal.toml().split("\n")
+    for refusal in refusals:
+        found = refusal.field
+        yield f"# No rule for {field_name(found)} ({found.kind.value}): {refusal.why}."
+    if command and proposals:
+        yield f"# Into the config file: {command}"

@@ -14,13 +14,11 @@ from urllib.parse import quote
 import click
 
 from cacheproxy.asking import checked_url, with_proxy
-from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.curing import PAGE as CURE
 from cacheproxy.cli.curing import apply as applied
-from cacheproxy.cli.curing import cure_lines
+from cacheproxy.cli.curing import cure_lines, proposal_lines
 from cacheproxy.cli.diagnosetext import lines
-from cacheproxy.cli.proposing import proposal_lines
-from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     fail,

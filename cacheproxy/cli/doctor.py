@@ -13,8 +13,8 @@ from typing import IO
 import click
 
 from cacheproxy.asking import checked_url
-from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.progress import console
+from cacheproxy.cli.running import proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     api_key_option,

@@ -11,8 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cacheproxy.asking import HEALTH, PAGE_SECONDS, NoAnswerError, Site, checked_url
-from cacheproxy.cli.address import proxy_url
-from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     api_key_option,

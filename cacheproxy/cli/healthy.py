@@ -6,8 +6,7 @@ import os
 import sys
 
 from cacheproxy.asking import HEALTH
-from cacheproxy.cli.address import proxy_url
-from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.config import ConfigError
 from cacheproxy.doctor.proxy import is_health
 from cacheproxy.sources import load

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cacheproxy.asking import HEALTH, NoAnswerError, Site, checked_url, refused
-from cacheproxy.cli.address import proxy_url
+from cacheproxy.cli.running import proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     json_option,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
 
 from cacheproxy.asking import HEALTH, checked_url
-from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.checking import check
-from cacheproxy.cli.rule_hits import Fired, look
-from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     json_option,
@@ -33,20 +32,16 @@ from cacheproxy.plugin.packages import ITSELF, OWN, configured
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One rule. ``client``: whose requests it edits, None for all. What is not known is None.
+    """One rule; what is not known is None."""
 
-    ``on``: in the running proxy, else as the configuration says. ``fired``: exchanges it changed,
-    of ``turns``. ``failed``: how often, since the proxy was started.
-    """
-
-    name: str
-    package: str
-    why: str
-    on: bool
-    client: str | None
-    fired: int | None = None
-    turns: int | None = None
-    failed: int | None = None
+    name: str  #: its own
+    package: str  #: where it comes from
+    why: str  #: what it is for
+    on: bool  #: in the running proxy, else as the configuration says
+    client: str | None  #: whose requests it edits; None: all
+    fired: int | None = None  #: exchanges that it changed
+    turns: int | None = None  #: of its client, those looked at
+    failed: int | None = None  #: how often, since the proxy was started
 
     def retire(self, least: int) -> str | None:
         """Return why it can be switched off, or None; ``least``: turns that say enough.
@@ -199,3 +194,66 @@ def _as_json(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> 
         "source": seen.fired.source if seen is not None else None,
         "rules": [{**asdict(row), "retire": row.retire(least)} for row in rows],
     }
+
+
+MOST = 1000
+"""Exchanges that are looked at: a page of 50 takes a few milliseconds."""
+_KEPT = "/_cacheproxy/requests"
+_REMEMBERED = "/_cacheproxy/exchanges"
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """How often rules changed a request."""
+
+    exchanges: Mapping[str, int]  #: by rule, how many it changed
+    turns: Mapping[str, int]  #: by client, how many there were
+    source: str  #: where the counts come from, in words
+
+    def turns_of(self, client: str | None) -> int:
+        """Return the turns of ``client``; None: of all."""
+        return sum(self.turns.values()) if client is None else self.turns.get(client, 0)
+
+
+def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
+    """Ask the proxy at the URL ``proxy``; return the counts.
+
+    Its totals know of what was before it was started; a proxy without that page tells what it
+    remembers. Raises RunningError, or ValueError for an answer that is none.
+    """
+    try:
+        rows, source = _kept(proxy, token, most), "has kept"
+    except RunningError:
+        rows = _list(get_json(proxy, _REMEMBERED, token), "exchanges")
+        source = "remembers"
+    return fired(rows, f"the last {len(rows):,} exchanges that the proxy at {proxy} {source}")
+
+
+def _kept(proxy: str, token: Mapping[str, str], most: int) -> list[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = []
+    following: Any = 0
+    query = ""
+    while len(rows) < most and isinstance(following, int):
+        page = get_json(proxy, _KEPT + query, token)
+        rows += _list(page, "requests")
+        following = page.get("next")
+        query = f"?before={following}"
+    return rows[:most]
+
+
+def _list(page: Any, name: str) -> list[Mapping[str, Any]]:
+    rows = page.get(name) if isinstance(page, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(each, dict) for each in rows):
+        raise ValueError("no list of exchanges")
+    return rows
+
+
+def fired(exchanges: list[Mapping[str, Any]], source: str) -> Fired:
+    """Return the counts of what one of the two pages lists."""
+    counts, turns = Counter[str](), Counter[str]()
+    for each in exchanges:
+        rules = each.get("rules")
+        counts.update(list(rules) if isinstance(rules, dict | list) else ())
+        if each.get("client") and each.get("turn") and not each.get("side"):
+            turns[str(each["client"])] += 1
+    return Fired(counts, turns, source)

@@ -1,11 +1,31 @@
-"""Ask a running proxy for one of its own pages."""
+"""The running proxy: where its clients on this machine find it, and its own pages."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url, refused
+from cacheproxy.config import Config, ConfigError
+
+_TCP = re.compile(r"tcp6?:(?:port=)?(\d+)(?:.*?interface=([^:]+))?")
+_ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+
+
+def proxy_url(config: Config) -> str:
+    """Return the proxy's URL. Raises ConfigError if the configuration does not tell it."""
+    port, interface = str(config.port), config.interface
+    if config.listen:
+        endpoint = _TCP.match(config.listen)
+        port, interface = (endpoint[1], endpoint[2] or "") if endpoint else ("0", "")
+    if port == "0":
+        raise ConfigError(
+            "the configuration does not name the proxy's port: give its URL with --proxy"
+        )
+    host = "127.0.0.1" if interface in _ANYWHERE else interface
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
 
 _SECONDS = 40.0
 """A page about a long conversation takes the proxy a while, and proving a rule on it longer."""

@@ -19,13 +19,23 @@ from cacheproxy.config import Config, options
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
 from cacheproxy.sources import check_secrets, load
-from cacheproxy.units import launchd, systemd
-from cacheproxy.units.program import program, secrets, settings
-from cacheproxy.units.unit import Command, ServiceManager, Unit, UnitError, UnitFile, run_all
+from cacheproxy.units import (
+    Command,
+    ServiceManager,
+    Unit,
+    UnitError,
+    UnitFile,
+    launchd,
+    program,
+    run_all,
+    secrets,
+    settings,
+    systemd,
+)
 
 _MANAGERS: dict[str, Callable[[Path], ServiceManager]] = {
-    "systemd": systemd.manager,
-    "launchd": launchd.manager,
+    "systemd": systemd,
+    "launchd": launchd,
 }
 _BY_PLATFORM = {"linux": "systemd", "darwin": "launchd"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")

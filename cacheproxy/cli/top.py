@@ -14,9 +14,8 @@ from rich.live import Live
 
 from cacheproxy.asking import Site, checked_url, shown
 from cacheproxy.asking import proxy_option as option_for
-from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.progress import console
-from cacheproxy.cli.running import get_json
+from cacheproxy.cli.running import get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     config_option,

@@ -1,7 +1,8 @@
-"""What a client has to know of the proxy and of the server behind it."""
+"""What a client has to know of the proxy and of the server behind it, and what it is told."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -139,3 +140,26 @@ def _server(page: Any) -> dict[str, Any] | None:
     upstream = page.get("upstream") if isinstance(page, dict) else None
     server = upstream.get("server") if isinstance(upstream, dict) else None
     return server if isinstance(server, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What ``cacheproxy env`` prints for one client."""
+
+    variables: dict[str, str] = field(default_factory=dict)  #: of the shell, with their values
+    unset: tuple[str, ...] = ()  #: variables of the shell that must not be there
+    file: str | None = None  #: where ``content`` goes; None: people type it in
+    content: str | None = None  #: a part of a file; None where variables say all
+    notes: tuple[str, ...] = ()  #: what to know
+    warnings: tuple[str, ...] = ()  #: what will not work
+
+    @classmethod
+    def of_json(cls, file: str, value: Any, need: Need, *notes: str) -> Setup:
+        """Return a setup whose ``file`` is JSON."""
+        content = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        return cls(file=file, content=content, notes=(*need.key_notes, *notes))
+
+    @staticmethod
+    def quoted(text: str) -> str:
+        """Return ``text`` as TOML's basic and YAML's double-quoted string: JSON is among both."""
+        return json.dumps(text, ensure_ascii=False)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import click
 
-from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.installed import installed
 from cacheproxy.plugin.package import Package, reason_of
 

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.hooks import MARK, PREFIX, TABLES
+from cacheproxy.plugin.hooks import MARK, PREFIX, TABLES, PluginError
 from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
 from cacheproxy.plugin.search_path import without_working_directory
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from cacheproxy import hookspecs
 from cacheproxy.core.rules.code_rule import quick
-from cacheproxy.plugin.errors import PluginError
 
 PREFIX = f"{hookspecs.PROJECT}_"
 """What the names of all hooks begin with."""
@@ -74,3 +73,14 @@ def _take_tables(plugin: object) -> None:
             found = getattr(plugin, table)
             # pluggy passes no default
             setattr(plugin, hook, hookspecs.hookimpl(lambda found=found: found))
+
+
+class PluginError(ValueError):
+    """A plugin that cannot work, or cannot work with the others, or a rule name nobody has.
+
+    ``function``: the function of the plugin that is at fault, None if none is.
+    """
+
+    def __init__(self, message: str, function: object = None) -> None:
+        super().__init__(message)
+        self.function = function

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 from cacheproxy import hookspecs
-from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
 from cacheproxy.plugin.search_path import entry_points, without_working_directory
 

@@ -10,14 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cacheproxy.client_setup.need import Need
-from cacheproxy.client_setup.setup import Setup
+from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.code_rule import CodeRule, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
 from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
-from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.hooks import Hook, arguments, hooks_of
+from cacheproxy.plugin.hooks import Hook, PluginError, arguments, hooks_of
 
 INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
 """What to do where no client package is installed."""
@@ -41,32 +39,21 @@ _MOST_RULES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One plugin: where it came from and what it brought, or why it is not there.
+    """One plugin: where it came from and what it brought, or why it is not there."""
 
-    ``name``: that of its entry point, or its file's without ``.py``.
-    ``distribution``, ``version``: where it is installed from; empty for a file.
-    ``rules``: its table, and its hook cacheproxy_normalize as one more.
-    ``error``: why it could not be loaded.
-    ``client``: whose requests it is for, None if it edits none.
-    ``plugin``: the module or object, None if it is not there; ``hooks``: what it implements.
-    ``file``, ``source``: the file it was read from, and what stood there.
-    ``warning``: what is wrong with the file, though it was loaded.
-    ``outdated``: by now another version of it is installed, or none: that needs a restart.
-    """
-
-    name: str
-    distribution: str
-    version: str
-    rules: tuple[Normalizer, ...] = ()
-    blocked: bool = False
-    error: str | None = None
-    client: Client | None = None
-    plugin: object = field(default=None, repr=False)
-    hooks: Mapping[str, Hook] = field(default_factory=dict, repr=False)
-    file: Path | None = None
-    source: bytes = field(default=b"", repr=False)
-    warning: str | None = None
-    outdated: bool = False
+    name: str  #: that of its entry point, or its file's without ``.py``
+    distribution: str  #: where it is installed from; "" for a file
+    version: str  #: of the distribution; "" for a file
+    rules: tuple[Normalizer, ...] = ()  #: its table, and its hook cacheproxy_normalize as one more
+    blocked: bool = False  #: by the settings: it is not loaded
+    error: str | None = None  #: why it could not be loaded
+    client: Client | None = None  #: whose requests it is for; None if it edits none
+    plugin: object = field(default=None, repr=False)  #: the module or object; None if not there
+    hooks: Mapping[str, Hook] = field(default_factory=dict, repr=False)  #: what it implements
+    file: Path | None = None  #: that it was read from; None: it is installed
+    source: bytes = field(default=b"", repr=False)  #: what stood in the file
+    warning: str | None = None  #: what is wrong with the file, though it was loaded
+    outdated: bool = False  #: another version is installed by now, or none: that needs a restart
 
     @property
     def is_tool(self) -> bool:

@@ -18,8 +18,8 @@ from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook, asked
-from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.files import load_file, name_of
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.installed import installed
 from cacheproxy.plugin.package import Package
 
@@ -197,12 +197,12 @@ def _serving(found: Iterable[Package]) -> Iterator[Package]:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """``own``: the rules of the config file. ``rules``: all. ``active``: names of those on."""
+    """The plugins and rules that a configuration names."""
 
-    packages: Packages
-    own: tuple[Rule, ...]
-    rules: tuple[Normalizer, ...]
-    active: frozenset[str]
+    packages: Packages  #: in the order in which they are asked
+    own: tuple[Rule, ...]  #: those of the config file
+    rules: tuple[Normalizer, ...]  #: all, in their order
+    active: frozenset[str]  #: names of those that are on
 
     @property
     def on(self) -> tuple[Normalizer, ...]:

@@ -12,8 +12,7 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from cacheproxy import hookspecs
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.hooks import called, hooks_of
+from cacheproxy.plugin.hooks import PluginError, called, hooks_of
 from cacheproxy.plugin.observers import Observer
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.proxy.exchange.workers import Workers

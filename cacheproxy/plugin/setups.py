@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from cacheproxy.client_setup.need import Need
-from cacheproxy.client_setup.setup import Setup
+from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.hookspecs import PROJECT
-from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.files import load_file
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.installed import installed
 from cacheproxy.plugin.package import Package, reason_of
 from cacheproxy.plugin.search_path import entry_points

@@ -7,8 +7,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from cacheproxy.cli.rule_hits import fired, look
-from cacheproxy.cli.rules import RuleRow
+from cacheproxy.cli.rules import RuleRow, fired, look
 from cacheproxy.configfile import AppendError, append
 from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed

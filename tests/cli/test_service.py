@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.units.unit import MARK
+from cacheproxy.units import MARK
 from tests.cli.invoking import invoke, one_line, printed
 
 pytestmark = pytest.mark.slow

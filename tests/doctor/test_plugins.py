@@ -10,7 +10,7 @@ from cacheproxy import Rule
 from cacheproxy.config import Config
 from cacheproxy.doctor import plugins
 from cacheproxy.doctor.finding import FindingState
-from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Configured, configured
 

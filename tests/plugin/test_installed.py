@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from cacheproxy.core.rules.code_rule import is_quick
-from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from tests.plugin.installing import (

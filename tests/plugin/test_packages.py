@@ -14,7 +14,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, is_quick
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.packages import choose
 from tests.observe.exchanges import exchange as exchange_of
 from tests.plugin.installing import (

@@ -8,7 +8,7 @@ import pytest
 
 from cacheproxy import hookimpl
 from cacheproxy.config import Config
-from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.package import TAKEN
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.client_setup.need import Need
-from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.setups import Setups, set_up
 from tests.plugin.installing import others
 

@@ -6,7 +6,7 @@ import pytest
 from cacheproxy_replay.rules import Fold, ruleset
 
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.sources import load
 from tests import conversation
 

@@ -1,0 +1,306 @@
+"""An installed proxy, kept running by the system's own service manager: systemd, launchd."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cacheproxy.config import ENV_PREFIX, options
+
+_AFTER_ANSWERS = 15
+"""Seconds."""
+MARK = "Written by cacheproxy service install"
+"""Stands in the files we write: only those are overwritten or removed."""
+
+
+class UnitError(Exception):
+    """It cannot be installed or removed; the message says in one line why, and what mends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One installed proxy, whatever keeps it running."""
+
+    name: str  #: of the service
+    program: tuple[str, ...]  #: the command line; its first word is an absolute path
+    state: Path  #: the folder it runs in
+    log: Path  #: where its output goes, if the service manager keeps no log itself
+    grace: float  #: seconds that open answers have to end
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that must not stand on the command line."""
+
+    @property
+    def stop_seconds(self) -> int:
+        """How long it may take to stop: after open answers, records are written."""
+        return round(self.grace) + _AFTER_ANSWERS
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFile:
+    """A file to write, for its owner alone."""
+
+    path: Path  #: where
+    content: bytes  #: all of it
+
+    def is_foreign(self) -> bool:
+        """Whether somebody else has written what is there now."""
+        try:
+            return MARK.encode() not in self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise UnitError(f"cannot read {self.path}: {error.strerror}") from None
+
+    def write(self) -> None:
+        """Write it in one step; raises UnitError."""
+        draft = self.path.with_name(self.path.name + ".new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            draft.unlink(missing_ok=True)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(self.content)
+            draft.replace(self.path)
+        except OSError as error:
+            raise UnitError(f"cannot write {self.path}: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to run."""
+
+    line: tuple[str, ...]  #: its words
+    may_fail: bool = False  #: it is done already if this fails
+
+    def run(self) -> int:
+        """Run it in our own terminal; return its exit code. Raises UnitError if it is not there."""
+        try:
+            return subprocess.run(self.line, check=False).returncode  # noqa: S603 - our own words
+        except OSError as error:
+            raise UnitError(f"cannot run {self.line[0]}: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceManager:
+    """A service manager: how a unit is written down, and what it is told."""
+
+    path: Callable[[str], Path]  #: of a unit's file, by its name
+    render: Callable[[Unit], bytes]  #: makes that file's content
+    start: Callable[[str], tuple[Command, ...]]  #: commands after the file is written
+    stop: Callable[[str], tuple[Command, ...]]  #: commands before it is removed
+    forget: tuple[Command, ...]  #: commands after that
+    status: Callable[[str], Command]  #: the command that tells it
+    logs: Callable[[str, Path, int, bool], Command]
+    """Prints what was logged: of a name, in a file, so many lines, and new ones."""
+    hints: tuple[str, ...] = ()  #: to say once it is installed
+
+    def file(self, unit: Unit) -> UnitFile:
+        """Return the file of ``unit``; raises UnitError for what cannot be written down."""
+        return UnitFile(self.path(unit.name), self.render(unit))
+
+
+def run_all(commands: tuple[Command, ...]) -> None:
+    """Run them in order; raises UnitError at the first that fails and must not."""
+    for command in commands:
+        code = command.run()
+        if code and not command.may_fail:
+            raise UnitError(f"{' '.join(command.line)} failed (exit code {code})")
+
+
+_TEMPLATE = """\
+# {mark}; changes are lost when it is installed again.
+[Unit]
+Description=cacheproxy: keeps a model server's prompt cache alive ({name})
+
+[Service]
+Type=exec
+ExecStart={program}
+ExecReload=/bin/kill -HUP $MAINPID
+WorkingDirectory={state}
+{environment}Restart=on-failure
+RestartSec=5
+# A wrong setting stays wrong.
+RestartPreventExitStatus=2
+TimeoutStopSec={stop}
+NoNewPrivileges=true
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def _unit_file(unit: Unit) -> bytes:
+    """Return the unit file; raises UnitError for text that no unit file can hold."""
+    environment = "".join(
+        f"Environment={_quoted(f'{name}={value}')}\n" for name, value in unit.environment.items()
+    )
+    text = _TEMPLATE.format(
+        mark=MARK,
+        name=unit.name,
+        program=" ".join(_quoted(word, command=True) for word in unit.program),
+        state=_plain(str(unit.state)).replace("%", "%%"),
+        environment=environment,
+        stop=unit.stop_seconds,
+    )
+    return text.encode()
+
+
+def systemd(home: Path) -> ServiceManager:
+    """Return systemd's user manager; ``home``: the user's folder."""
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user"
+    return ServiceManager(
+        path=lambda name: folder / f"{name}.service",
+        render=_unit_file,
+        # restart, since it may run already: with what the file said before
+        start=lambda name: (
+            _systemctl("daemon-reload"),
+            _systemctl("enable", f"{name}.service"),
+            _systemctl("restart", f"{name}.service"),
+        ),
+        stop=lambda name: (
+            Command(("systemctl", "--user", "disable", "--now", f"{name}.service"), may_fail=True),
+        ),
+        forget=(Command(("systemctl", "--user", "daemon-reload"), may_fail=True),),
+        status=lambda name: _systemctl("status", "--no-pager", f"{name}.service"),
+        logs=_journal,
+        hints=("It ends when you log out, unless you run: loginctl enable-linger",),
+    )
+
+
+def _systemctl(*words: str) -> Command:
+    return Command(("systemctl", "--user", *words))
+
+
+def _journal(name: str, _log: Path, lines: int, follow: bool) -> Command:
+    more = ("--follow",) if follow else ("--no-pager",)
+    unit = f"{name}.service"
+    return Command(("journalctl", "--user", "--unit", unit, "--lines", str(lines), *more))
+
+
+def _quoted(word: str, *, command: bool = False) -> str:
+    """Return ``word`` as systemd.syntax(7) and systemd.service(5) (COMMAND LINES) have it."""
+    text = _plain(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{text.replace("$", "$$") if command else text}"'
+
+
+def _plain(text: str) -> str:
+    if not text.isprintable():
+        raise UnitError(f"a unit file cannot hold control characters: {text!r}")
+    return text
+
+
+_AGAIN_AFTER = 10
+"""Seconds between two starts of what ends at once."""
+
+
+def _property_list(unit: Unit) -> bytes:
+    """Return the property list; raises UnitError for text that XML cannot hold."""
+    value: dict[str, Any] = {
+        "Label": unit.name,
+        "ProgramArguments": list(unit.program),
+        "WorkingDirectory": str(unit.state),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ThrottleInterval": _AGAIN_AFTER,
+        "ExitTimeOut": unit.stop_seconds,
+        # else the system slows down what it takes for a background job, and each request with it
+        "ProcessType": "Interactive",
+        "StandardOutPath": str(unit.log),
+        "StandardErrorPath": str(unit.log),
+    }
+    if unit.environment:
+        value["EnvironmentVariables"] = dict(unit.environment)
+    try:
+        text = plistlib.dumps(value, sort_keys=False)
+    except ValueError:
+        raise UnitError("a property list cannot hold control characters") from None
+    head, separator, rest = text.partition(b"<plist")
+    return head + f"<!-- {MARK} -->\n".encode() + separator + rest
+
+
+def launchd(home: Path) -> ServiceManager:
+    """Return launchd, for the user who is logged in; ``home``: the user's folder."""
+    folder = home / "Library/LaunchAgents"
+    domain = f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui/0"
+
+    def path(name: str) -> Path:
+        return folder / f"{name}.plist"
+
+    def bootout(name: str) -> Command:
+        return Command(("launchctl", "bootout", f"{domain}/{name}"), may_fail=True)
+
+    return ServiceManager(
+        path=path,
+        render=_property_list,
+        start=lambda name: (
+            bootout(name),  # it may run already: with what the file said before
+            Command(("launchctl", "bootstrap", domain, str(path(name)))),
+        ),
+        stop=lambda name: (bootout(name),),
+        forget=(),
+        status=lambda name: Command(("launchctl", "print", f"{domain}/{name}")),
+        logs=_tail,
+    )
+
+
+def _tail(_name: str, log: Path, lines: int, follow: bool) -> Command:
+    return Command(("tail", "-n", str(lines), *(("-F",) if follow else ()), str(log)))
+
+
+_PATHS = ("config", "capture", "state_dir")
+"""Settings that are paths: the service runs in another folder than the one who installs it."""
+_NO_PATHS = ("user", "none")
+"""Words that state_dir takes instead of a path."""
+_SECRET = "token"  # noqa: S105 - its name
+
+
+def settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return by field name what the service is to be told: ``given``, and the environment's.
+
+    The service does not see the environment of who installs it. ``given``: text, True for flags,
+    None or False for what was not given.
+    """
+    found: dict[str, Any] = {}
+    if environ.get(ENV_PREFIX + "CONFIG"):
+        found["config"] = environ[ENV_PREFIX + "CONFIG"]
+    for row in options():
+        value = environ.get(ENV_PREFIX + row.field.upper())
+        if value:
+            found[row.field] = value.lower() in ("true", "1") if row.kind is bool else value
+            if row.is_file_list:
+                found[row.field] = [name.strip() for name in value.split(",") if name.strip()]
+    found |= {name: value for name, value in given.items() if value not in (None, False, ())}
+    if "plugin" in found:
+        found["plugin"] = [str(_absolute(name)) for name in found["plugin"]]
+    for name in _PATHS:
+        if found.get(name) and found[name] not in _NO_PATHS:
+            found[name] = str(_absolute(found[name]))
+    return found
+
+
+def secrets(found: dict[str, Any]) -> dict[str, str]:
+    """Take out of ``found`` what others on the machine would see on a command line."""
+    token = found.pop(_SECRET, None)
+    return {ENV_PREFIX + _SECRET.upper(): token} if token else {}
+
+
+def program(words: list[str]) -> tuple[str, ...]:
+    """Return the command line of ``cacheproxy serve WORDS`` with this very Python."""
+    if not sys.executable:
+        raise UnitError("this Python does not know where it is installed")
+    # -P: no module is taken from the folder it runs in. The path stays as it is: a virtual
+    # environment's interpreter is a link, and found by its place.
+    return (str(Path(sys.executable).absolute()), "-P", "-m", "cacheproxy", "serve", *words)
+
+
+def _absolute(name: str) -> Path:
+    try:
+        return Path(name).expanduser().absolute()
+    except RuntimeError:
+        raise UnitError(f"no such user: {name}") from None
