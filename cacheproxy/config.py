@@ -165,10 +165,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ),
     ] = False
     verbose: Annotated[bool, _row("also log body sizes and each edit")] = False
-    rule: tuple[RuleTable, ...] = ()
+    rule: tuple[RuleTable, ...] = ()  #: the file's ``[[rule]]`` tables
     upstreams: tuple[UpstreamTable, ...] = ()
     """The file's ``[[upstream]]`` tables; ``upstream`` is the first one's URL then."""
-    route: tuple[RouteTable, ...] = ()
+    route: tuple[RouteTable, ...] = ()  #: the file's ``[[route]]`` tables
     alarm: AlarmTable = AlarmTable()
     """The file's ``[alarm]`` table."""
 

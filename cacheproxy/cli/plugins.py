@@ -28,15 +28,13 @@ from cacheproxy.plugin.packages import Configured, configured
 
 @dataclass(frozen=True, slots=True)
 class _RunningPlugins:
-    """What the proxy that runs has: the names of its rules, and its packages with their versions.
+    """What the proxy that runs has."""
 
-    ``rules``: None where no proxy answers, or it edits nothing. A version is "" where it could not
-    load the package.
-    """
-
-    url: str = ""
+    url: str = ""  #: the proxy's
     rules: frozenset[str] | None = None
+    """The names of its rules; None where no proxy answers, or it edits nothing."""
     versions: tuple[tuple[str, str], ...] = ()
+    """Its packages with their versions, "" where it could not load one."""
 
     def lacks(self, rule: Normalizer, found: Configured) -> bool:
         """Whether ``rule`` is on by the settings, and not in the proxy."""

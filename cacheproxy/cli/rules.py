@@ -64,9 +64,9 @@ class RuleRow:
 class RunningRules:
     """What a running proxy tells."""
 
-    on: frozenset[str]
-    failures: dict[str, Any]
-    fired: Fired
+    on: frozenset[str]  #: names of the rules that are on
+    failures: dict[str, Any]  #: counts by name
+    fired: Fired  #: how often rules changed a request
 
 
 class Rules(OneLine, click.Group):

@@ -24,36 +24,29 @@ from cacheproxy.proxy.resource import ProxyResource
 
 @dataclass(frozen=True, slots=True)
 class ProcessParts:
-    """What lives as long as the process, whatever its configuration becomes.
+    """What lives as long as the process, whatever its configuration becomes."""
 
-    ``via``: our own token in the Via header. ``probe``: the secret by which probes are told.
-    """
-
-    reactor: Any
-    site: ProxySite
-    plugins: Plugins
-    records: Records
-    shown: Pages
-    store: Store
-    memo: Memo
-    collector: Collector
-    via: bytes
-    probe: bytes
+    reactor: Any  #: Twisted's
+    site: ProxySite  #: that clients connect to
+    plugins: Plugins  #: ours and others'
+    records: Records  #: of finished exchanges
+    shown: Pages  #: what our own pages show
+    store: Store  #: of conversations
+    memo: Memo  #: what bodies were read as
+    collector: Collector  #: of garbage
+    via: bytes  #: our own token in the Via header
+    probe: bytes  #: the secret by which probes are told
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigParts:
-    """What one configuration makes. An exchange keeps to the one it began with.
+    """What one configuration makes. An exchange keeps to the one it began with."""
 
-    ``servers``: all that deals with the upstreams. ``packages``: the plugins. ``rules``: those that
-    are on; ``edits``: whether they are used with any upstream.
-    """
-
-    config: Config
-    servers: Servers
-    packages: Packages
-    rules: Sequence[Normalizer]
-    edits: bool
-    resource: ProxyResource
-    limits: Limits
-    access: Access
+    config: Config  #: the settings
+    servers: Servers  #: all that deals with the upstreams
+    packages: Packages  #: the plugins
+    rules: Sequence[Normalizer]  #: those that are on
+    edits: bool  #: whether they are used with any upstream
+    resource: ProxyResource  #: answers requests
+    limits: Limits  #: of clients
+    access: Access  #: who may ask

@@ -34,10 +34,12 @@ class CaptureError(ValueError):
 
 
 class _File(NamedTuple):
-    name: str
-    day: str
-    size: int
-    changed: int
+    """A file of captures."""
+
+    name: str  #: in the folder
+    day: str  #: that it is of
+    size: int  #: bytes
+    changed: int  #: when it was written last, in ns
 
 
 class CaptureFolder:

@@ -48,15 +48,13 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A span's name and attributes; ``error``: the value of ``error.type``, None if it went well.
+    """A span's name and attributes."""
 
-    ``error`` is a status code as text, ``upstream_failed`` or ``refused``. A client that leaves
-    is no error.
-    """
-
-    name: str
-    attributes: Mapping[str, Value]
+    name: str  #: as the conventions have it
+    attributes: Mapping[str, Value]  #: likewise
     error: str | None
+    """The value of ``error.type``: a status code as text, ``upstream_failed`` or ``refused``; None:
+    it went well. A client that leaves is no error."""
 
 
 def describe(exchange: Exchange) -> Described:

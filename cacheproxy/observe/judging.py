@@ -62,9 +62,9 @@ class KnownUpstream(Protocol):
 class _Held:
     """An exchange that waits, for its own answer or for those before it in its session."""
 
-    exchange: Exchange
-    is_ready: bool = False
-    asking: Deferred[None] | None = None
+    exchange: Exchange  #: that waits
+    is_ready: bool = False  #: its own answer is there
+    asking: Deferred[None] | None = None  #: what waits for that
 
     def give_up(self) -> None:
         """Ask no more."""

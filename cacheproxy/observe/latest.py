@@ -73,10 +73,10 @@ def line(prefill: RunningPrefill, progress: Progress) -> str:
 
 @dataclass(slots=True)
 class Latest:
-    """The looks taken last, by the upstreams' URLs, and what runs now; for pages that show it."""
+    """The looks taken last and what runs now, for pages that show it."""
 
-    looks: dict[str, Look] = field(default_factory=dict)
-    prefills: Prefills = field(default_factory=Prefills)
+    looks: dict[str, Look] = field(default_factory=dict)  #: by the upstreams' URLs
+    prefills: Prefills = field(default_factory=Prefills)  #: prompts that are being read
 
     def keep(self, urls: Collection[str]) -> None:
         """Forget what was seen of other upstreams than those at ``urls``."""

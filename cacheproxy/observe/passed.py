@@ -18,20 +18,22 @@ Lane = tuple[Session, int]
 
 
 class Passed(NamedTuple):
-    """A turn. ``begun``, ``ended``: seconds since the epoch; ``evaluated``: tokens, if told."""
+    """A turn that has passed."""
 
-    lane: Lane
-    upstream: str
-    begun: float
-    ended: float
-    evaluated: int | None
+    lane: Lane  #: that it was of
+    upstream: str  #: where it went
+    begun: float  #: seconds since the epoch
+    ended: float  #: seconds since the epoch
+    evaluated: int | None  #: tokens, if told
 
 
 class _Seen(NamedTuple):
-    upstream: str
-    wall: float
-    is_down: bool
-    held: int | None
+    """What a look at an upstream showed."""
+
+    upstream: str  #: its URL
+    wall: float  #: seconds since the epoch
+    is_down: bool  #: it did not answer
+    held: int | None  #: tokens in the fullest slot of an idle one
 
 
 class PassedTurns:

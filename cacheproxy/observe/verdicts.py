@@ -34,21 +34,18 @@ _ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
 
 
 class Judged(NamedTuple):
-    """A turn's verdict, and what it takes to reach a better one.
+    """A turn's verdict, and what it takes to reach a better one."""
 
-    ``again``: judges with a proof, with usage that was counted in another way, or with more that
-    is known of the time between. ``before``: None where there is nothing to compare. ``parts``: of
-    the prompt, None where it was not counted.
-    """
-
-    verdict: Verdict
-    place: Place
-    usage: Usage
+    verdict: Verdict  #: as far as it is known
+    place: Place  #: of the turn
+    usage: Usage  #: tokens, as counted
     again: Callable[..., Verdict]
-    before: Before | None
-    sent: Prompt
-    meanwhile: Meanwhile
-    parts: Parts | None = None
+    """Judges with a proof, with usage that was counted in another way, or with more that is known
+    of the time between."""
+    before: Before | None  #: the turn before; None where there is nothing to compare
+    sent: Prompt  #: the prompt as it went up
+    meanwhile: Meanwhile  #: what is known of the time between
+    parts: Parts | None = None  #: of the prompt; None where it was not counted
 
     @property
     def wants_proof(self) -> bool:

@@ -62,9 +62,10 @@ _UNKEPT = "no totals are kept at present"
 
 
 class _Waiting(NamedTuple):
-    job: Job
-    asker: Deferred[Any] | None
-    """None: done again where the file failed."""
+    """A job that waits for the thread."""
+
+    job: Job  #: what is to be done with the file
+    asker: Deferred[Any] | None  #: who is told what came of it; None: nobody
 
 
 class Database:

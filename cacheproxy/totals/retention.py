@@ -12,16 +12,12 @@ _DAY = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long detail is kept, in milliseconds; ``size`` in bytes.
+    """How long detail is kept."""
 
-    ``exchanges``: rows, and sessions without any later one. ``minutes``, ``hours``: sums by them.
-    ``size``: what the file may hold before the oldest rows go, however young.
-    """
-
-    exchanges: int = 31 * _DAY
-    minutes: int = 3 * _DAY
-    hours: int = 5 * 366 * _DAY
-    size: int = 512 << 20
+    exchanges: int = 31 * _DAY  #: rows, and sessions without any later one, in ms
+    minutes: int = 3 * _DAY  #: sums by minutes, in ms
+    hours: int = 5 * 366 * _DAY  #: sums by hours, in ms
+    size: int = 512 << 20  #: bytes that the file may hold before the oldest rows go, however young
 
 
 DEFAULT = Keep()

@@ -24,17 +24,14 @@ _GENERATION = f"CASE WHEN output >= {LEAST_OUTPUT} AND output_ms >= {LEAST_OUTPU
 
 
 class Rollup(NamedTuple):
-    """A table of sums by step, upstream and ``keys``; each column as SQL over ``exchanges``.
+    """A table of sums by step, upstream and ``keys``."""
 
-    ``longest``: the columns of which the largest counts; ``only``: the exchanges it is made of.
-    """
-
-    table: str
-    sums: Mapping[str, str]
-    longest: Mapping[str, str] = {}
-    keys: Mapping[str, str] = {}
-    only: str = "1"
-    steps: tuple[int, ...] = STEPS
+    table: str  #: its name
+    sums: Mapping[str, str]  #: columns, each as SQL over ``exchanges``
+    longest: Mapping[str, str] = {}  #: the columns of which the largest counts, likewise
+    keys: Mapping[str, str] = {}  #: columns that tell its rows apart, likewise
+    only: str = "1"  #: the exchanges that it is made of, as SQL
+    steps: tuple[int, ...] = STEPS  #: in ms, by which it sums
 
     @property
     def add(self) -> str:

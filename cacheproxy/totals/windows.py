@@ -15,15 +15,12 @@ from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, GROUPS, IS_BREAK, 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``length`` and ``bucket`` of its series in ms; ``step``: sums it is made of, 0: the rows.
+    """One period that the page can show."""
 
-    ``name``: what stands behind "the last".
-    """
-
-    name: str
-    length: int
-    bucket: int
-    step: int
+    name: str  #: what stands behind "the last"
+    length: int  #: in ms
+    bucket: int  #: of its series, in ms
+    step: int  #: of the sums that it is made of, in ms; 0: of the rows
 
     def start(self, now: int) -> int:
         """Return where the window that ends ``now`` begins: where one of its buckets does."""

@@ -28,7 +28,7 @@ from cacheproxy.translate.writing import raw, write
 class WholeAnswer:
     """A whole response for the client."""
 
-    status: int
+    status: int  #: of the response
     body: bytes  #: A JSON text.
 
 

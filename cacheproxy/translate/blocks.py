@@ -42,15 +42,15 @@ _UNSIGNED = b'event: content_block_delta\ndata: {"type":"content_block_delta","i
 class _Block:
     """One block: what has been said of it, and how much of that went on already."""
 
-    kind: BlockKind
-    id: str = ""
-    given_id: str = ""
-    name: str = ""
-    waiting: list[str] = field(default_factory=list)
+    kind: BlockKind  #: of block
+    id: str = ""  #: of a call, as the client gets it
+    given_id: str = ""  #: of a call, as the server gave it
+    name: str = ""  #: of the tool
+    waiting: list[str] = field(default_factory=list)  #: pieces that have not gone on
     said: list[str] = field(default_factory=list)
     """All pieces of a call's arguments."""
-    started: bool = False
-    ended: bool = False
+    started: bool = False  #: its first event has gone on
+    ended: bool = False  #: nothing more comes
 
     def is_whole(self) -> bool:
         """Whether a block that came after it may begin."""

@@ -36,13 +36,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaks:
-    """The page. ``report``: as the dashboard's; ``option`` returns what a command needs here."""
+    """The page of a break."""
 
-    recent: Recent
-    cures: Cures
-    prompts: Prompts
-    report: Callable[[Exchange, Verdict], TurnReport]
-    option: Callable[[], str]
+    recent: Recent  #: the last exchanges
+    cures: Cures  #: the page of rules for what broke
+    prompts: Prompts  #: whether lines of a prompt may be shown
+    report: Callable[[Exchange, Verdict], TurnReport]  #: as the dashboard's
+    option: Callable[[], str]  #: returns what a command needs here
 
     def __call__(self, request: ProxyRequest, name: str) -> bytes | int:
         """Answer with what is known of the exchange called ``name``; ``last``: that broke last."""

@@ -45,21 +45,17 @@ class NoCureError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cures:
-    """The pages. ``found``: the rules, all and those that are on.
+    """The pages of rules for what broke."""
 
-    ``edits``: whether they are used with this upstream; ``profile`` returns what is known of it.
-    ``file``: the config file that a reload reads. ``run`` does work in a thread.
-    """
-
-    recent: Recent
-    store: Store
-    found: Configured
-    edits: bool
-    file: str
-    profile: Callable[[], Profile]
-    run: Callable[[Callable[[], Any]], Awaitable[Any]]
-    applying: Applying
-    prompts: Prompts
+    recent: Recent  #: the last exchanges
+    store: Store  #: of conversations
+    found: Configured  #: the rules, all and those that are on
+    edits: bool  #: whether they are used with this upstream
+    file: str  #: the config file that a reload reads
+    profile: Callable[[], Profile]  #: returns what is known of the upstream
+    run: Callable[[Callable[[], Any]], Awaitable[Any]]  #: does work in a thread
+    applying: Applying  #: writes a rule, and reloads
+    prompts: Prompts  #: whether lines of a prompt may be shown
     _known: OrderedDict[int, Cure] = field(default_factory=OrderedDict)
     """Cures by the numbers of the requests that they were worked out on."""
 

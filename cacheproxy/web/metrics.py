@@ -34,8 +34,8 @@ InThread = Callable[[Callable[[], Content]], Deferred[Content]]
 class Families(Collector):
     """What the page says as of one moment."""
 
-    standing: Iterable[Metric]
-    counted: Iterable[Series]
+    standing: Iterable[Metric]  #: how things are
+    counted: Iterable[Series]  #: what has happened
 
     def collect(self) -> Iterator[Metric]:
         """Yield each family."""

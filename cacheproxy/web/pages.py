@@ -29,10 +29,10 @@ NOTHING_ELSE = b"default-src 'none'; frame-ancestors 'none'"
 class Content:
     """An answer that is no JSON object."""
 
-    type: bytes
-    body: bytes
-    status: int = 200
-    headers: Headers = ()
+    type: bytes  #: its Content-Type
+    body: bytes  #: the whole of it
+    status: int = 200  #: of the answer
+    headers: Headers = ()  #: besides the usual ones
 
 
 class QueryError(ValueError):

@@ -54,28 +54,23 @@ _KEEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something that can be done, and what it does: ``do`` is whose it is to do, or "nothing"."""
+    """Something that can be done, and what it does."""
 
-    do: str
-    why: str
+    do: str  #: whose it is to do, or "nothing"
+    why: str  #: what it does
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The field that changed, as far as it is known.
+    """The field that changed, as far as it is known."""
 
-    ``source``: who wrote it. ``rules``: those that cover it, ``on``: of these, those that are on.
-    ``seen``: in how many turns of how many it changed. ``captures``: files or folders of them.
-    ``number``: of the request, where a running proxy remembers it.
-    """
-
-    kind: ChangeKind | None = None
-    source: str = ""
-    rules: tuple[str, ...] = ()
-    on: tuple[str, ...] = ()
-    seen: tuple[int, int] | None = None
-    captures: tuple[str, ...] = ()
-    number: int | None = None
+    kind: ChangeKind | None = None  #: the shape of what changed
+    source: str = ""  #: who wrote it
+    rules: tuple[str, ...] = ()  #: those that cover it
+    on: tuple[str, ...] = ()  #: of these, those that are on
+    seen: tuple[int, int] | None = None  #: in how many turns of how many it changed
+    captures: tuple[str, ...] = ()  #: files or folders of them
+    number: int | None = None  #: of the request, where a running proxy remembers it
 
 
 _NOT_KNOWN = Changed()
@@ -88,11 +83,11 @@ _LATE_SERVERS = Advice(
 class _Case:
     """All that a piece of advice may rest on."""
 
-    verdict: Verdict
-    profile: Profile
-    client: Client | None
-    changed: Changed
-    server: ServerFlags
+    verdict: Verdict  #: on the turn
+    profile: Profile  #: of its server
+    client: Client | None  #: that sent it
+    changed: Changed  #: the field that changed
+    server: ServerFlags  #: what its kind of server can be told
 
     def of_client(self, cause: str) -> Iterator[Advice]:
         """Yield what the client's package advises where ``cause`` is why."""

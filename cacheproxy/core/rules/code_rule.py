@@ -17,21 +17,20 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class CodeRule:
-    """A rule that needs code: ``find(request, previous)`` returns its edits.
+    r"""A rule that needs code.
 
-    ``find`` obeys the contract of the hook cacheproxy_normalize. The other fields are those
-    of Rule. It is called in a thread with a deadline, unless ``find`` is ``quick``.
-
-    Raises RuleError.
+    ``find`` obeys the contract of the hook cacheproxy_normalize. It is called in a thread with a
+    deadline, unless it is ``quick``. Raises RuleError.
     """
 
-    name: str
-    why: str
+    name: str  #: as in Rule
+    why: str  #: as in Rule
     find: Callable[[Request, Request | None], Iterable[Edit]]
-    default: bool = True
-    literals: tuple[str, ...] = ()
-    needs_previous: bool = False
-    client: Client | None = None
+    """Called with the request and the one before; returns its edits."""
+    default: bool = True  #: as in Rule
+    literals: tuple[str, ...] = ()  #: as in Rule
+    needs_previous: bool = False  #: whether it looks at the request before
+    client: Client | None = None  #: as in Rule
 
     def __post_init__(self) -> None:
         check_fields(self, "default", "needs_previous")

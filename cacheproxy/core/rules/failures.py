@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 
 @dataclass(slots=True)
 class FailureCount:
-    """Of one rule or hook. ``left_out``: not called any more. ``dropped``: never shown to it."""
+    """What went wrong with one rule or hook."""
 
-    failed: int = 0
-    timed_out: int = 0
-    dropped: int = 0
-    left_out: bool = False
+    failed: int = 0  #: times
+    timed_out: int = 0  #: times
+    dropped: int = 0  #: records that were never shown to it
+    left_out: bool = False  #: it is not called any more
 
 
 class Failures:

@@ -22,22 +22,19 @@ _MOST_ERROR = 300
 
 @dataclass(frozen=True, slots=True)
 class RuleReport:
-    """What one normalizer did to one request: its edits, or why it was left out.
+    """What one normalizer did to one request."""
 
-    ``is_late``: its pattern took too long, and would in the next request.
-    """
-
-    rule: str
-    edits: tuple[Edit, ...] = ()
-    error: str | None = None
-    is_late: bool = False
+    rule: str  #: its name
+    edits: tuple[Edit, ...] = ()  #: that it made
+    error: str | None = None  #: why it was left out; None: it was not
+    is_late: bool = False  #: its pattern took too long, and would in the next request
 
 
 class Normalized(NamedTuple):
     """A request after the normalizers; the same object if none had anything to say."""
 
-    request: Request
-    reports: tuple[RuleReport, ...] = ()
+    request: Request  #: after all of them
+    reports: tuple[RuleReport, ...] = ()  #: of those that did something, or failed
 
 
 class GivenUpError(Exception):
@@ -46,13 +43,10 @@ class GivenUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Foreign(Generic[_T]):
-    """A call of others' code, by its name in the log: to be awaited, and made by whoever drives.
+    """A call of others' code: to be awaited, and made by whoever drives. Raises GivenUpError."""
 
-    Raises GivenUpError.
-    """
-
-    name: str
-    function: Callable[[], _T]
+    name: str  #: as the log calls it
+    function: Callable[[], _T]  #: that is to be called
 
     def __await__(self) -> Generator[Foreign[_T], _T | GivenUpError, _T]:
         """Hand the call to the driver, and return what it gave."""

@@ -16,15 +16,12 @@ MOST_ID = 256
 
 @dataclass(frozen=True, slots=True)
 class SessionHook:
-    """One plugin's hook cacheproxy_session.
+    """One plugin's hook cacheproxy_session."""
 
-    ``plugin``: its name. ``ask``: calls it; in a thread with a deadline, unless it is ``quick``.
-    ``client``: whose requests it is asked about; None: everybody's.
-    """
-
-    plugin: str
+    plugin: str  #: its name
     ask: Callable[[Request], object]
-    client: Client | None = None
+    """Calls it; in a thread with a deadline, unless it is ``quick``."""
+    client: Client | None = None  #: whose requests it is asked about; None: everybody's
 
     @property
     def name(self) -> str:

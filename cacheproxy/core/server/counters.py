@@ -11,19 +11,15 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class ServerFigures:
-    """Amounts of work, each None where it is not told.
+    """Amounts of work, each None where it is not told."""
 
-    Tokens: ``prompt`` in all, ``reused`` and ``evaluated`` of them, ``generated``. Seconds:
-    ``prefill``, ``generation``. ``requests``: those that were finished.
-    """
-
-    prompt: float | None = None
-    reused: float | None = None
-    evaluated: float | None = None
-    generated: float | None = None
-    prefill: float | None = None
-    generation: float | None = None
-    requests: float | None = None
+    prompt: float | None = None  #: tokens in all
+    reused: float | None = None  #: tokens of the prompts
+    evaluated: float | None = None  #: tokens of the prompts
+    generated: float | None = None  #: tokens
+    prefill: float | None = None  #: seconds
+    generation: float | None = None  #: seconds
+    requests: float | None = None  #: those that were finished
 
     def completed(self) -> ServerFigures:
         """Return these, and of ``prompt``, ``reused`` and ``evaluated`` also the third of two."""
@@ -41,23 +37,19 @@ NOTHING = ServerFigures()
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A server's counters at one moment, as told: never differences of two, which may fall.
+    """A server's counters at one moment, as told: never differences of two, which may fall."""
 
-    ``start``: anything that is another after a restart; ``tasks``: a number that only rises while
-    the server runs. None: not told.
-    """
-
-    figures: ServerFigures
-    start: str | None = None
-    tasks: int | None = None
+    figures: ServerFigures  #: as told
+    start: str | None = None  #: anything that is another after a restart; None: not told
+    tasks: int | None = None  #: a number that only rises while the server runs; None: not told
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a reading adds. ``begun``: it is the first of its server since that was started."""
+    """What a reading adds."""
 
-    figures: ServerFigures
-    begun: bool
+    figures: ServerFigures  #: since the one before
+    begun: bool  #: it is the first of its server since that was started
 
 
 def gain(before: Reading | None, now: Reading) -> Gain:

@@ -46,12 +46,12 @@ class Traits:
 
 
 class TemplateAnswer(NamedTuple):
-    """What the page ``page`` told, and of which model; "" for whichever the server has."""
+    """What a page told of a template."""
 
-    placement: Placement
-    model: str
-    page: str
-    traits: Traits = Traits()
+    placement: Placement  #: what becomes of late system messages
+    model: str  #: that was asked, "" for whichever the server has
+    page: str  #: that told it
+    traits: Traits = Traits()  #: what else it shows
 
 
 def learning(

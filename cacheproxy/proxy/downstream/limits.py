@@ -12,15 +12,13 @@ from cacheproxy.core.privacy.origins import Sharing
 
 @dataclass(frozen=True)
 class Limits(RequestLimits):
-    """``connections``: a count.
+    """How much a client may send, and how long it may take."""
 
-    Seconds: ``idle`` between requests and between two pieces of a body, ``head_seconds`` from a
-    request's first byte to the end of its head, however many bytes come in between.
-    """
-
-    connections: int = 4096
-    idle: float = 75.0
+    connections: int = 4096  #: how many at a time
+    idle: float = 75.0  #: seconds between requests, and between two pieces of a body
     head_seconds: float = 30.0
+    """Seconds from a request's first byte to the end of its head, however many bytes come in
+    between."""
 
 
 class ConnectionSettings(Protocol):

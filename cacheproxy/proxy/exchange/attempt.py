@@ -23,29 +23,27 @@ _HEALS = 3
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt to have ``prepared`` answered by ``server``.
+    r"""One attempt to have a request answered by one server.
 
-    ``came``: the request as it came; it goes on so where nothing is edited. ``received``: the same
-    with a plain body. ``session``: whose it is, None for nobody's; ``begins``: whether it is a turn
-    of it, so that its answer is to be remembered. The rest is what an exchange's record will say,
-    as far as it is known; moments are of ``context.clock``. ``counted``: the whole answer, made
-    here. ``translated``: None where it went as it is. ``asked``: where its reasoning is remembered.
+    What an exchange's record will say stands here as far as it is known; moments are of
+    ``context.clock``.
     """
 
-    context: ExchangeContext
-    server: Server
-    came: Request
-    received: Request
-    prepared: Prepared
-    session: Session | None = None
+    context: ExchangeContext  #: what every exchange needs
+    server: Server  #: that is asked
+    came: Request  #: the request as it came; it goes on so where nothing is edited
+    received: Request  #: the same with a plain body
+    prepared: Prepared  #: the request after rules and pins
+    session: Session | None = None  #: whose it is; None: nobody's
     begins: bool = False
-    reports: tuple[RuleReport, ...] = field(init=False)
-    sent: Request | None = None
-    edited_at: float | None = None
-    sent_at: float | None = None
-    counted: bytes | None = None
-    translated: Translation | None = None
-    asked: AnswerPlace | None = None
+    """Whether it is a turn of the session, so that its answer is to be remembered."""
+    reports: tuple[RuleReport, ...] = field(init=False)  #: what was edited so far
+    sent: Request | None = None  #: as it went up; None before that
+    edited_at: float | None = None  #: when all edits were made
+    sent_at: float | None = None  #: when it was sent
+    counted: bytes | None = None  #: the whole answer, made here
+    translated: Translation | None = None  #: None where it went as it is
+    asked: AnswerPlace | None = None  #: where its reasoning is remembered
 
     def __post_init__(self) -> None:
         if not self.server.edits:

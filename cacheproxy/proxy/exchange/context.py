@@ -18,28 +18,23 @@ from cacheproxy.proxy.exchange.unpacking import Unpacking
 
 @dataclass(frozen=True, slots=True)
 class ExchangeContext:
-    """What every exchange needs, put together once by tap.
+    """What every exchange needs, put together once by tap."""
 
-    ``via``: our own token in the Via header, by which a loop is seen. ``probe``: what marks a
-    probe, which is nobody's conversation. ``finished``: shows an Exchange to the observers.
-    ``keep_bodies``: keep response bodies for them. ``ping_after``: seconds of silence after which
-    a streaming client gets a ping, 0 for never. ``progressed`` is told, by the number of an
-    exchange, that it runs and how far the server is with its prompt, and None when it is over.
-    ``wall`` and ``clock.seconds`` are the time.
-    """
-
-    servers: Servers
-    clock: Any
-    unpacking: Unpacking
-    normalizing: Normalizing
-    store: Store
-    finished: Callable[[Exchange], None]
-    wall: Callable[[], float]
-    via: bytes
-    probe: bytes
-    keep_bodies: bool = False
+    servers: Servers  #: those that may be asked
+    clock: Any  #: its ``seconds`` are monotonic
+    unpacking: Unpacking  #: unpacks bodies
+    normalizing: Normalizing  #: runs the rules
+    store: Store  #: of conversations
+    finished: Callable[[Exchange], None]  #: shows an Exchange to the observers
+    wall: Callable[[], float]  #: returns seconds since the epoch
+    via: bytes  #: our own token in the Via header, by which a loop is seen
+    probe: bytes  #: what marks a probe, which is nobody's conversation
+    keep_bodies: bool = False  #: keep response bodies for the observers
     ping_after: float = 0.0
+    """Seconds of silence after which a streaming client gets a ping; 0: never."""
     progressed: Callable[[int, RunningPrefill | None], None] = lambda _, __: None
+    """Told, by the number of an exchange, that it runs and how far the server is with its prompt,
+    and None when it is over."""
 
     async def prepare(self, came: Request) -> tuple[Request, Prepared]:
         """Return ``came`` with a plain body, and prepared; raises CodingError."""

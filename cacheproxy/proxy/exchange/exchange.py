@@ -55,35 +55,32 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
 
 @dataclass(slots=True)
 class _Running:
-    """One exchange under way: what its record will say, as far as it is known.
+    r"""One exchange under way: what its record will say, as far as it is known.
 
-    Moments are of ``context.clock``. ``came``: the request as it came; ``received``: the same with
-    a plain body. ``reply``: an answer of our own making, or translated as a whole. ``tap``: reads
-    along. ``attempt``: the last to have it answered, by one of ``chosen``. ``unable``: those of
-    them that do not serve its API. ``gone``: how it left.
+    Moments are of ``context.clock``.
     """
 
-    context: ExchangeContext
-    down: ProxyRequest
-    came: Request = field(init=False)
-    received: Request = field(init=False)
-    started: float = field(init=False)
-    wall: float = field(init=False)
-    is_probe: bool = field(init=False)
-    attempt: Attempt = field(init=False)
-    session: Session | None = None
-    turn: int = 0
-    place: Place | None = None
-    head_at: float | None = None
-    first_byte_at: float | None = None
-    chosen: Chosen | None = None
-    status: int | None = None
-    response_headers: Headers = ()
-    reply: bytes = b""
-    tap: UsageReader | PlacementRefusal | None = None
-    relay: Relay | None = None
-    unable: tuple[Server, ...] = ()
-    gone: Failure | None = None
+    context: ExchangeContext  #: what every exchange needs
+    down: ProxyRequest  #: the client's request, and where its answer goes
+    came: Request = field(init=False)  #: the request as it came
+    received: Request = field(init=False)  #: the same with a plain body
+    started: float = field(init=False)  #: when it had been read
+    wall: float = field(init=False)  #: the same, in seconds since the epoch
+    is_probe: bool = field(init=False)  #: whether it is one of doctor's
+    attempt: Attempt = field(init=False)  #: the last to have it answered
+    session: Session | None = None  #: whose it is
+    turn: int = 0  #: see ``Exchange``
+    place: Place | None = None  #: see ``Exchange``
+    head_at: float | None = None  #: when the response's head came
+    first_byte_at: float | None = None  #: when the first byte of its body came
+    chosen: Chosen | None = None  #: the servers that may answer it
+    status: int | None = None  #: as sent to the client
+    response_headers: Headers = ()  #: as sent to the client
+    reply: bytes = b""  #: an answer of our own making, or translated as a whole
+    tap: UsageReader | PlacementRefusal | None = None  #: reads along
+    relay: Relay | None = None  #: of the body that goes down
+    unable: tuple[Server, ...] = ()  #: those of ``chosen`` that do not serve its API
+    gone: Failure | None = None  #: how the client left
 
     def __post_init__(self) -> None:
         down, context = self.down, self.context

@@ -53,8 +53,8 @@ packed one always is: 34 KB of gzip came to 1.2 MB, and 40 ms."""
 class _Reading:
     """Answers of one session that are being read in threads, and who waits for that."""
 
-    count: int = 0
-    waiting: list[Deferred[None]] = field(default_factory=list)
+    count: int = 0  #: how many are being read
+    waiting: list[Deferred[None]] = field(default_factory=list)  #: who waits until none is
 
     def done(self) -> Deferred[None]:
         """Return what fires when all have been read; it may be cancelled."""

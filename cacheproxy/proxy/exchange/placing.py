@@ -37,17 +37,14 @@ _THREAD_ABOVE = 128 << 10
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A request with its late system messages placed, where that was needed.
+    """A request with its late system messages placed, where that was needed."""
 
-    ``late``: whether it has any; ``report``: what was edited, None for nothing; ``by``: what was
-    known of the upstream. ``guess``: of what it was placed by, where that is yet to be proved.
-    """
-
-    request: Request
-    report: RuleReport | None = None
-    late: bool = False
-    by: Placement | None = None
+    request: Request  #: as it goes on
+    report: RuleReport | None = None  #: what was edited; None: nothing
+    late: bool = False  #: whether it has any
+    by: Placement | None = None  #: what was known of the upstream
     guess: tuple[Key, Placement] | None = None
+    """Of what it was placed by, where that is yet to be proved."""
 
 
 class Placing:

@@ -19,27 +19,21 @@ from cacheproxy.proxy.upstream.upstream import Upstream
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One model server.
+    """One model server, and all that deals with it."""
 
-    ``profiling``: what is known of it; ``proving``: asks it what it rendered, and for its counters.
-    ``health``: asked where there are several; ``target``: what a choice looks at. ``placing``:
-    where late system messages go, ``keeping``: what becomes of earlier reasoning; None where
-    nothing is edited. ``stamp``: headers that tell routers whose conversation it is.
-    ``max_context``: tokens of a prompt, None for what it says itself. ``model``: asked for instead
-    of the client's, "" for the client's.
-    """
-
-    upstream: Upstream
-    translating: Translating
-    profiling: Profiling
-    proving: Proving
-    health: Health
-    target: Target
-    placing: Placing | None = None
+    upstream: Upstream  #: where requests go
+    translating: Translating  #: between its API and the client's
+    profiling: Profiling  #: what is known of it
+    proving: Proving  #: asks it what it rendered, and for its counters
+    health: Health  #: asked where there are several
+    target: Target  #: what a choice looks at
+    placing: Placing | None = None  #: where late system messages go; None where nothing is edited
     keeping: Keeping | None = None
+    """What becomes of earlier reasoning; None where nothing is edited."""
     stamp: Stamp = field(default_factory=Stamp)
-    max_context: int | None = None
-    model: str = ""
+    """Headers that tell routers whose conversation it is."""
+    max_context: int | None = None  #: tokens of a prompt; None: what it says itself
+    model: str = ""  #: asked for instead of the client's, "" for the client's
 
     @property
     def name(self) -> str:

@@ -24,16 +24,12 @@ _DOWN, _UNABLE = "are down", "are down or do not speak Chat Completions"
 
 
 class Chosen(NamedTuple):
-    """``servers``: in the order in which they are asked; ``route``: the name of the one taken.
+    """Which servers may answer a request."""
 
-    ``was``: the name of the upstream that the turn before went to, "" for none. ``spare``: names of
-    those that only stand in while the others are down.
-    """
-
-    servers: tuple[Server, ...]
-    route: str = ""
-    was: str = ""
-    spare: tuple[str, ...] = ()
+    servers: tuple[Server, ...]  #: in the order in which they are asked
+    route: str = ""  #: the name of the one taken
+    was: str = ""  #: the name of the upstream that the turn before went to, "" for none
+    spare: tuple[str, ...] = ()  #: names of those that only stand in while the others are down
 
     @property
     def where(self) -> str:

@@ -153,27 +153,28 @@ class Workers:
 
 @dataclass(slots=True)
 class _Name:
-    """What is known of one rule or hook. ``late``: those of the ``running`` past their deadline."""
+    """What is known of one rule or hook."""
 
-    name: str
-    running: int = 0
-    late: int = 0
-    late_in_a_row: int = 0
-    is_out: bool = False
-    waiting: deque[_Call[Any]] = field(default_factory=deque)
+    name: str  #: as the log calls it
+    running: int = 0  #: calls under way
+    late: int = 0  #: those of them past their deadline
+    late_in_a_row: int = 0  #: calls since one was in time
+    is_out: bool = False  #: it is not called any more until the next reload
+    waiting: deque[_Call[Any]] = field(default_factory=deque)  #: calls for which there is no thread
     pool: ThreadPool = field(default_factory=lambda: _Daemons(0, THREADS, "cacheproxy-plugins"))
+    """Its threads."""
 
 
 @dataclass(eq=False, slots=True)
 class _Call(Generic[_T]):
     """One call. ``done`` takes no harm from being fired after it was cancelled."""
 
-    known: _Name
-    function: Callable[[], _T]
-    seconds: float
-    timer: Any = None
-    is_late: bool = False
-    done: Deferred[_T] = field(default_factory=Deferred)
+    known: _Name  #: what is called
+    function: Callable[[], _T]  #: that is run in a thread
+    seconds: float  #: its deadline
+    timer: Any = None  #: that ends it
+    is_late: bool = False  #: the deadline has passed
+    done: Deferred[_T] = field(default_factory=Deferred)  #: fires with what it came to
 
 
 class _Daemons(ThreadPool):

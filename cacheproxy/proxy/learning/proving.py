@@ -53,10 +53,10 @@ class NotShownError(Exception):
 
 
 class _Mark(NamedTuple):
-    """Where the counters stood. ``owed``: tokens of prompts that ended since, yet unexplained."""
+    """Where the counters stood."""
 
-    read: Sample
-    owed: int = 0
+    read: Sample  #: the page as it was read
+    owed: int = 0  #: tokens of prompts that ended since, yet unexplained
 
 
 class Proving:

@@ -22,11 +22,11 @@ by some other name, that say 421 and 508."""
 
 
 class ProbeAnswer(NamedTuple):
-    """``software``: what its header Server says, "" for nothing."""
+    """What the upstream answered to a request of our own."""
 
-    status: int
-    body: bytes
-    software: str
+    status: int  #: of the answer
+    body: bytes  #: the whole of it, or "" where it was endless or broken off
+    software: str  #: what its header Server says, "" for nothing
 
 
 async def answer(

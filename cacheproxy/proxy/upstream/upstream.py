@@ -30,13 +30,13 @@ class UpstreamURLError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamURL:
-    """Where the model server is. ``base`` goes before every request target."""
+    """Where the model server is."""
 
-    text: str
-    secure: bool
-    host: str
-    port: int
-    base: str
+    text: str  #: as it was given, without a path of the API
+    secure: bool  #: whether it is https
+    host: str  #: a name or an address
+    port: int  #: of the host
+    base: str  #: goes before every request target
 
     @classmethod
     def parse(cls, text: str) -> UpstreamURL:

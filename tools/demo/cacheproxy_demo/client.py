@@ -14,25 +14,20 @@ from cacheproxy.core.placement.role_error import STATUSES, refuses_late
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one request cost: the server's own figures, and seconds until the whole answer.
+    """What one request cost."""
 
-    ``refused``: the status of a refusal, where the server cannot take the order of the messages.
-    """
-
-    usage: Usage
-    wall: float
+    usage: Usage  #: the server's own figures
+    wall: float  #: seconds until the whole answer
     refused: int | None = None
+    """The status of a refusal, where the server cannot take the order of the messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoClient:
-    """Speaks to the server at ``url``; the path of an API is added to it.
+    """Speaks to a server. Each method raises CommandError for whatever keeps it from an answer."""
 
-    Raises CommandError from every method for whatever keeps it from a good answer.
-    """
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    url: str  #: the server's; the path of an API is added to it
+    headers: Mapping[str, str] = field(default_factory=dict)  #: sent with each request
 
     def post(self, path: str, body: dict[str, Any]) -> Cost:
         """Send ``body`` and return what it cost."""

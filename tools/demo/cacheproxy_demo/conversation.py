@@ -47,7 +47,7 @@ class RecordedConversation:
     last: dict[str, Any]
     """The body of the last request."""
 
-    turns: tuple[DemoTurn, ...]
+    turns: tuple[DemoTurn, ...]  #: what each request had of its own
 
     def body(self, number: int) -> dict[str, Any]:
         """Return turn ``number``'s request body (Anthropic messages); the first turn is 1.

@@ -13,21 +13,17 @@ from cacheproxy_demo.client import Cost
 
 @dataclass(frozen=True, slots=True)
 class DemoFigures:
-    """The sums of one pass or of several; None where the server did not say.
+    """The sums of one pass or of several; None where the server did not say."""
 
-    ``prompt``, ``reused``, ``evaluated``: tokens. ``possible``: those that could be reused, which
-    is in each turn the whole prompt of the turn before; ``found``: those of them that were.
-    ``seconds``: until the whole answers. ``requests``, ``refused``: how many.
-    """
-
-    requests: int
-    refused: int
-    prompt: int | None
-    reused: int | None
-    evaluated: int | None
+    requests: int  #: how many
+    refused: int  #: how many of them
+    prompt: int | None  #: tokens
+    reused: int | None  #: tokens
+    evaluated: int | None  #: tokens
     possible: int | None
-    found: int | None
-    seconds: float
+    """Tokens that could be reused: in each turn the whole prompt of the turn before."""
+    found: int | None  #: those of them that were
+    seconds: float  #: until the whole answers
 
     @property
     def share(self) -> float | None:

@@ -51,13 +51,13 @@ _LINE = "{:<20}" + _CELLS
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """What was done and what came of it. ``server``: the upstream, in words."""
+    """What was done and what came of it."""
 
-    outcomes: list[DemoOutcome]
-    server: str
-    embedded: bool
-    model: str | None = None
-    edit_remote: bool = False
+    outcomes: list[DemoOutcome]  #: one for each scene
+    server: str  #: the upstream, in words
+    embedded: bool  #: whether it is the embedded one
+    model: str | None = None  #: that was asked for; None: the server's only one
+    edit_remote: bool = False  #: whether the proxy had to be told to edit for a remote server
 
     def verdict(self) -> list[str]:
         """Return the two sentences to remember: through the proxy, and directly."""

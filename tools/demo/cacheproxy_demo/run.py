@@ -57,15 +57,13 @@ def to_chat(body: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A conversation, and what is to be seen of it. ``api``: in which it is sent, if it can be.
+    """A conversation, and what is to be seen of it."""
 
-    ``late_system``: what the embedded server's template does with late system messages.
-    """
-
-    what: str
-    conversation: RecordedConversation
-    api: Api
+    what: str  #: in words
+    conversation: RecordedConversation  #: that is sent
+    api: Api  #: in which it is sent, if it can be
     late_system: LateSystem = "inline"
+    """What the embedded server's template does with late system messages."""
 
 
 def scenes(*, embedded: bool) -> list[Scene]:
@@ -83,11 +81,11 @@ def scenes(*, embedded: bool) -> list[Scene]:
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """How each scene is sent: its first ``turns`` requests, for ``model``, with ``api_key``."""
+    """How each scene is sent."""
 
-    turns: int
-    model: str | None = None
-    api_key: str | None = None
+    turns: int  #: how many of its first requests
+    model: str | None = None  #: to ask for; None: the server's own
+    api_key: str | None = None  #: if the server asks for one
 
     def bodies(self, scene: Scene, api: Api, mark: str) -> Iterator[dict[str, Any]]:
         """Yield the request bodies in order; ``mark`` as for ``conversation.marked``."""
@@ -110,16 +108,14 @@ class DemoPlan:
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
-    """What each turn of a scene cost, in order.
+    """What each turn of a scene cost, in order."""
 
-    ``placement``: what the proxy says it learned of the server's late system messages.
-    """
-
-    scene: Scene
-    api: Api
-    direct: tuple[Cost, ...]
-    through: tuple[Cost, ...]
+    scene: Scene  #: that was played
+    api: Api  #: in which it was sent
+    direct: tuple[Cost, ...]  #: without the proxy
+    through: tuple[Cost, ...]  #: with it
     placement: Mapping[str, Any]
+    """What the proxy says it learned of the server's late system messages."""
 
 
 def on_embedded(plan: DemoPlan, played: list[Scene], progress: OnStep) -> list[DemoOutcome]:

@@ -26,16 +26,13 @@ Value = NewType("Value", bytes)
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A named block of floats, ``rows`` of ``columns`` each; a vector has one row.
+    """A named block of floats; a vector has one row."""
 
-    ``planes``: how many such blocks follow each other (one for each expert of a layer).
-    """
-
-    name: str
-    rows: int
-    columns: int
-    data: array[float]
-    planes: int = 1
+    name: str  #: as llama.cpp looks for it
+    rows: int  #: how many
+    columns: int  #: in each row
+    data: array[float]  #: row after row
+    planes: int = 1  #: how many such blocks follow each other (one for each expert of a layer)
 
     @property
     def dimensions(self) -> tuple[int, ...]:

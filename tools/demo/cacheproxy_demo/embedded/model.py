@@ -45,11 +45,11 @@ _NOISE_LENGTH = 1 << 18
 class Shape:
     """What decides the size of a model and the time a token takes."""
 
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    feed_forward: int
+    layers: int  #: how many
+    width: int  #: numbers in a token's vector
+    heads: int  #: of attention
+    kv_heads: int  #: of keys and values
+    feed_forward: int  #: width of the hidden layer
 
     @property
     def head_width(self) -> int:

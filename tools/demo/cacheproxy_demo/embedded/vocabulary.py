@@ -46,9 +46,8 @@ learnt that is never used, and nothing else happens.
 class Vocabulary:
     """The tokens of a model, in the order of their ids, and the merges that make them."""
 
-    merges: tuple[Pair, ...]
-    ordinary: tuple[str, ...]
-    """Bytes first, then what the merges make."""
+    merges: tuple[Pair, ...]  #: pairs that become one token, the first first
+    ordinary: tuple[str, ...]  #: all tokens but the special ones, by their ids
 
     @property
     def special(self) -> tuple[str, ...]:
