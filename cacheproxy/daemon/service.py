@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Coroutine
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -220,6 +221,7 @@ class ProxyService(MultiService):
         board.url = servers.first.upstream.url.text
         board.profile = lambda: servers.first.profiling.profile
         board.words = servers.first.words
+        board.speed = partial(lasting.records.speed, board.url)
         board.upstreams = servers.as_list
         board.active = [rule.name for rule in arrangement.rules if arrangement.edits]
         lasting.shown.applying.adopt(board.active)

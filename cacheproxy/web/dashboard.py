@@ -49,10 +49,10 @@ class Dashboard:
     """The pages of data.
 
     ``url``, ``active`` (names of the rules that are on), ``clients`` (that packages declare),
-    ``profile`` (returns what is known of the model server), ``words`` (the same for people) and
-    ``upstreams`` (what is known of each, where there are several) are set anew when the
-    configuration is. ``is_applied``: whether the rule for the exchange with that number was applied
-    here.
+    ``profile`` (returns what is known of the model server), ``words`` (the same for people),
+    ``upstreams`` (what is known of each, where there are several) and ``speed`` (returns the tokens
+    a second that the first evaluated lately) are set anew when the configuration is.
+    ``is_applied``: whether the rule for the exchange with that number was applied here.
     """
 
     def __init__(self, source: Source, recent: Recent, latest: Latest, version: str) -> None:
@@ -62,6 +62,7 @@ class Dashboard:
         self.profile: Callable[[], Profile] = Profile
         self.words: Callable[[], Json] = dict
         self.upstreams: Callable[[], list[Json]] = list
+        self.speed: Callable[[], float | None] = lambda: None
         self.is_applied: Callable[[int], bool] = lambda _: False
         self._source = source
         self._latest = latest
@@ -121,6 +122,11 @@ class Dashboard:
             "shapes": list(CURABLE),
             "headline": headline(window, sums),
             "without": without(sums),
+            "speeds": {
+                # where answers tell no times (Messages of llama-server), its counters do
+                "prefill": sums["prefill_speed"] or (self.speed() if sums["turns"] else None),
+                "generation": sums["generation_speed"],
+            },
             "todo": todo(self.profile(), look, sums, found["breaks"], self._open_report),
             **found,
             "last_break": last,

@@ -135,6 +135,16 @@ def test_the_detail_names_the_rules_that_edited():
     assert SECRET not in json.dumps(found)
 
 
+def test_a_speed_that_answers_do_not_tell_is_that_of_the_servers_counters():
+    """Messages of llama-server name no times. Without a turn in the window there is none."""
+    shown = Shown()
+    shown.dashboard.speed = lambda: 431.0
+    assert result(shown.dashboard.data({}))["speeds"] == {"prefill": None, "generation": None}
+    shown.finish(exchange(body("a"), number=1, turn=1, usage=Usage(prompt=900, reused=0)))
+    shown.clock.advance(5)
+    assert result(shown.dashboard.data({}))["speeds"]["prefill"] == 431.0
+
+
 def test_the_upstream_as_it_last_said():
     """Its slots hold counts, nothing of what they hold."""
     server = ServerFacts("llama-server", "b9724", "qwen", 4096, 2)

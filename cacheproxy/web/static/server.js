@@ -82,12 +82,12 @@ function showPrefills(prefills) {
   }));
 }
 
-function showSpeed({ overview, upstream }) {
+function showSpeed({ overview, upstream, speeds }) {
   const { sums } = overview;
   say("first", known(sums.first_median) ? lasting(sums.first_median) : "–");
   say("first-worst", known(sums.first_worst) ? `median · ${lasting(sums.first_worst)} worst` : "");
-  say("prefill", speed(sums.prefill_speed));
-  say("generation", speed(sums.generation_speed));
+  say("prefill", speed(speeds.prefill));
+  say("generation", speed(speeds.generation));
   say("added", known(sums.added) ? `${lasting(sums.added)} a request` : "–");
   const { running, waiting } = upstream;
   say("queue", known(running) ? `${count(running)} running · ${count(waiting || 0)} waiting` : "–");
