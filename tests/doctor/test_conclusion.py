@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.doctor.conclusion import Observed, Working, conclude
-from cacheproxy.doctor.finding import Finding, FindingState
-from cacheproxy.doctor.need import Superfluous
+from cacheproxy.doctor.conclusion import Examination, Superfluous, Working, conclude
+from cacheproxy.doctor.finding import fail
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.upstream import SeenUpstream
@@ -16,7 +15,7 @@ from tests.doctor.builders import record, seen, server_look, shot, trial
 
 UP = SeenUpstream("http://localhost:8080", server_look())
 RUNS = Proxy("http://127.0.0.1:8081", "0.1.0", rules=("claude-billing-header",))
-WORKS = Observed(RUNS, UP, None, (trial(639, 33),), Superfluous(False, "needed"))
+WORKS = Examination(RUNS, UP, None, (trial(639, 33),), Superfluous(False, "needed"))
 GOOD = record((1, 0, "cold"), (2, 17_800, "ok"))
 REFUSED = seen(9, client="cline", status=400, prompt=None)
 AGAIN = seen(10, 2, reused=17_800, client="cline")
@@ -42,7 +41,7 @@ AGAIN = seen(10, 2, reused=17_800, client="cline")
 )
 def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, words):
     """First turns could not reuse anything: then the test prompt has its say."""
-    found = conclude(replace(WORKS, record=seen), [])
+    found = conclude(replace(WORKS, record=seen))
     assert found.answer is answer
     assert words in found.text
 
@@ -87,13 +86,13 @@ def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, 
     ],
 )
 def test_what_the_test_prompt_showed(change, answer, words):
-    found = conclude(replace(WORKS, **({"need": None} | change)), [])
+    found = conclude(replace(WORKS, **({"need": None} | change)))
     assert found.answer is answer
     assert words in found.text
 
 
 @pytest.mark.parametrize("name", ["traffic", "claude"])
 def test_an_agent_that_goes_past_is_not_measured_by_the_test_prompt(name):
-    found = conclude(WORKS, [Finding(name, FindingState.FAIL, "")])
+    found = conclude(replace(WORKS, findings=(fail(name, ""),)))
     assert found.answer is Working.NOT_MEASURED
     assert "test prompt" not in found.text

@@ -9,13 +9,12 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server.counters import ServerFigures
 from cacheproxy.core.server.profile import Memory, MemoryKind
 from cacheproxy.doctor import outcome, upstream
-from cacheproxy.doctor.conclusion import Observed, Working, conclude
-from cacheproxy.doctor.counted import Counters
+from cacheproxy.doctor.conclusion import Examination, Working, conclude
 from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.prompt import rounds_for
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.reuse import ANY, measure
-from cacheproxy.doctor.upstream import SeenUpstream
+from cacheproxy.doctor.upstream import Counters, SeenUpstream
 from tests.doctor.builders import server_look
 
 CHAT = "/v1/chat/completions"
@@ -126,7 +125,7 @@ def test_a_prompt_shorter_than_a_block_tells_nothing(tried, nobody, flagged):
         "too short for this test: the server reuses only whole blocks of 7,808 tokens"
     ) in finding.text
     server = SeenUpstream("x", server_look("vLLM"))
-    conclusion = conclude(Observed(Proxy(nobody), server, None, (trial,), None), [])
+    conclusion = conclude(Examination(Proxy(nobody), server, None, (trial,), None))
     assert conclusion.answer is Working.NOT_MEASURED
     assert "shorter than the blocks" in conclusion.text
 

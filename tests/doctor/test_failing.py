@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.doctor import failing
+from cacheproxy.doctor import record
 from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.record import Record
 from cacheproxy.plugin.packages import Packages
@@ -22,7 +22,7 @@ def seen(number, client="claude", status=200, said=None, **more):
 
 
 def check(*kept, kind=""):
-    return failing.check(Record(kept), NOW, kind, Packages.load().clients)
+    return record.check_requests(Record(kept), NOW, kind, Packages.load().clients)
 
 
 def test_a_client_whose_requests_are_all_refused():
@@ -93,4 +93,4 @@ def test_an_answer_that_broke_off_has_failed_and_a_client_that_left_has_not():
     assert found.text.endswith("with an answer that broke off")
     assert check(seen(1, outcome="client left")) == []
     assert check(replace(seen(1, outcome="client left"), status=None)) == []
-    assert failing.check(None, NOW) == []
+    assert record.check_requests(None, NOW) == []

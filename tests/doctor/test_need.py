@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.doctor.claude import ClaudeSetting, ClaudeSettings
-from cacheproxy.doctor.need import judge
+from cacheproxy.doctor.conclusion import judge
 from cacheproxy.doctor.reuse import Trial
 from tests.doctor.builders import trial
 

@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.core.server.status import Slot
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.room import at_stake, kept
+from cacheproxy.doctor.slots import at_stake, kept
 from tests.doctor import builders
 
 NEW = Slot(0, 65_536, 0, busy=False)

@@ -13,10 +13,11 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.status import Slot
-from cacheproxy.doctor import agents, record, traffic
+from cacheproxy.doctor import proxy as proxies
+from cacheproxy.doctor import record
 from cacheproxy.doctor.finding import FindingState
+from cacheproxy.doctor.proxy import TrafficLook
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.traffic import TrafficLook
 from cacheproxy.web import exchanges as page
 from tests.doctor.builders import seen, server_look
 
@@ -64,7 +65,7 @@ def read(peer):
 
 
 def check(before, after=None, watched=0.0, proxy=PROXY):
-    (finding,) = traffic.check(proxy, SERVER, before, after or before, watched)
+    (finding,) = proxies.check_traffic(proxy, SERVER, before, after or before, watched)
     return finding
 
 
@@ -115,26 +116,26 @@ def test_agents_that_come_through(read):
     kept = read(exchange(1), exchange(2, turn=2), exchange(3, client="cline"))
     finding = check(TrafficLook(did(900_000), kept))
     assert (finding.state, finding.text[:10]) == (FindingState.OK, "3 requests")
-    (seen,) = agents.check(kept, NOW)
+    (seen,) = record.check_agents(kept, NOW)
     assert seen.text == (
         "seen: claude (2 requests in 1 session, the last 2 min ago), "
         "cline (1 request in 1 session, the last 2 min ago)"
     )
-    assert agents.check(Record(()), NOW) == []
+    assert record.check_agents(Record(()), NOW) == []
 
 
 def test_turns_that_lost_the_cache(read):
     """With the reasons; a problem if they are most."""
     lost = [exchange(n, turn=n, reused=33, judged=Judgement.BREAK) for n in (2, 3)]
     kept = [exchange(n, turn=n) for n in (4, 5, 6)]
-    _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), NOW)
+    _, few = record.check_agents(read(exchange(1, judged=Judgement.COLD), *lost, *kept), NOW)
     assert few.state is FindingState.WARN
     assert few.fix == "cacheproxy diagnose 3   says where and why"
     assert few.text == (
         "2 of the last 5 follow-up turns lost the cache: system_changed 2; "
         "39.9 % of their tokens were evaluated again"
     )
-    _, most = agents.check(read(*lost, *kept[:1]), NOW)
+    _, most = record.check_agents(read(*lost, *kept[:1]), NOW)
     assert most.state is FindingState.FAIL
 
 
@@ -150,7 +151,7 @@ def test_turns_that_lost_the_cache(read):
 def test_a_break_weighs_what_it_cost(lost, state):
     """However many there were."""
     broken = seen(2, 2, 1807, 1700, "BREAK", lost=lost)
-    _, turns = agents.check(Record((broken,) * 3), NOW)
+    _, turns = record.check_agents(Record((broken,) * 3), NOW)
     assert turns.state is state
 
 

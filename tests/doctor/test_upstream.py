@@ -8,7 +8,7 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy.asking import Site
 from cacheproxy.doctor import upstream
 from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.traffic import TrafficLook
+from cacheproxy.doctor.proxy import TrafficLook
 
 
 def findings(url):
