@@ -27,7 +27,7 @@ ASSUMED_CONTEXT = 200_000
 class ClaudeSetting:
     """A variable that is set."""
 
-    value: str
+    value: str  #: as it was set
     source: str  #: where it stands, for people
 
 

@@ -125,7 +125,7 @@ class Working(StrEnum):
 class Conclusion:
     """The verdict."""
 
-    answer: Working
+    answer: Working  #: whether the cache is working
     text: str  #: the sentence that says why
 
 
@@ -133,8 +133,8 @@ class Conclusion:
 class Examination:
     """What the checks found."""
 
-    proxy: Proxy
-    upstream: SeenUpstream
+    proxy: Proxy  #: as it was found
+    upstream: SeenUpstream  #: the model server as it was found
     record: Record | None  #: None: the proxy keeps none, or none runs
     trials: tuple[Trial, ...]  #: with test prompts, one on each path
     need: Superfluous | None  #: None: it is not known whether the proxy is needed

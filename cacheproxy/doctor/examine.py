@@ -46,16 +46,16 @@ OnStep = Callable[[str], None]
 class Inputs:
     """What is examined."""
 
-    config: Config
+    config: Config  #: the settings, as the proxy would have them
     proxy: str  #: its URL
     upstream: str | None  #: the server's URL; None: ask the proxy
-    environ: Mapping[str, str]
+    environ: Mapping[str, str]  #: of this shell
     home: Path  #: the user's folder
     headers: dict[str, str] = field(default_factory=dict)  #: to the server, with its key
     token: dict[str, str] = field(default_factory=dict)  #: headers to the proxy
     model: str | None = None  #: to ask for; None: the first that the server lists
     send: bool | None = None  #: test prompts; None: ask where they might push out a conversation
-    ask: Ask = lambda _: False
+    ask: Ask = lambda _: False  #: people, where there are any
     watch: float = 0.0  #: seconds to wait for the agent's own requests
 
 

@@ -19,7 +19,7 @@ class Finding:
     """One line of the report."""
 
     name: str  #: what was looked at
-    state: FindingState
+    state: FindingState  #: how it came out
     text: str  #: one line for people
     fix: str | None = None  #: what mends it, if anything
 

@@ -41,8 +41,8 @@ _NOISE = 5000
 class Proxy:
     """The proxy as its health page tells; None where there is none, or it does not say."""
 
-    url: str
-    version: str | None = None
+    url: str  #: where it was looked for
+    version: str | None = None  #: None: no cacheproxy answers
     upstream: str | None = None  #: URL of the first that is up
     rules: tuple[str, ...] = ()  #: names of those that are on
     problem: str | None = None  #: why ``version`` is None

@@ -42,20 +42,20 @@ class SeenExchange:
     """One exchange, as the proxy's page tells it."""
 
     number: int = 0  #: the proxy's, counted from 1
-    client: str = "client"
+    client: str = "client"  #: its name
     session: str = ""  #: "": it had none
     turn: int = 0  #: of its session, from 1; 0: it is none
     side: bool = False  #: whether it was beside the conversation
     prompt: int | None = None  #: tokens; None: not reported
     reused: int | None = None  #: tokens of the prompt; None: not reported
-    verdict: str = "-"
+    verdict: str = "-"  #: a Judgement; "-": none
     reason: str = ""  #: of the verdict
     rewrite: str = ""  #: what the template did
     wall: float = 0.0  #: when it began, in seconds since the epoch
     seconds: float = 0.0  #: how long it took
-    path: str = ""
+    path: str = ""  #: that the client asked for
     status: int | None = None  #: as the client saw it; None: it saw nothing
-    outcome: str = Outcome.COMPLETE
+    outcome: str = Outcome.COMPLETE  #: how it ended
     said: str | None = None  #: by the server, of a failure
     lost: int | None = None  #: tokens of the turn before; None: not reported
 

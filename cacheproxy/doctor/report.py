@@ -37,8 +37,8 @@ _COLOURS = {
 class DoctorReport:
     """What to tell."""
 
-    conclusion: Conclusion
-    findings: Sequence[Finding]
+    conclusion: Conclusion  #: stands first
+    findings: Sequence[Finding]  #: a line for each
     command: str = _COMMAND  #: that tells it to machines
     between: Sequence[str] = ()  #: lines that stand between verdict and findings
     more: dict[str, Any] = field(default_factory=dict)  #: what ``--json`` tells besides

@@ -37,7 +37,7 @@ MaySend = Callable[[int], bool]
 class Shot:
     """One request that was answered: what it cost."""
 
-    usage: Usage
+    usage: Usage  #: as the answer told it
     wall: float  #: seconds until the whole answer
     memory: Memory = ANY  #: that its server keeps prompts in
     is_counted: bool = False  #: whether the reuse is known from counters, not from the answer
@@ -64,14 +64,12 @@ class Shot:
 class Trial:
     """What came of the requests on one path, in their order; None: not sent, or no answer."""
 
-    path: str
+    path: str  #: of the API
     through_proxy: bool  #: through the one that runs, else through the rules in this process
     first: Shot | None = None  #: through the rules, as ``second``, with different headers
-    second: Shot | None = None
+    second: Shot | None = None  #: see ``first``
     without: Shot | None = None  #: a third header, not edited
-    cch_only: Shot | None = (
-        None  #: as ``without`` but for the cch: llama.cpp repairs it in messages
-    )
+    cch_only: Shot | None = None  #: ``without`` but for the cch, repaired by llama.cpp in messages
     same: Shot | None = None  #: exactly what was sent last: does the server reuse anything at all
     again: Shot | None = None  #: the first, after those unlike it: has one slot a RAM cache
     repeated: Shot | None = None
@@ -170,12 +168,12 @@ class _Trying:
 
     trial: Trial  #: what has come of it so far
     prompt: Callable[[Header], bytes]  #: its body with a header
-    upstream: Site
+    upstream: Site  #: the model server
     proxy: Site | None  #: None: none runs
     rules: Sequence[Normalizer]  #: for where none runs
-    may_send: MaySend
-    counters: Counters
-    memory: Memory
+    may_send: MaySend  #: asked before each prompt unlike those before
+    counters: Counters  #: of the server
+    memory: Memory  #: of the server
     ours: int = 0  #: tokens of the longest prompt sent so far
 
     def edit(self, data: bytes) -> bytes:

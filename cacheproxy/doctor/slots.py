@@ -154,7 +154,7 @@ def _took(one: SeenExchange, turn: SeenExchange) -> bool:
 class Guard:
     """Looks at the server's slots before each prompt: none pushes out a conversation unasked."""
 
-    site: Site
+    site: Site  #: the server
     profile: Profile  #: what is known of the server
     record: Record | None  #: of the proxy before it
     ask: Ask | None  #: None: whatever it costs, send

@@ -28,7 +28,7 @@ _TRIES, _PAUSE = 10, 0.05
 class SeenUpstream:
     """The model server as it was found."""
 
-    url: str
+    url: str  #: where it was looked for
     look: Look | None = None  #: None: there is a ``problem``
     profile: Profile = UNKNOWN  #: what it tells of itself
     model: str | None = None  #: the first it lists, unabridged
@@ -149,7 +149,7 @@ class Counters:
     over one request is as many prompt tokens as it had, no other was worked on meanwhile.
     """
 
-    site: Site
+    site: Site  #: the server
     has_them: bool  #: it is asked only then
 
     def figures(self) -> ServerFigures:
