@@ -27,9 +27,9 @@ from cacheproxy.cli.settings import (
     rules_options,
 )
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
-from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import DoctorReport, of_examination
 from cacheproxy.doctor.server_log import read as read_log
+from cacheproxy.doctor.slots import Ask
 
 
 @click.command(cls=OneLine)

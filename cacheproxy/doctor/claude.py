@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cacheproxy.asking import is_same, shown
-from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.finding import Finding, fail, ok, warn
 
 BASE_URL = "ANTHROPIC_BASE_URL"
 ATTRIBUTION = "CLAUDE_CODE_ATTRIBUTION_HEADER"
@@ -25,19 +25,19 @@ ASSUMED_CONTEXT = 200_000
 
 @dataclass(frozen=True, slots=True)
 class ClaudeSetting:
-    """A variable's value, and where it stands, for people."""
+    """A variable that is set."""
 
-    value: str
-    source: str
+    value: str  #: as it was set
+    source: str  #: where it stands, for people
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeSettings:
-    """What is set. ``present``: whether Claude Code seems to be used on this account at all."""
+    """What is set."""
 
-    values: Mapping[str, ClaudeSetting]
-    present: bool
-    unreadable: str | None = None
+    values: Mapping[str, ClaudeSetting]  #: by name
+    present: bool  #: whether Claude Code seems to be used on this account at all
+    unreadable: str | None = None  #: why the settings file is, if it is
 
     @property
     def header_off(self) -> ClaudeSetting | None:
@@ -82,11 +82,11 @@ def check(
         return []
     found = []
     if settings.unreadable is not None:
-        found.append(Finding("claude", FindingState.WARN, f"Claude Code's {settings.unreadable}"))
+        found.append(warn("claude", f"Claude Code's {settings.unreadable}"))
     found += _base_url(settings, proxy, upstream, seen=seen)
     if (off := settings.header_off) is not None:
         text = f"{ATTRIBUTION}=0 in {off.source}: Claude Code sends no billing header"
-        found.append(Finding("header", FindingState.OK, text))
+        found.append(ok("header", text))
     return found + _window(settings, context)
 
 
@@ -97,7 +97,7 @@ def _base_url(settings: ClaudeSettings, proxy: str, upstream: str, *, seen: bool
         if seen:
             return []
         text = f"{BASE_URL} is set neither in this shell nor in settings.json"
-        return [Finding("claude", FindingState.OK, text, fix)]
+        return [ok("claude", text, fix)]
     if setting.source != "this shell":
         fix = f"set {BASE_URL} there to {shown(proxy)}"
     try:
@@ -106,21 +106,10 @@ def _base_url(settings: ClaudeSettings, proxy: str, upstream: str, *, seen: bool
         leads_to = "something that is not a URL"
     where = f"Claude Code is sent to {leads_to} by {BASE_URL} in {setting.source}"
     if is_same(setting.value, proxy):
-        return [Finding("claude", FindingState.OK, f"{where}: through the proxy")]
+        return [ok("claude", f"{where}: through the proxy")]
     if is_same(setting.value, upstream):
-        return [
-            Finding(
-                "claude",
-                FindingState.FAIL,
-                f"{where}: this is the model server, past the proxy",
-                fix,
-            )
-        ]
-    return [
-        Finding(
-            "claude", FindingState.WARN, f"{where}: this is neither the proxy nor its upstream", fix
-        )
-    ]
+        return [fail("claude", f"{where}: this is the model server, past the proxy", fix)]
+    return [warn("claude", f"{where}: this is neither the proxy nor its upstream", fix)]
 
 
 def _window(settings: ClaudeSettings, context: int | None) -> list[Finding]:
@@ -137,17 +126,17 @@ def _window(settings: ClaudeSettings, context: int | None) -> list[Finding]:
                 f"this shell does not tell Claude Code that the server has {context:,} tokens; "
                 "the shell that Claude Code runs in may do so"
             )
-            return [Finding("window", FindingState.OK, text, fix)]
+            return [ok("window", text, fix)]
         text = (
             f"Claude Code assumes {ASSUMED_CONTEXT:,} tokens for a model it does not know, but "
             f"the server has {context:,}: long conversations fail instead of being compacted"
         )
-        return [Finding("window", FindingState.WARN, text, fix)]
+        return [warn("window", text, fix)]
     if not setting.value.strip().isdecimal():
         text = f"{CONTEXT} in {setting.source} is not a number"
-        return [Finding("window", FindingState.WARN, text, fix)]
+        return [warn("window", text, fix)]
     tokens = int(setting.value)
     text = f"Claude Code fills {tokens:,} tokens ({setting.source}), the server has {context:,}"
     if tokens > context:
-        return [Finding("window", FindingState.WARN, text, fix)]
-    return [Finding("window", FindingState.OK, text)]
+        return [warn("window", text, fix)]
+    return [ok("window", text)]

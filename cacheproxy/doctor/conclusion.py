@@ -1,4 +1,4 @@
-"""The verdict on the cache as a whole."""
+"""The verdict on the cache as a whole, and whether the proxy is needed at all."""
 
 from __future__ import annotations
 
@@ -7,14 +7,109 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cacheproxy.asking import shown
-from cacheproxy.doctor import failing as failures
+from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.rules.built_in import NAMES
+from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.doctor.claude import ATTRIBUTION, ClaudeSettings
 from cacheproxy.doctor.finding import Finding, FindingState
-from cacheproxy.doctor.need import Superfluous
+from cacheproxy.doctor.outcome import HEADER_RULE
 from cacheproxy.doctor.proxy import Proxy
-from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.record import Record, summary
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.upstream import SeenUpstream
 from cacheproxy.words import counted
+
+_LATE = (
+    "this server's template does not accept system messages where they stand; Claude Code "
+    "2.1.197 and later sends one in each turn, and Codex sends a second one at the head"
+)
+
+
+_MOST_NAMED, _RULES = 5, "cacheproxy rules"
+
+
+@dataclass(frozen=True, slots=True)
+class Superfluous:
+    """Whether the proxy is needed at all: some servers and settings make it superfluous."""
+
+    is_superfluous: bool  #: whether to take it out
+    text: str  #: why, or why not
+
+
+def judge(
+    trials: Sequence[Trial],
+    settings: ClaudeSettings,
+    rules: Sequence[str],
+    clients: Sequence[str],
+    placement: Placement | None = None,
+) -> Superfluous | None:
+    """Return whether the proxy is needed, as far as it is known; None if nothing is.
+
+    ``rules``: names of those that are on. ``clients``: those seen by the proxy.
+    ``placement``: what is known of the server's template.
+    """
+    if placement is not None and placement.late.harms:
+        return Superfluous(False, f"needed: {_LATE}")
+    measured = [
+        trial
+        for trial in trials
+        if trial.error is None and trial.is_measured and trial.without is not None
+    ]
+    others = [
+        name
+        for name in rules
+        if name not in NAMES and not name.startswith("claude-") and HEADER_RULE not in name
+    ]
+    strangers = [name for name in clients if name != "claude"]
+    named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
+    rest = f"; other rules: {named}" if others else ""
+    off = settings.header_off
+    if off is not None:
+        text = f"with {ATTRIBUTION}=0 Claude Code has no volatile header to make constant"
+        if others or strangers:
+            return Superfluous(
+                False, f"not needed for Claude Code: {text}; perhaps for others{rest}"
+            )
+        return Superfluous(True, f"not needed: {text}; only its statistics are left")
+    if not measured:
+        return None
+    if all(trial.works_without for trial in measured):
+        text = "the server reuses a prompt although its billing header changes"
+        if others:
+            return Superfluous(
+                False, f"not needed for Claude Code: {text}; perhaps for others{rest}"
+            )
+        return Superfluous(True, f"not needed: {text}, with the rules and without")
+    return _needed(measured)
+
+
+def _needed(measured: Sequence[Trial]) -> Superfluous | None:
+    working = [trial for trial in measured if trial.works and not trial.works_without]
+    if not working:
+        return None
+    repaired = [one for one in working if one.cch_only is not None and one.cch_only.is_reused]
+    if repaired:
+        path = repaired[0].path
+        without = repaired[0].without
+        left = without.usage.reused if without is not None else 0
+        return Superfluous(
+            False,
+            f"partly: on {path} the server repairs the header's cch itself, so it also reuses the "
+            "turns of one Claude Code conversation without the proxy; but a new conversation or "
+            f"subagent has another cc_version, and reuses {left or 0:,} tokens without the proxy"
+            + (f". {_on_others(working, path)}" if len(working) > 1 else ""),
+        )
+    return Superfluous(False, f"needed: {_on_others(working, '')}")
+
+
+def _on_others(working: Sequence[Trial], but: str) -> str:
+    parts = [
+        f"on {trial.path} {trial.without.usage.reused or 0:,} of "
+        f"{trial.without.usage.prompt or 0:,} tokens are reused without the proxy"
+        for trial in working
+        if trial.path != but and trial.without is not None
+    ]
+    return ", ".join(parts)
 
 
 class Working(StrEnum):
@@ -28,35 +123,37 @@ class Working(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The answer, and the sentence that says why."""
+    """The verdict."""
 
-    answer: Working
-    text: str
+    answer: Working  #: whether the cache is working
+    text: str  #: the sentence that says why
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """What the verdict is made of."""
+class Examination:
+    """What the checks found."""
 
-    proxy: Proxy
-    upstream: SeenUpstream
-    record: Record | None
-    trials: Sequence[Trial]
-    need: Superfluous | None
+    proxy: Proxy  #: as it was found
+    upstream: SeenUpstream  #: the model server as it was found
+    record: Record | None  #: None: the proxy keeps none, or none runs
+    trials: tuple[Trial, ...]  #: with test prompts, one on each path
+    need: Superfluous | None  #: None: it is not known whether the proxy is needed
+    profile: Profile = UNKNOWN  #: what is known of the server
+    findings: tuple[Finding, ...] = ()  #: in the report's order
 
 
-def conclude(known: Observed, findings: Sequence[Finding]) -> Conclusion:
+def conclude(known: Examination) -> Conclusion:
     """Return the verdict: what agents' requests showed comes before what ours did."""
     if known.upstream.server is None:
         return Conclusion(Working.NOT_MEASURED, _sentence(known.upstream.problem or ""))
     if known.record is not None and known.record.failing:
-        failing = map(failures.summary, known.record.failing.values())
+        failing = map(summary, known.record.failing.values())
         return Conclusion(Working.NO, _sentence(", and ".join(failing)))
     if known.need is not None and known.need.is_superfluous:
         return Conclusion(Working.NOT_NEEDED, _sentence(known.need.text.partition(": ")[2]))
     if known.record is not None and known.record.later:
         return _of_record(known.record)
-    failed = {finding.name for finding in findings if finding.state is FindingState.FAIL}
+    failed = {finding.name for finding in known.findings if finding.state is FindingState.FAIL}
     if known.proxy.is_up and "traffic" in failed:
         return Conclusion(Working.NOT_MEASURED, "No agent request has come through the proxy yet.")
     if known.proxy.is_up and "claude" in failed:
@@ -79,7 +176,7 @@ def _of_record(record: Record) -> Conclusion:
     return Conclusion(Working.NO if record.is_broken else Working.YES, text)
 
 
-def _of_trials(known: Observed) -> Conclusion:
+def _of_trials(known: Examination) -> Conclusion:
     measured = [trial for trial in known.trials if trial.error is None and trial.is_measured]
     working = [trial for trial in measured if trial.works]
     if not measured:
@@ -120,7 +217,7 @@ def _of_trials(known: Observed) -> Conclusion:
     return Conclusion(Working.YES, text)
 
 
-def _has_no_rule(trial: Trial, known: Observed) -> bool:
+def _has_no_rule(trial: Trial, known: Examination) -> bool:
     if trial.edited is not None:
         return not trial.edited
     return not any("billing-header" in name for name in known.proxy.rules)

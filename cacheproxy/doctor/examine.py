@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cacheproxy.asking import Site, is_same, shown
+from cacheproxy.asking import Site
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
@@ -18,10 +18,7 @@ from cacheproxy.core.server.identify import VLLM
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.profile_text import says
 from cacheproxy.doctor import (
-    agents,
     claude,
-    failing,
-    need,
     outcome,
     plugins,
     proxy,
@@ -30,18 +27,15 @@ from cacheproxy.doctor import (
     router,
     slots,
     template,
-    traffic,
 )
 from cacheproxy.doctor import upstream as upstreams
-from cacheproxy.doctor.conclusion import Conclusion, Observed, conclude
-from cacheproxy.doctor.counted import Counters
-from cacheproxy.doctor.finding import Finding, FindingState
-from cacheproxy.doctor.guard import Guard
+from cacheproxy.doctor.conclusion import Examination, judge
+from cacheproxy.doctor.finding import Finding, FindingState, ok, warn
 from cacheproxy.doctor.prompt import PATHS
-from cacheproxy.doctor.proxy import Proxy
+from cacheproxy.doctor.proxy import Proxy, TrafficLook
 from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.traffic import TrafficLook
-from cacheproxy.doctor.upstream import LLAMA, SeenUpstream
+from cacheproxy.doctor.slots import Ask, Guard
+from cacheproxy.doctor.upstream import LLAMA, Counters, SeenUpstream
 from cacheproxy.plugin.packages import Configured, configured
 
 OnStep = Callable[[str], None]
@@ -50,36 +44,19 @@ OnStep = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is examined. ``proxy``: its URL; ``upstream``: the server's, None to ask the proxy.
+    """What is examined."""
 
-    ``send``: whether test prompts may be sent; None: ``ask``, with a question for people, where
-    they might push out a conversation. ``watch``: seconds to wait for the agent's own.
-    ``headers`` go to the server, and hold its key; ``token`` to the proxy.
-    """
-
-    config: Config
-    proxy: str
-    upstream: str | None
-    environ: Mapping[str, str]
-    home: Path
-    headers: dict[str, str] = field(default_factory=dict)
-    token: dict[str, str] = field(default_factory=dict)
-    model: str | None = None
-    send: bool | None = None
-    ask: Callable[[str], bool] = lambda _: False
-    watch: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """What the checks found."""
-
-    conclusion: Conclusion
-    findings: tuple[Finding, ...]
-    proxy: Proxy
-    upstream: SeenUpstream
-    trials: tuple[Trial, ...]
-    profile: Profile
+    config: Config  #: the settings, as the proxy would have them
+    proxy: str  #: its URL
+    upstream: str | None  #: the server's URL; None: ask the proxy
+    environ: Mapping[str, str]  #: of this shell
+    home: Path  #: the user's folder
+    headers: dict[str, str] = field(default_factory=dict)  #: to the server, with its key
+    token: dict[str, str] = field(default_factory=dict)  #: headers to the proxy
+    model: str | None = None  #: to ask for; None: the first that the server lists
+    send: bool | None = None  #: test prompts; None: ask where they might push out a conversation
+    ask: Ask = lambda _: False  #: people, where there are any
+    watch: float = 0.0  #: seconds to wait for the agent's own requests
 
 
 def examine(inputs: Inputs, on_step: OnStep) -> Examination:
@@ -100,41 +77,44 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         time.sleep(watched)
         now = record.read(running.url, inputs.token) or before.record
         after = TrafficLook(upstreams.look(site).look, now)
-    rules = running.rules if running.is_up else tuple(rule.name for rule in found.on)
+    kept, is_own = after.record, running.sends_to(url)
     # the test prompt imitates a field that vendors' own APIs check
     edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
-    own = after.record if _is_its_own(running, url) else None
-    profile = _profile(inputs, server, running, on_step)
+    own = kept if is_own else None
+    profile = _profile(inputs, server, running if is_own else None, on_step)
     guard = Guard(site, profile, own, None if inputs.send else inputs.ask)
     may_send = inputs.send is not False and edits
     trials = _trials(inputs, server, running, found, guard, on_step) if may_send else ()
 
     findings = [*proxy.check(running, url), *proxy.check_pool(running), *upstreams.check(server)]
-    findings += _another_upstream(running, url)
+    findings += proxy.check_upstream(running, url)
     kind = server.server.kind if server.server is not None else ""
-    findings += failing.check(after.record, time.time(), kind, found.packages.clients)
+    findings += record.check_requests(kept, time.time(), kind, found.packages.clients)
     findings += _on_trials(trials, running, found, kind, site)
     if guard.finding is not None:
         findings.append(guard.finding)
     elif kind and not trials:
         findings.append(_not_tried(inputs, kind, edits=edits))
     if kind:
-        findings += _on_profile(profile, own, trials, running.keeps if own is not None else "")
+        memory = says(profile).get("memory")
+        findings += [ok("memory", memory)] if memory else []
+        findings += template.check(profile.placement, own)
+        findings += slots.check(own, trials) if kind == LLAMA else []
+        findings += template.check_turns(profile, own, running.keeps if own is not None else "")
     settings = claude.read(inputs.environ, inputs.home)
-    clients = tuple(after.record.clients()) if after.record is not None else ()
-    needed = need.judge(trials, settings, rules, clients, profile.placement)
-    findings += [] if needed is None else [Finding("need", FindingState.OK, needed.text)]
-    if _is_its_own(running, url) and kind:
-        findings += traffic.check(running.url, url, before, after, watched)
-    findings += agents.check(after.record, time.time())
+    clients = tuple(kept.clients()) if kept is not None else ()
+    rules = running.rules if running.is_up else tuple(rule.name for rule in found.on)
+    needed = judge(trials, settings, rules, clients, profile.placement)
+    findings += [] if needed is None else [ok("need", needed.text)]
+    if is_own and kind:
+        findings += proxy.check_traffic(running.url, url, before, after, watched)
+    findings += record.check_agents(kept, time.time())
     context = server.server.context if server.server is not None else None
     findings += claude.check(settings, running.url, url, context, seen="claude" in clients)
-    names = running.rules if running.is_up else None
-    findings += plugins.check(found, names, edits=edits)
+    findings += plugins.check(found, running.rules if running.is_up else None, edits=edits)
     if needed is not None and needed.is_superfluous:
         findings = [_excused(finding) for finding in findings]
-    known = Observed(running, server, after.record, trials, needed)
-    return Examination(conclude(known, findings), tuple(findings), running, server, trials, profile)
+    return Examination(running, server, kept, trials, needed, profile, tuple(findings))
 
 
 def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
@@ -152,7 +132,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     headers = inputs.headers | inputs.token
     # It is kept out of the proxy's records.
     as_probe = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): running.probe}
-    through = Site(running.url, headers | as_probe) if _is_its_own(running, server.url) else None
+    through = Site(running.url, headers | as_probe) if running.sends_to(server.url) else None
     site = Site(server.url, inputs.headers)
     trials: list[Trial] = []
     one_slot = server.server.kind == LLAMA and server.server.slots == 1
@@ -193,21 +173,23 @@ def _on_trials(
 
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if inputs.send is False:
-        return Finding("reuse", FindingState.WARN, "not tried, since --no-send was given")
+        return warn("reuse", "not tried, since --no-send was given")
     if not edits:
         text = "not tried: the server is not on your own network, and the proxy edits nothing there"
-        return Finding("reuse", FindingState.WARN, text, "set edit_remote if the server is yours")
+        return warn("reuse", text, "set edit_remote if the server is yours")
     if kind == "Ollama":
         text = "not tried: Ollama would load a model for the test, and perhaps unload another one"
-        return Finding("reuse", FindingState.WARN, text, "name a model with --model")
+        return warn("reuse", text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
     state = FindingState.WARN if kind == LLAMA else FindingState.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 
 
-def _profile(inputs: Inputs, server: SeenUpstream, running: Proxy, on_step: OnStep) -> Profile:
-    """Return what is known of the server: by the proxy, else by asking it in the same way."""
-    known = running.profile if _is_its_own(running, server.url) else None
+def _profile(
+    inputs: Inputs, server: SeenUpstream, running: Proxy | None, on_step: OnStep
+) -> Profile:
+    """Return what is known of the server: by its own proxy, else by asking it in the same way."""
+    known = running.profile if running is not None else None
     if server.look is None:
         return known or server.profile
     profile = replace(known, server=server.server) if known is not None else server.profile
@@ -217,32 +199,6 @@ def _profile(inputs: Inputs, server: SeenUpstream, running: Proxy, on_step: OnSt
     site, model = Site(server.url, inputs.headers), inputs.model or server.model
     profile = template.learned(site, profile, server.look.formats, model)
     return profile if known is None else replace(profile, placement=known.placement)
-
-
-def _on_profile(
-    profile: Profile, own: record.Record | None, trials: Sequence[Trial], keeps: str
-) -> list[Finding]:
-    """Return the findings on the server's memory, and on its template."""
-    memory = says(profile).get("memory")
-    found = [Finding("memory", FindingState.OK, memory)] if memory else []
-    found += template.check(profile.placement, own)
-    if profile.server is not None and profile.server.kind == LLAMA:
-        found += slots.check(own, trials)
-    return found + template.check_turns(profile, own, keeps)
-
-
-def _is_its_own(running: Proxy, url: str) -> bool:
-    """Whether a proxy runs, and sends to the server that is looked at."""
-    return running.is_up and running.upstream is not None and is_same(running.upstream, url)
-
-
-def _another_upstream(running: Proxy, asked: str) -> list[Finding]:
-    if running.upstream is None or is_same(running.upstream, asked):
-        return []
-    text = f"the proxy sends to {shown(running.upstream)}, but doctor checked {shown(asked)}"
-    return [
-        Finding("upstream", FindingState.WARN, text, "leave out --upstream, or restart the proxy")
-    ]
 
 
 def _excused(finding: Finding) -> Finding:

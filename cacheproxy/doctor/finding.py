@@ -16,9 +16,24 @@ class FindingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. ``name``: what was looked at; ``fix``: what mends it, if anything."""
+    """One line of the report."""
 
-    name: str
-    state: FindingState
-    text: str
-    fix: str | None = None
+    name: str  #: what was looked at
+    state: FindingState  #: how it came out
+    text: str  #: one line for people
+    fix: str | None = None  #: what mends it, if anything
+
+
+def ok(name: str, text: str, fix: str | None = None) -> Finding:
+    """Return a finding that is as it should be."""
+    return Finding(name, FindingState.OK, text, fix)
+
+
+def warn(name: str, text: str, fix: str | None = None) -> Finding:
+    """Return a finding that may matter."""
+    return Finding(name, FindingState.WARN, text, fix)
+
+
+def fail(name: str, text: str, fix: str | None = None) -> Finding:
+    """Return a finding that is a fault."""
+    return Finding(name, FindingState.FAIL, text, fix)

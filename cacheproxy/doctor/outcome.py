@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cacheproxy.core.server.flags import of_kind
-from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.doctor.reuse import Shot, Trial
 
 PACKAGE = "cacheproxy-claude-code"
@@ -24,7 +24,7 @@ def check(
     header is installed. ``cure``: what mends the router, where there is one.
     """
     if trial.error is not None:
-        return Finding("reuse", FindingState.WARN, trial.error, _mend(trial.error, kind))
+        return warn("reuse", trial.error, _mend(trial.error, kind))
     first, second, without = trial.first, trial.second, trial.without
     assert first is not None
     assert second is not None
@@ -37,7 +37,7 @@ def check(
             f"{trial.path}: a {prompt}prompt is too short for this test: the server reuses only "
             f"whole blocks of {second.memory.block or 1:,} tokens"
         )
-        return Finding("reuse", FindingState.WARN, text)
+        return warn("reuse", text)
     if not trial.is_measured:
         text = (
             f"{trial.path}: the server does not say what it reused. A {prompt}prompt took "
@@ -45,7 +45,7 @@ def check(
             + (f", and {_seconds(without)} without" if without is not None else "")
         )
         fix = _saying(kind) or "compare the seconds; cacheproxy demo --upstream URL shows more"
-        return Finding("reuse", FindingState.WARN, text, fix)
+        return warn("reuse", text, fix)
     sent = f"{trial.path}: sent one {prompt}prompt twice with different billing headers: "
     if trial.has_several:
         text = (
@@ -54,31 +54,27 @@ def check(
             "keep a conversation at one server. (If there is only one server, other requests "
             "pushed the prompt out.)"
         )
-        return Finding("reuse", FindingState.FAIL, text, cure)
+        return fail("reuse", text, cure)
     if trial.works:
         text = f"{sent}the second answer reused {_reused(second)} tokens {how}"
         text += f" (without: {without.usage.reused or 0:,})" if without is not None else ""
-        return Finding("reuse", FindingState.OK, text)
+        return ok("reuse", text)
     text = f"{sent}the second answer reused only {_reused(second)} tokens {how}"
     if trial.held_back:
-        return Finding(
-            "reuse",
-            FindingState.WARN,
-            f"{text}; doctor did not send the prompts that would tell why",
-        )
+        return warn("reuse", f"{text}; doctor did not send the prompts that would tell why")
     if trial.same is None or not trial.same.is_reused:
         text += "; the same prompt sent again reused no more, so the server reuses nothing"
-        return Finding("reuse", FindingState.FAIL, text, _caching(kind))
+        return fail("reuse", text, _caching(kind))
     text += f"; the same prompt sent again reused {_reused(trial.same)}"
     if any(HEADER_RULE in name for name in rules):
         text += ": the rule for the header does not reach the requests"
         fix = "look in the proxy's log: is this another proxy, or another upstream?"
-        return Finding("reuse", FindingState.FAIL, text, fix)
+        return fail("reuse", text, fix)
     text += ": no rule for this header is on, which matters if you use Claude Code"
     fix = "pip install ./clients/claude-code (in a checkout of cacheproxy)"
     if has_package:
         fix = "switch claude-billing-header on (cacheproxy plugins)"
-    return Finding("reuse", FindingState.WARN, text, fix)
+    return warn("reuse", text, fix)
 
 
 def unsaid(trials: Sequence[Trial], kind: str) -> list[Finding]:
@@ -90,7 +86,7 @@ def unsaid(trials: Sequence[Trial], kind: str) -> list[Finding]:
         "only /metrics tells what was reused; the answers do not, so the proxy does not know it "
         "where several requests run at the same time"
     )
-    return [Finding("reports", FindingState.WARN, text, _saying(kind))]
+    return [warn("reports", text, _saying(kind))]
 
 
 def _saying(kind: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import Configured
 
@@ -20,16 +20,15 @@ def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) ->
     """
     broken = [package for package in found.packages if package.error is not None]
     findings = [
-        Finding(
+        fail(
             "plugins",
-            FindingState.FAIL,
             f"{package.distribution} could not be loaded: {package.error}",
             f"pip install --upgrade {package.distribution}",
         )
         for package in broken
     ]
     findings += [
-        Finding("plugins", FindingState.WARN, package.warning, f"chmod o-w {package.file}")
+        warn("plugins", package.warning, f"chmod o-w {package.file}")
         for package in found.packages
         if package.warning is not None
     ]
@@ -40,13 +39,13 @@ def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) ->
         on = [rule.name for rule in found.on]
         listed = "; cacheproxy plugins lists them" if len(on) > _MOST else ""
         text = f"{which}; {len(on)} rule{'s' * (len(on) != 1)} on: {_some(on)}{listed}"
-        findings.append(Finding("plugins", FindingState.OK, text))
+        findings.append(ok("plugins", text))
     elif loaded:
         text = f"{names} loaded, but none of their rules is on"
-        findings.append(Finding("plugins", FindingState.WARN, text, "cacheproxy plugins"))
+        findings.append(warn("plugins", text, "cacheproxy plugins"))
     elif not broken:
         text = "no client package is installed, so the proxy makes no volatile field constant"
-        findings.append(Finding("plugins", FindingState.WARN, text, INSTALL))
+        findings.append(warn("plugins", text, INSTALL))
     return findings + _running(found, running, edits=edits)
 
 
@@ -62,7 +61,7 @@ def _running(found: Configured, running: tuple[str, ...] | None, *, edits: bool)
         return []
     if not running and not edits:
         text = "the upstream is not on your own network, so the running proxy edits nothing"
-        return [Finding("rules", FindingState.WARN, text, "start the proxy with --edit-remote")]
+        return [warn("rules", text, "start the proxy with --edit-remote")]
     missing, more = sorted(here - set(running)), sorted(set(running) - here)
     parts = [f"lacks {', '.join(missing)}"] if missing else []
     parts += [f"also has {', '.join(more)}"] if more else []
@@ -72,4 +71,4 @@ def _running(found: Configured, running: tuple[str, ...] | None, *, edits: bool)
         "reload the proxy (SIGHUP) or restart it, or run doctor with the proxy's own --config and "
         "--plugin"
     )
-    return [Finding("rules", FindingState.WARN, text, fix)]
+    return [warn("rules", text, fix)]

@@ -27,10 +27,10 @@ QUESTION = "Answer with one word: how many people can sit at the table?"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The parts of the billing header that vary: three and five hex digits in real ones."""
+    """The parts of the billing header that vary."""
 
-    version: str
-    cch: str
+    version: str  #: three hex digits in real ones
+    cch: str  #: five
 
     @property
     def text(self) -> str:

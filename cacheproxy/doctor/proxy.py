@@ -1,4 +1,4 @@
-"""Is the proxy up, and who can reach it."""
+"""Is the proxy up, who can reach it, and does the agent really go through it."""
 
 from __future__ import annotations
 
@@ -18,48 +18,51 @@ from cacheproxy.asking import (
     Site,
     checked_url,
     is_loopback,
+    is_same,
+    proxy_option,
     shown,
 )
 from cacheproxy.core.placement.placement import Late, Placement, alike
+from cacheproxy.core.server import status
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.profile_text import profile_in
-from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.finding import Finding, FindingState, fail, ok, warn
+from cacheproxy.doctor.record import Record
+from cacheproxy.words import counted
 
 _DOCUMENTATION = ("192.0.2.1", 9)
 """RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
 _UNTOLD = alike(Late.UNKNOWN, "")
+_NOISE = 5000
+"""Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The proxy as its health page tells; None where there is none, or it does not say.
+    """The proxy as its health page tells; None where there is none, or it does not say."""
 
-    ``problem``: why ``version`` is None. ``reachable``: an address of this machine at which
-    others can reach it, too; ``has_token``: they need a token then. ``profile``: what the proxy
-    knows of the server and its template; ``placement``: the page's own words on the latter.
-    ``keeps``: what it does with earlier reasoning there, "" for nothing. ``pool``: names of all its
-    upstreams and whether they are up, where there are several; ``upstream`` is the first that is
-    up, and called ``at``. ``probe``: what marks a request as ours.
-    """
-
-    url: str
-    version: str | None = None
-    upstream: str | None = None
-    rules: tuple[str, ...] = ()
-    problem: str | None = None
-    profile: Profile | None = None
-    placement: Any = None
-    keeps: str = ""
-    reachable: str | None = None
-    has_token: bool = False
-    pool: tuple[tuple[str, bool], ...] = ()
-    at: str = ""
-    probe: str = ""
+    url: str  #: where it was looked for
+    version: str | None = None  #: None: no cacheproxy answers
+    upstream: str | None = None  #: URL of the first that is up
+    rules: tuple[str, ...] = ()  #: names of those that are on
+    problem: str | None = None  #: why ``version`` is None
+    profile: Profile | None = None  #: what it knows of the server and its template
+    placement: Any = None  #: the page's own words on where late messages stand
+    keeps: str = ""  #: what it does with earlier reasoning there; "" for nothing
+    reachable: str | None = None  #: an address of this machine at which others can reach it, too
+    has_token: bool = False  #: whether they need a token then
+    pool: tuple[tuple[str, bool], ...] = ()  #: names of several upstreams, and whether they are up
+    at: str = ""  #: the name of ``upstream`` among several
+    probe: str = ""  #: what marks a request as ours
 
     @property
     def is_up(self) -> bool:
         """Whether a cacheproxy answers there."""
         return self.version is not None
+
+    def sends_to(self, url: str) -> bool:
+        """Whether it runs, and sends to the server at ``url``."""
+        return self.is_up and self.upstream is not None and is_same(self.upstream, url)
 
 
 def look(url: str, headers: Mapping[str, str]) -> Proxy:
@@ -109,7 +112,7 @@ def check_pool(proxy: Proxy) -> list[Finding]:
     names = ", ".join(f"{name} {'up' if is_up else 'DOWN'}" for name, is_up in proxy.pool)
     text = f"{len(proxy.pool)} upstreams: {names}; the checks below are of {proxy.at}"
     if not down:
-        return [Finding("upstreams", FindingState.OK, text)]
+        return [ok("upstreams", text)]
     state = FindingState.WARN if len(down) < len(proxy.pool) else FindingState.FAIL
     return [Finding("upstreams", state, text, f"start {', '.join(down)}")]
 
@@ -122,20 +125,24 @@ def check(proxy: Proxy, upstream: str) -> list[Finding]:
             start = "run this command with the same CACHEPROXY_TOKEN as the proxy"
         elif "not a cacheproxy" in (proxy.problem or ""):
             start = "name the proxy's own URL with --proxy"
-        return [Finding("proxy", FindingState.FAIL, proxy.problem or "", start)]
+        return [fail("proxy", proxy.problem or "", start)]
     where = urlsplit(proxy.url)
     text = f"cacheproxy {proxy.version} listens on {where.hostname}:{where.port}"
     if proxy.reachable is not None:
         text += f", and on {proxy.reachable}"
         if proxy.has_token:
-            return [Finding("proxy", FindingState.OK, text + ", where clients need the token")]
+            return [ok("proxy", text + ", where clients need the token")]
         text += ", so others on your network can also use it"
-        return [
-            Finding("proxy", FindingState.WARN, text, "start the proxy with --interface 127.0.0.1")
-        ]
-    return [
-        Finding("proxy", FindingState.OK, text + (", this machine only" * is_loopback(proxy.url)))
-    ]
+        return [warn("proxy", text, "start the proxy with --interface 127.0.0.1")]
+    return [ok("proxy", text + (", this machine only" * is_loopback(proxy.url)))]
+
+
+def check_upstream(proxy: Proxy, upstream: str) -> list[Finding]:
+    """Return a finding if it sends to another server than ``upstream``, which was looked at."""
+    if proxy.upstream is None or is_same(proxy.upstream, upstream):
+        return []
+    text = f"the proxy sends to {shown(proxy.upstream)}, but doctor checked {shown(upstream)}"
+    return [warn("upstream", text, "leave out --upstream, or restart the proxy")]
 
 
 def _profile(page: dict[str, Any]) -> Profile | None:
@@ -180,3 +187,117 @@ def _reachable(site: Site) -> str | None:
             page = Site(f"http://{address}:{port}", site.headers).page(HEALTH)
             return f"{address}:{port}" if is_health(page) else None
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficLook:
+    """The server and the proxy's record at one moment."""
+
+    server: status.Look | None  #: None: it did not answer
+    record: Record | None  #: None: the proxy keeps none
+
+    @property
+    def evaluated(self) -> int | None:
+        """Prompt tokens since the server started, if its counters tell."""
+        sample = self.server.sample if self.server is not None else None
+        tokens = sample.figures.evaluated if sample is not None else None
+        return None if tokens is None else int(tokens)
+
+    @property
+    def tasks(self) -> int | None:
+        """The number of the server's last request, if its slots tell."""
+        return self.server.tasks if self.server is not None else None
+
+    @property
+    def held(self) -> int:
+        """Tokens that the fullest slot holds."""
+        return max((slot.used for slot in self.server.slots), default=0) if self.server else 0
+
+    def since(self, before: TrafficLook) -> int | None:
+        """Return the prompt tokens that were evaluated since ``before``."""
+        if self.evaluated is None or before.evaluated is None:
+            return None
+        return max(0, self.evaluated - before.evaluated)
+
+    def worked_since(self, before: TrafficLook) -> bool:
+        """Return whether any request is known to have been worked on since ``before``."""
+        tokens = self.since(before)
+        return tokens > 0 if tokens is not None else self.tasks != before.tasks
+
+
+def check_traffic(
+    proxy: str, upstream: str, before: TrafficLook, after: TrafficLook, watched: float
+) -> list[Finding]:
+    """Return the findings.
+
+    ``proxy``, ``upstream``: URLs. ``before``, ``after``: looks ``watched`` seconds apart; with 0
+    they are the same.
+    """
+    if after.record is None:
+        text = (
+            "this proxy keeps no record of its requests, so doctor cannot tell whether your "
+            "agent uses the proxy. Look in the proxy's log: each request has a line"
+        )
+        return [warn("traffic", text)]
+    if watched:
+        return [_watched(proxy, upstream, before, after, watched)]
+    seen = len(after.record.seen)
+    if seen:
+        text = f"{counted(seen, 'request')} with a prompt came through this proxy"
+        return [ok("traffic", text)]
+    work = _work(after)
+    if work is None:
+        text = "no agent request has come through this proxy yet"
+        return [warn("traffic", text, _through(proxy))]
+    text = (
+        f"{work}, but no agent request has come through this proxy. If you used your agent since "
+        f"then, it talks to {shown(upstream)} directly. To be sure, use your agent during: "
+        f"cacheproxy doctor --watch 60{proxy_option(proxy)}"
+    )
+    return [warn("traffic", text, _through(proxy))]
+
+
+def _watched(
+    proxy: str, upstream: str, before: TrafficLook, after: TrafficLook, watched: float
+) -> Finding:
+    assert after.record is not None
+    new = after.record.after(before.record) if before.record is not None else after.record.seen
+    tokens = after.since(before)
+    did = f"evaluated {tokens:,} prompt tokens" if tokens is not None else "worked on requests"
+    when = f"within {watched:.0f} s"
+    if new:
+        evaluated = sum((one.prompt or 0) - (one.reused or 0) for one in new)
+        text = f"{counted(len(new), 'request')} came through this proxy {when}"
+        if tokens is not None and tokens > evaluated + _NOISE:
+            text += (
+                f", but the server {did}, {tokens - evaluated:,} of them for requests from "
+                "elsewhere"
+            )
+            return warn("traffic", text, _through(proxy))
+        return ok("traffic", text)
+    if not after.worked_since(before):
+        text = (
+            f"{when} no request came through this proxy, and none to the server, as far as the "
+            "server tells"
+        )
+        return warn("traffic", text, "use your agent while doctor watches")
+    text = (
+        f"{when} the server {did}, but no request came through this proxy: your agent still talks "
+        f"to {shown(upstream)} directly"
+    )
+    return fail("traffic", text, _through(proxy))
+
+
+def _work(look: TrafficLook) -> str | None:
+    """Say what the server has worked on since its start, if it was more than noise."""
+    if look.evaluated is not None:
+        if look.evaluated <= _NOISE:
+            return None
+        return f"the server has evaluated {look.evaluated:,} prompt tokens since it started"
+    if look.held <= _NOISE:
+        return None
+    return f"the server's slots hold a prompt of {look.held:,} tokens"
+
+
+def _through(proxy: str) -> str:
+    return f"ANTHROPIC_BASE_URL={shown(proxy)} claude   (OpenAI clients: {shown(proxy)}/v1)"

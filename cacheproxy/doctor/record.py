@@ -1,10 +1,12 @@
-"""What came through the proxy lately, as the proxy itself remembers it."""
+"""What came through the proxy lately, as it remembers it: who, and what became of it."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,7 +15,12 @@ from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Rewrite
-from cacheproxy.core.judge.weights import FELT
+from cacheproxy.core.judge.advice import setup_command
+from cacheproxy.core.judge.weights import FELT, share_in_words
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.server.flags import ServerFlags, of_kind
+from cacheproxy.doctor.finding import Finding, FindingState, ok
+from cacheproxy.words import ago, clients, counted
 
 PAGE = "/_cacheproxy/exchanges"
 _LAST = 10
@@ -22,36 +29,35 @@ _MOST = 0.5
 """Share of lost tokens. Of so few turns, a quarter may be one turn that had to break."""
 _LONGEST = 200
 """Characters of what a server said."""
+PLACE = "start the proxy with --placement user"
 _IN_TEMPLATE = "Jinja Exception:"
 """llama-server: behind it stands what the template has to say, before it a part of its source."""
+_SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNORECASE)
+"""How chat templates refuse a system message that comes late (Qwen3.5, Mistral's)."""
+_CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenExchange:
-    """One exchange. Tokens None if not reported; ``lost``: of the turn before.
+    """One exchange, as the proxy's page tells it."""
 
-    ``wall``: when it began, in seconds since the epoch; ``seconds``: how long it took. ``rewrite``:
-    what the template did. ``status``: as the client saw it, None if it saw nothing. ``said``: what
-    the server said of a failure.
-    """
-
-    number: int = 0
-    client: str = "client"
-    session: str = ""
-    turn: int = 0
-    side: bool = False
-    prompt: int | None = None
-    reused: int | None = None
-    verdict: str = "-"
-    reason: str = ""
-    rewrite: str = ""
-    wall: float = 0.0
-    seconds: float = 0.0
-    path: str = ""
-    status: int | None = None
-    outcome: str = Outcome.COMPLETE
-    said: str | None = None
-    lost: int | None = None
+    number: int = 0  #: the proxy's, counted from 1
+    client: str = "client"  #: its name
+    session: str = ""  #: "": it had none
+    turn: int = 0  #: of its session, from 1; 0: it is none
+    side: bool = False  #: whether it was beside the conversation
+    prompt: int | None = None  #: tokens; None: not reported
+    reused: int | None = None  #: tokens of the prompt; None: not reported
+    verdict: str = "-"  #: a Judgement; "-": none
+    reason: str = ""  #: of the verdict
+    rewrite: str = ""  #: what the template did
+    wall: float = 0.0  #: when it began, in seconds since the epoch
+    seconds: float = 0.0  #: how long it took
+    path: str = ""  #: that the client asked for
+    status: int | None = None  #: as the client saw it; None: it saw nothing
+    outcome: str = Outcome.COMPLETE  #: how it ended
+    said: str | None = None  #: by the server, of a failure
+    lost: int | None = None  #: tokens of the turn before; None: not reported
 
     @property
     def end(self) -> float:
@@ -66,14 +72,9 @@ class SeenExchange:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The exchanges that had a prompt, oldest first, without those that doctor sent itself."""
+    """What came through the proxy lately."""
 
-    seen: tuple[SeenExchange, ...]
-
-    @property
-    def recent(self) -> tuple[SeenExchange, ...]:
-        """The last exchanges."""
-        return self.seen[-_LAST:]
+    seen: tuple[SeenExchange, ...]  #: those with a prompt, oldest first, without doctor's own
 
     @property
     def measured(self) -> tuple[SeenExchange, ...]:
@@ -109,11 +110,6 @@ class Record:
     def is_broken(self) -> bool:
         """Whether the breaks lost half of the later turns' prompt tokens, or more."""
         return self.lost_share >= _MOST
-
-    @property
-    def is_hurt(self) -> bool:
-        """Whether they lost enough to be felt (see ``weights.FELT``)."""
-        return self.lost_share >= FELT
 
     def rewritten(self, rewrite: Rewrite) -> tuple[int, int]:
         """Return how many turns lost how many tokens because the template did this."""
@@ -181,3 +177,87 @@ def _line(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     return " ".join(value.rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST] or None
+
+
+def check_requests(
+    record: Record | None, now: float, kind: str = "", clients: Iterable[Client] = ()
+) -> list[Finding]:
+    """Return a finding for each client with failed requests among its last.
+
+    ``now``: seconds since the epoch; ``kind``: the server's; ``clients``: that packages declare.
+    """
+    if record is None:
+        return []
+    failing = record.failing
+    known = {client.name: client for client in clients}
+    see = partial(_mend, server=of_kind(kind), clients=known)
+    found = [_finding(FindingState.FAIL, last, see, now) for last in failing.values()]
+    rest = [one for one in record.seen[-_LAST:] if one.client not in failing]
+    if any(one.failed for one in rest):
+        found.append(_finding(FindingState.WARN, rest, see, now))
+    return found
+
+
+def summary(last: Sequence[SeenExchange]) -> str:
+    """Return how many of the last requests of one client failed, for people."""
+    failed = sum(one.failed for one in last)
+    text = f"{failed} of the last {counted(len(last), 'request')} of {last[-1].client} failed"
+    if failed == len(last):
+        text = f"all of the last {counted(failed, 'request')} of {last[-1].client} failed"
+        if failed == 1:
+            text = f"the only request of {last[-1].client} failed"
+    return text
+
+
+def _finding(
+    state: FindingState,
+    last: Sequence[SeenExchange],
+    mend: Callable[[SeenExchange], str],
+    now: float,
+) -> Finding:
+    worst = next(one for one in reversed(last) if one.failed)
+    the_last = ", the last"
+    if state is FindingState.FAIL:
+        text = summary(last)
+        the_last = "" if len(last) == 1 else the_last
+    else:
+        failed = sum(one.failed for one in last)
+        text = f"{failed} of the last {counted(len(last), 'request')} failed"
+    how = "an answer that broke off"
+    if (worst.status or 0) >= 400:
+        how = f"HTTP {worst.status}" + (f': "{worst.said}"' if worst.said else "")
+    text += f"{the_last} {ago(now - worst.wall)} on {worst.path or 'a path'}, with {how}"
+    return Finding("requests", state, text, mend(worst))
+
+
+def _mend(one: SeenExchange, server: ServerFlags, clients: Mapping[str, Client]) -> str:
+    said, see = one.said or "", f"cacheproxy diagnose {one.number}"
+    if _SYSTEM.search(said):
+        return PLACE
+    if _CONTEXT.search(said):
+        larger = f"{server.context} larger for {server.name}, or " if server.context else ""
+        command = setup_command(clients.get(one.client))
+        return f"{larger}a smaller window for the client: {command}"
+    if one.status in (401, 403):
+        return f"give the client the model server's key; {see}"
+    return see
+
+
+def check_agents(record: Record | None, now: float) -> list[Finding]:
+    """Return the findings on clients and their turns; ``now``: seconds since the epoch."""
+    if record is None or not record.seen:
+        return []
+    came = clients(((one.client, one.session, one.wall) for one in record.seen), now)
+    found = [ok("agents", f"seen: {came}")]
+    if not record.breaks:
+        return found
+    reasons = Counter(one.reason or "unknown" for one in record.breaks)
+    text = (
+        f"{len(record.breaks)} of the last {counted(len(record.later), 'follow-up turn')} lost the "
+        f"cache: {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}"
+        f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
+    )
+    state = FindingState.WARN if record.lost_share >= FELT else FindingState.OK
+    state = FindingState.FAIL if record.is_broken else state
+    fix = f"cacheproxy diagnose {record.breaks[-1].number}   says where and why"
+    return [*found, Finding("turns", state, text, fix)]

@@ -14,8 +14,7 @@ from cacheproxy.asking import shown, with_proxy
 from cacheproxy.core.server.counters import NOTHING
 from cacheproxy.core.server.profile_text import for_people
 from cacheproxy.core.server.status import Look
-from cacheproxy.doctor.conclusion import Conclusion, Working
-from cacheproxy.doctor.examine import Examination
+from cacheproxy.doctor.conclusion import Conclusion, Examination, Working, conclude
 from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.reuse import Shot, Trial
 from cacheproxy.words import counted
@@ -36,16 +35,13 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """What to tell. ``between``: lines that stand between verdict and findings.
+    """What to tell."""
 
-    ``more``: what ``--json`` tells besides.
-    """
-
-    conclusion: Conclusion
-    findings: Sequence[Finding]
-    command: str = _COMMAND
-    between: Sequence[str] = ()
-    more: dict[str, Any] = field(default_factory=dict)
+    conclusion: Conclusion  #: stands first
+    findings: Sequence[Finding]  #: a line for each
+    command: str = _COMMAND  #: that tells it to machines
+    between: Sequence[str] = ()  #: lines that stand between verdict and findings
+    more: dict[str, Any] = field(default_factory=dict)  #: what ``--json`` tells besides
 
     @property
     def exit_code(self) -> int:
@@ -102,7 +98,7 @@ def of_examination(examination: Examination) -> DoctorReport:
         for finding in examination.findings
     ]
     return DoctorReport(
-        examination.conclusion,
+        conclude(examination),
         findings,
         with_proxy(_COMMAND, url),
         more={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from cacheproxy.asking import Answer, NoAnswerError, Site
@@ -12,8 +12,8 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.profile import Memory
-from cacheproxy.doctor.counted import Counters
 from cacheproxy.doctor.prompt import PATHS, Api, Header, body, rounds_for
+from cacheproxy.doctor.upstream import Counters
 
 GOOD = 0.8
 """A repeated prompt of whose whole blocks this part is reused was reused: templates close the last
@@ -35,16 +35,12 @@ MaySend = Callable[[int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One request that was answered: what it cost; ``wall`` in seconds until the whole answer.
+    """One request that was answered: what it cost."""
 
-    ``memory``: that its server keeps prompts in. ``is_counted``: what was reused is known from the
-    server's counters, not from its answer.
-    """
-
-    usage: Usage
-    wall: float
-    memory: Memory = ANY
-    is_counted: bool = False
+    usage: Usage  #: as the answer told it
+    wall: float  #: seconds until the whole answer
+    memory: Memory = ANY  #: that its server keeps prompts in
+    is_counted: bool = False  #: whether the reuse is known from counters, not from the answer
 
     @property
     def share(self) -> float | None:
@@ -64,38 +60,27 @@ class Shot:
         return bool(self.whole) and (self.usage.reused or 0) >= GOOD * self.whole
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Trial:
-    """What came of the requests on one path, in their order; None: not sent, or no answer.
+    """What came of the requests on one path, in their order; None: not sent, or no answer."""
 
-    ``first``, ``second``: through the rules, with different headers. ``without``: a third
-    header, not edited. ``cch_only``: the same again but for the cch, which llama.cpp repairs by
-    itself on ``/v1/messages``. ``same``: exactly what was sent before, which tells whether the
-    server reuses anything at all. ``again``: the first once more, after those unlike it: on a
-    server with one slot it tells whether the RAM cache is on. ``repeated``: the second, if it was
-    reused, else ``same``, once more and more often until it fares in another way: then several
-    servers answer.
-
-    ``through_proxy``: through the one that runs, else through the rules in this process.
-    ``edited``: whether the rules changed anything, None where the proxy that runs knows.
-    ``error``: why it ended early, one line. ``held_back``: it ended because the next prompt might
-    have pushed out another. ``translated``: the server itself does not serve the path; the proxy
-    asks it on another, so nothing was sent without the rules.
-    """
-
-    path: str
-    through_proxy: bool
-    first: Shot | None = None
-    second: Shot | None = None
-    without: Shot | None = None
-    cch_only: Shot | None = None
-    same: Shot | None = None
-    again: Shot | None = None
+    path: str  #: of the API
+    through_proxy: bool  #: through the one that runs, else through the rules in this process
+    first: Shot | None = None  #: through the rules, as ``second``, with different headers
+    second: Shot | None = None  #: see ``first``
+    without: Shot | None = None  #: a third header, not edited
+    cch_only: Shot | None = None  #: ``without`` but for the cch, repaired by llama.cpp in messages
+    same: Shot | None = None  #: exactly what was sent last: does the server reuse anything at all
+    again: Shot | None = None  #: the first, after those unlike it: has one slot a RAM cache
     repeated: Shot | None = None
-    edited: bool | None = None
-    error: str | None = None
-    held_back: bool = False
+    """The second, if it was reused, else ``same``, once more and more often until it fares in
+    another way: then several servers answer."""
+    edited: bool | None = None  #: whether the rules change it; None: the proxy that runs knows
+    error: str | None = None  #: why it ended early, one line
+    held_back: bool = False  #: it ended, as the next prompt might have pushed out another
     translated: bool = False
+    """The server itself does not serve the path; the proxy asks it on another, so nothing was sent
+    without the rules."""
 
     @property
     def is_measured(self) -> bool:
@@ -162,56 +147,43 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     """
     counters = counters or Counters(upstream, has_them=False)
     prompt = partial(body, api, model, mark=mark, rounds=rounds_for(memory.block or 1))
-    trying = _Trying(PATHS[api], prompt, upstream, proxy, rules, may_send, counters, memory)
-    error, held_back, translated = None, False, False
+    trial = Trial(PATHS[api], proxy is not None)
+    trying = _Trying(trial, prompt, upstream, proxy, rules, may_send, counters, memory)
     try:
-        translated = trying.send_all(has_one_slot=has_one_slot)
+        trying.send_all(has_one_slot=has_one_slot)
     except _HeldBackError:
-        held_back = True
+        trial.held_back = True
     except _NotServedError:
-        if not trying.found:
+        if trial.first is None:
             return None
-        error = f"{PATHS[api]} answered once, and then no more"
+        trial.error = f"{trial.path} answered once, and then no more"
     except _EndedError as ended:
-        error = str(ended)
-    return Trial(
-        PATHS[api],
-        proxy is not None,
-        **trying.found,
-        edited=trying.edited,
-        error=error,
-        held_back=held_back,
-        translated=translated,
-    )
+        trial.error = str(ended)
+    return trial
 
 
 @dataclass(slots=True)
 class _Trying:
-    """One trial under way. ``prompt``: its body with a header; ``found``: its shots by name."""
+    """One trial under way."""
 
-    path: str
-    prompt: Callable[[Header], bytes]
-    upstream: Site
-    proxy: Site | None
-    rules: Sequence[Normalizer]
-    may_send: MaySend
-    counters: Counters
-    memory: Memory
-    found: dict[str, Shot] = field(default_factory=dict)
-
-    @property
-    def edited(self) -> bool | None:
-        """Whether the rules change anything; None where the proxy that runs knows."""
-        plain = self.prompt(_FIRST)
-        return self.edit(plain) != plain if self.proxy is None else None
+    trial: Trial  #: what has come of it so far
+    prompt: Callable[[Header], bytes]  #: its body with a header
+    upstream: Site  #: the model server
+    proxy: Site | None  #: None: none runs
+    rules: Sequence[Normalizer]  #: for where none runs
+    may_send: MaySend  #: asked before each prompt unlike those before
+    counters: Counters  #: of the server
+    memory: Memory  #: of the server
+    ours: int = 0  #: tokens of the longest prompt sent so far
 
     def edit(self, data: bytes) -> bytes:
-        return normalize(Request("POST", self.path, (), data), self.rules).request.body
+        return normalize(Request("POST", self.trial.path, (), data), self.rules).request.body
 
-    def send_all(self, *, has_one_slot: bool) -> bool:
-        """Return whether the proxy translates what the server does not serve."""
+    def send_all(self, *, has_one_slot: bool) -> None:
+        trial, plain = self.trial, self.prompt(_FIRST)
+        trial.edited = self.edit(plain) != plain if self.proxy is None else None
         self.send("first", _FIRST, with_rules=True, is_new=True)
-        is_new = self.proxy is None and not self.edited
+        is_new = self.proxy is None and not trial.edited
         second = self.send("second", _SECOND, with_rules=True, is_new=is_new)
         is_lost = not second.is_reused and second.share is not None
         if second.is_reused:
@@ -223,15 +195,14 @@ class _Trying:
                 raise
             if is_lost:
                 self.send_same(_SECOND, with_rules=True)
-            return True
-        if self.path == PATHS["messages"] and not without.is_reused:
+            trial.translated = True
+            return
+        if trial.path == PATHS["messages"] and not without.is_reused:
             self.send("cch_only", _OTHER_CCH, with_rules=False, is_new=True)
         if is_lost:
-            last = _OTHER_CCH if "cch_only" in self.found else _OTHER
-            self.send_same(last, with_rules=False)
+            self.send_same(_OTHER_CCH if trial.cch_only else _OTHER, with_rules=False)
         if has_one_slot and second.is_reused and not without.is_reused:
             self.send("again", _FIRST, with_rules=True)
-        return False
 
     def send_same(self, header: Header, *, with_rules: bool) -> None:
         """Send what was sent last, which a single server has now, if it keeps anything."""
@@ -248,8 +219,7 @@ class _Trying:
                 break
 
     def send(self, name: str, header: Header, *, with_rules: bool, is_new: bool = False) -> Shot:
-        ours = max((shot.usage.prompt or 0 for shot in self.found.values()), default=0)
-        if is_new and not self.may_send(ours):
+        if is_new and not self.may_send(self.ours):
             raise _HeldBackError
         data, site = self.prompt(header), self.upstream
         if with_rules and self.proxy is not None:
@@ -257,10 +227,12 @@ class _Trying:
         elif with_rules:
             data = self.edit(data)
         before = self.counters.figures()
-        answer = _answer(site, self.path, data)
+        answer = _answer(site, self.trial.path, data)
         usage, is_counted = self.counters.told(usage_of(answer.json()), before)
-        self.found[name] = Shot(usage, answer.seconds, self.memory, is_counted)
-        return self.found[name]
+        shot = Shot(usage, answer.seconds, self.memory, is_counted)
+        setattr(self.trial, name, shot)
+        self.ours = max(self.ours, usage.prompt or 0)
+        return shot
 
 
 def _answer(site: Site, path: str, data: bytes) -> Answer:

@@ -11,21 +11,20 @@ _PAGE = "docs/fleet.md"
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A router: the ``header`` it reads, ``where`` it is told, the ``line`` that tells it.
+    """A router, how it shows itself, and what mends it."""
 
-    It shows itself by ``software``, how its header Server begins; or by a ``member``, or word, of a
-    page, as (path, name), and by ``owner`` of the models that it lists. ``more``: options of the
-    proxy before it.
-    """
+    name: str  #: without a ``page``: how its header Server begins
+    header: str  #: that it reads
+    where: str  #: it is told
+    line: str  #: that tells it
+    page: str = ""  #: path of a page that only it has; "": none
+    word: str = ""  #: a member of that page, or a word on it
+    owner: str = ""  #: of the models that it lists
 
-    name: str
-    header: str
-    where: str
-    line: str
-    software: str = ""
-    member: tuple[str, str] = ("", "")
-    owner: str = ""
-    more: str = ""
+    @property
+    def more(self) -> str:
+        """Further options of the proxy before it: those of model servers speak OpenAI's dialect."""
+        return " --dialect openai" if self.page else ""
 
     @property
     def cure(self) -> str:
@@ -35,11 +34,10 @@ class Router:
 
     def is_at(self, site: Site, models: Answer) -> bool:
         """Whether it answers at ``site``, where ``models`` are listed."""
-        if self.software:
-            return models.software.lower().startswith(self.software)
-        path, name = self.member
-        page = site.tell(path) if self.owner in models.body.decode("latin-1") else None
-        return isinstance(page, dict | str) and name in page
+        if not self.page:
+            return models.software.lower().startswith(self.name.lower())
+        page = site.tell(self.page) if self.owner in models.body.decode("latin-1") else None
+        return isinstance(page, dict | str) and self.word in page
 
 
 def cure_of(site: Site) -> str:
@@ -58,61 +56,57 @@ def cure_of(site: Site) -> str:
 
 
 _KEY = "X-Conversation-Key"
-_TRANSLATED = " --dialect openai"
 ROUTERS = (
     Router(
         "nginx",
         _KEY,
         "in the block upstream of nginx.conf",
         "hash $http_x_conversation_key consistent;",
-        software="nginx",
     ),
     Router(
         "Caddy",
         _KEY,
         "in the block reverse_proxy of the Caddyfile",
         f"lb_policy header {_KEY}",
-        software="caddy",
     ),
     Router(
         "Envoy",
         _KEY,
         "in envoy.yaml give the cluster lb_policy: RING_HASH and the route a hash_policy",
         "- header: {header_name: x-conversation-key}",
-        software="envoy",
     ),
     Router(
         "vllm-router",
         "X-Session-ID",
         "vllm-router with",
         "--policy consistent_hash",
-        member=("/list_workers", "urls"),
-        more=_TRANSLATED,
+        "/list_workers",
+        "urls",
     ),
     Router(
         "SMG",
         "X-SMG-Routing-Key",
         "smg launch with",
         "--policy consistent_hashing",
-        member=("/workers", "workers"),
-        owner="self_hosted",
-        more=_TRANSLATED,
+        "/workers",
+        "workers",
+        "self_hosted",
     ),
     Router(
         "sglang-router",
         "X-SMG-Routing-Key",
         "sglang-router launch with",
         "--policy manual",
-        member=("/workers", "workers"),
-        more=_TRANSLATED,
+        "/workers",
+        "workers",
     ),
     Router(
         "LiteLLM",
         "X-Session-ID",
         "in router_settings of litellm.yaml",
         'optional_pre_call_checks: ["session_affinity"]',
-        member=("/health/liveliness", "alive"),
-        more=_TRANSLATED,
+        "/health/liveliness",
+        "alive",
     ),
 )
 """Those that can be told. HAProxy shows itself nowhere."""

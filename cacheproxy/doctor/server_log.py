@@ -11,7 +11,7 @@ from cacheproxy.core.server.flags import RAM_CACHE
 from cacheproxy.core.serverlog.reader import LogReader
 from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
 from cacheproxy.doctor.conclusion import Conclusion, Working
-from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.finding import Finding, FindingState, ok, warn
 from cacheproxy.doctor.report import DoctorReport
 from cacheproxy.words import counted
 
@@ -51,17 +51,17 @@ def _conclude(requests: Sequence[LoggedRequest]) -> Conclusion:
         return Conclusion(Working.NOT_MEASURED, text)
     prompt = sum(one.prompt or 0 for one in measured)
     reused = sum(one.reused or 0 for one in measured)
-    breaks, ok = _count(measured, Judgement.BREAK), _count(measured, Judgement.OK)
+    breaks, reusing = (_count(measured, each) for each in (Judgement.BREAK, Judgement.OK))
     text = f"{reused / max(1, prompt):.1%} of {prompt:,} prompt tokens were reused in "
     text += f"{counted(len(measured), 'request')}; {breaks} lost the cache."
-    if not breaks and not ok:
+    if not breaks and not reusing:
         return Conclusion(Working.NOT_MEASURED, f"{text} None could have reused an earlier one.")
-    return Conclusion(Working.NO if breaks >= ok else Working.YES, text)
+    return Conclusion(Working.NO if breaks >= reusing else Working.YES, text)
 
 
 def _findings(requests: Sequence[LoggedRequest], facts: LogFacts) -> Iterator[Finding]:
     breaks = [one for one in requests if one.verdict is Judgement.BREAK]
-    ok = _count(requests, Judgement.OK)
+    reusing = _count(requests, Judgement.OK)
     if breaks:
         lost = sum(one.evaluated or 0 for one in breaks)
         seconds = sum(one.seconds or 0.0 for one in breaks)
@@ -70,52 +70,42 @@ def _findings(requests: Sequence[LoggedRequest], facts: LogFacts) -> Iterator[Fi
             "though an earlier request had left most of them in the cache (judged by the "
             "lengths; a log does not tell conversations apart)"
         )
-        state = FindingState.FAIL if len(breaks) >= ok else FindingState.WARN
+        state = FindingState.FAIL if len(breaks) >= reusing else FindingState.WARN
         yield Finding(
             "breaks", state, text, "cacheproxy doctor   tells whether your agent uses the proxy"
         )
-    elif ok:
-        yield Finding(
-            "breaks", FindingState.OK, f"none; {counted(ok, 'request')} reused an earlier one"
-        )
+    elif reusing:
+        yield ok("breaks", f"none; {counted(reusing, 'request')} reused an earlier one")
     if recomputed := sum(one.recomputed for one in requests):
         text = (
             f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
             "window or recurrent model) and computed the whole prompt again"
         )
         fix = "llama-server --checkpoint-min-step 256 (or --swa-full, for a sliding window)"
-        yield Finding("memory", FindingState.WARN, text, fix)
+        yield warn("memory", text, fix)
     if facts.evicted:
         text = f"{counted(facts.evicted, 'prompt')} dropped from the cache in RAM"
         text += f" (limit {facts.ram_limit_mib:,.0f} MiB)" if facts.ram_limit_mib else ""
-        yield Finding("cache-ram", FindingState.WARN, text, "raise --cache-ram of llama-server")
+        yield warn("cache-ram", text, "raise --cache-ram of llama-server")
     elif facts.ram_prompts is not None:
         text = f"{counted(facts.ram_prompts, 'prompt')} kept in RAM, {facts.ram_mib:,.0f} MiB"
-        yield Finding("cache-ram", FindingState.OK, text)
+        yield ok("cache-ram", text)
     elif facts.ram_off:
         text = "off: a slot's prompt is lost when another conversation takes the slot"
-        yield Finding(
-            "cache-ram", FindingState.WARN, text, f"start llama-server with {RAM_CACHE.flag}"
-        )
+        yield warn("cache-ram", text, f"start llama-server with {RAM_CACHE.flag}")
     if truncated := sum(one.truncated for one in requests):
         text = f"{counted(truncated, 'request')} ran out of context and was cut"
-        yield Finding(
-            "context", FindingState.WARN, text, "a larger -c, or less in the client's window"
-        )
+        yield warn("context", text, "a larger -c, or less in the client's window")
     if refused := sum(one.error is not None for one in requests):
         text = f"{counted(refused, 'request')} refused: the prompt is longer than the context"
-        yield Finding(
-            "context", FindingState.WARN, text, "a larger -c, or less in the client's window"
-        )
+        yield warn("context", text, "a larger -c, or less in the client's window")
     if any(one.derived for one in requests):
         text = (
             "figures with ~ are worked out from the slots' final lengths; this log does not say "
             "whether the server could go back in its memory (sliding window, recurrent model), "
             "nor what its cache in RAM holds"
         )
-        yield Finding(
-            "figures", FindingState.OK, text, "llama-server --verbosity 4 logs all of that"
-        )
+        yield ok("figures", text, "llama-server --verbosity 4 logs all of that")
 
 
 def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:

@@ -18,10 +18,9 @@ from cacheproxy.core.server.flags import of_kind
 from cacheproxy.core.server.profile import Profile, Thinking
 from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
-from cacheproxy.doctor.finding import Finding, FindingState
-from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.finding import Finding, ok, warn
+from cacheproxy.doctor.record import PLACE, Record
 
-PLACE = "start the proxy with --placement user"
 OTHER = "start the server with another chat template: llama-server --chat-template-file FILE"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
@@ -69,7 +68,7 @@ def check(placement: Placement | None, record: Record | None) -> list[Finding]:
     """
     refuses = [_refused(what) for what in (placement.refuses if placement is not None else ())]
     if placement is not None and placement.late != Late.UNKNOWN:
-        return [Finding("template", FindingState.OK, placement.mended), *refuses]
+        return [ok("template", placement.mended), *refuses]
     clients = record.clients() if record is not None else {}
     senders = [client for client in _SENDERS if client in clients]
     if not senders:
@@ -79,12 +78,12 @@ def check(placement: Placement | None, record: Record | None) -> list[Finding]:
         f"{senders[0]} sends. If it refuses them, or reads the whole prompt again, the proxy can "
         "send them as user messages"
     )
-    return [Finding("template", FindingState.WARN, text, PLACE), *refuses]
+    return [warn("template", text, PLACE), *refuses]
 
 
 def _refused(what: str) -> Finding:
     text = f"the chat template refuses {what}, which the proxy cannot mend: such requests fail"
-    return Finding("template", FindingState.WARN, text, OTHER)
+    return warn("template", text, OTHER)
 
 
 def check_turns(profile: Profile, record: Record | None = None, keeps: str = "") -> list[Finding]:
@@ -101,14 +100,14 @@ def check_turns(profile: Profile, record: Record | None = None, keeps: str = "")
         fix = (
             f"start {kind} with {flag}: a copy of the template without that line" if flag else None
         )
-        found.append(Finding("template", FindingState.WARN, text + _WHEN[profile.clock], fix))
+        found.append(warn("template", text + _WHEN[profile.clock], fix))
     if found or profile.thoughts.way is Thinking.UNKNOWN:
         return found
     text = (
         "this template only appends to a conversation with tools and thinking: the server reads "
         "nothing again at the second user message"
     )
-    return [Finding("template", FindingState.OK, text)]
+    return [ok("template", text)]
 
 
 def _thinking(profile: Profile, record: Record | None, keeps: str) -> Iterator[Finding]:
@@ -117,7 +116,7 @@ def _thinking(profile: Profile, record: Record | None, keeps: str) -> Iterator[F
     if not (drops or thoughts.writes_empty):
         return
     if thoughts.asked_by and keeps:
-        yield Finding("template", FindingState.OK, f"the template {keeps}")
+        yield ok("template", f"the template {keeps}")
         return
     what = "thinking of the turn before" if drops else "empty thinking block that it had written"
     text = _again(f"drops the {what}", "everything after the first user message")
@@ -126,7 +125,7 @@ def _thinking(profile: Profile, record: Record | None, keeps: str) -> Iterator[F
     else:
         text += f", if the client {'sends' if drops else 'does not send'} its reasoning back"
     text += (_CURE if thoughts.asked_by else _WITHOUT_CURE) + _cost(record)
-    yield Finding("template", FindingState.WARN, text, _OPTION if thoughts.asked_by else None)
+    yield warn("template", text, _OPTION if thoughts.asked_by else None)
 
 
 def _moved(profile: Profile) -> Iterator[Finding]:
@@ -136,7 +135,7 @@ def _moved(profile: Profile) -> Iterator[Finding]:
     for what, is_last in (("tools", profile.tools_last), ("system text", profile.system_last)):
         if is_last:
             text = _again(f"moves the {what}, which it prints in the last user message", after)
-            yield Finding("template", FindingState.WARN, f"{text}; no fix is known")
+            yield warn("template", f"{text}; no fix is known")
 
 
 def _again(does: str, what: str) -> str:

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, have_answered, shown
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server import status
+from cacheproxy.core.server.counters import NOTHING, ServerFigures
 from cacheproxy.core.server.identify import LLAMA_SERVER, PAGES, ServerFacts
+from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import Look, MetricsPage
+from cacheproxy.core.server.status import METRICS, Look, MetricsPage
 from cacheproxy.core.server.telling import told
-from cacheproxy.doctor.finding import Finding, FindingState
+from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.doctor.proxy import is_health
 
 LLAMA = LLAMA_SERVER
+_TRIES, _PAUSE = 10, 0.05
+"""Looks, and seconds between them: the counters may be behind the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenUpstream:
-    """The model server as it was found; ``problem``, ``fix``: why ``look`` is None."""
+    """The model server as it was found."""
 
-    url: str
-    look: Look | None = None
+    url: str  #: where it was looked for
+    look: Look | None = None  #: None: there is a ``problem``
     profile: Profile = UNKNOWN  #: what it tells of itself
     model: str | None = None  #: the first it lists, unabridged
     seconds: float = 0.0  #: until its first answer
-    problem: str | None = None
-    fix: str | None = None
+    problem: str | None = None  #: why it cannot be looked at
+    fix: str | None = None  #: what mends the problem
 
     @property
     def server(self) -> ServerFacts | None:
@@ -73,9 +78,9 @@ def check(upstream: SeenUpstream) -> list[Finding]:
     """Return the findings: the server itself, and its counters."""
     server = upstream.server
     if server is None:
-        return [Finding("upstream", FindingState.FAIL, upstream.problem or "", upstream.fix)]
+        return [fail("upstream", upstream.problem or "", upstream.fix)]
     answers = f"{server.summary} at {shown(upstream.url)} answers in {_short(upstream.seconds)}"
-    found = [Finding("upstream", FindingState.OK, answers)]
+    found = [ok("upstream", answers)]
     if server.kind != LLAMA or upstream.look is None:
         return found
     if upstream.look.metrics is MetricsPage.OFF:
@@ -84,14 +89,12 @@ def check(upstream: SeenUpstream) -> list[Finding]:
             "answers to /v1/messages do not"
         )
         fix = "add --metrics to the llama-server command line"
-        found.append(Finding("metrics", FindingState.WARN, text, fix))
+        found.append(warn("metrics", text, fix))
     elif upstream.look.sample is not None:
         figures = upstream.look.sample.figures
         since = f"{figures.evaluated or 0:,.0f} prompt tokens evaluated"
         since += f" and {figures.reused:,.0f} reused" if figures.reused is not None else ""
-        found.append(
-            Finding("metrics", FindingState.OK, f"/metrics is on: {since} since its start")
-        )
+        found.append(ok("metrics", f"/metrics is on: {since} since its start"))
     return found
 
 
@@ -136,3 +139,45 @@ def _model(page: Any) -> str | None:
 
 def _short(seconds: float) -> str:
     return f"{max(1, seconds * 1e3):.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a server's counters tell of one prompt: how much of it was reused.
+
+    vLLM's answers say that only with a flag; its ``/metrics`` always do. Where their difference
+    over one request is as many prompt tokens as it had, no other was worked on meanwhile.
+    """
+
+    site: Site  #: the server
+    has_them: bool  #: it is asked only then
+
+    def figures(self) -> ServerFigures:
+        """Return what they show now. Never raises."""
+        try:
+            answer = self.site.get(METRICS) if self.has_them else None
+        except NoAnswerError:
+            return NOTHING
+        page = answer.body if answer is not None and answer.status == 200 else b""
+        sample = sample_of(page.decode("utf-8", "replace"))
+        return sample.figures if sample is not None else NOTHING
+
+    def told(self, usage: Usage, before: ServerFigures) -> tuple[Usage, bool]:
+        """Return ``usage``, and whether its reuse was filled in from the counters.
+
+        It is where the answer did not say it, and the counters have risen since ``before`` by this
+        one prompt. Never raises.
+        """
+        if not self.has_them or usage.reused is not None or not usage.prompt:
+            return usage, False
+        for _ in range(_TRIES):
+            now = self.figures()
+            if None in (now.prompt, now.reused, before.prompt, before.reused):
+                break
+            worked = (now.prompt or 0) - (before.prompt or 0)
+            if worked >= usage.prompt:
+                reused = int((now.reused or 0) - (before.reused or 0))
+                is_alone = worked == usage.prompt
+                return (replace(usage, reused=reused), True) if is_alone else (usage, False)
+            time.sleep(_PAUSE)
+        return usage, False

@@ -1,4 +1,4 @@
-"""The verdict, from what is known."""
+"""The verdict, from what is known; and whether the proxy is needed at all."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.doctor.conclusion import Observed, Working, conclude
-from cacheproxy.doctor.finding import Finding, FindingState
-from cacheproxy.doctor.need import Superfluous
+from cacheproxy.core.placement.placement import Late, alike
+from cacheproxy.doctor.claude import ClaudeSetting, ClaudeSettings
+from cacheproxy.doctor.conclusion import Examination, Superfluous, Working, conclude, judge
+from cacheproxy.doctor.finding import fail
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.upstream import SeenUpstream
 from tests.doctor.builders import record, seen, server_look, shot, trial
 
 UP = SeenUpstream("http://localhost:8080", server_look())
 RUNS = Proxy("http://127.0.0.1:8081", "0.1.0", rules=("claude-billing-header",))
-WORKS = Observed(RUNS, UP, None, (trial(639, 33),), Superfluous(False, "needed"))
+WORKS = Examination(RUNS, UP, None, (trial(639, 33),), Superfluous(False, "needed"))
 GOOD = record((1, 0, "cold"), (2, 17_800, "ok"))
 REFUSED = seen(9, client="cline", status=400, prompt=None)
 AGAIN = seen(10, 2, reused=17_800, client="cline")
@@ -42,7 +44,7 @@ AGAIN = seen(10, 2, reused=17_800, client="cline")
 )
 def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, words):
     """First turns could not reuse anything: then the test prompt has its say."""
-    found = conclude(replace(WORKS, record=seen), [])
+    found = conclude(replace(WORKS, record=seen))
     assert found.answer is answer
     assert words in found.text
 
@@ -87,13 +89,65 @@ def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, 
     ],
 )
 def test_what_the_test_prompt_showed(change, answer, words):
-    found = conclude(replace(WORKS, **({"need": None} | change)), [])
+    found = conclude(replace(WORKS, **({"need": None} | change)))
     assert found.answer is answer
     assert words in found.text
 
 
 @pytest.mark.parametrize("name", ["traffic", "claude"])
 def test_an_agent_that_goes_past_is_not_measured_by_the_test_prompt(name):
-    found = conclude(WORKS, [Finding(name, FindingState.FAIL, "")])
+    found = conclude(replace(WORKS, findings=(fail(name, ""),)))
     assert found.answer is Working.NOT_MEASURED
     assert "test prompt" not in found.text
+
+
+PLAIN = ClaudeSettings({}, present=False)
+OFF = ClaudeSettings(
+    {"CLAUDE_CODE_ATTRIBUTION_HEADER": ClaudeSetting("0", "this shell")}, present=True
+)
+CLAUDE = ("claude-billing-header",)
+BOTH = (*CLAUDE, "openclaw-message-id")
+LOST, KEPT = trial(639, 33), trial(639, 639)
+REPAIRED = trial(639, 46, cch_only=639, path="/v1/messages")
+FAILED = Trial("/v1/messages", through_proxy=True, error="no")
+
+
+@pytest.mark.parametrize(
+    ("trials", "settings", "rules", "clients", "is_superfluous", "words"),
+    [
+        (
+            [LOST],
+            *(PLAIN, CLAUDE, (), False),
+            "needed: on /v1/chat/completions 33 of 640 tokens are reused without the proxy",
+        ),
+        ([KEPT], PLAIN, CLAUDE, (), True, "with the rules and without"),
+        ([KEPT, LOST], PLAIN, CLAUDE, (), False, "needed: on"),
+        ([KEPT], PLAIN, BOTH, (), False, "perhaps for others; other rules: openclaw-message-id"),
+        ([], OFF, CLAUDE, ("claude",), True, "no volatile header"),
+        ([], OFF, CLAUDE, ("claude", "openclaw"), False, "perhaps for others"),
+        ([], OFF, BOTH, (), False, "perhaps for others"),
+        ([LOST, REPAIRED], PLAIN, CLAUDE, (), False, "on /v1/chat/completions 33 of 640"),
+        ([REPAIRED], PLAIN, CLAUDE, (), False, "partly: on /v1/messages the server repairs"),
+    ],
+)
+def test_whether_it_is_needed(  # noqa: PLR0917 (a table)
+    trials, settings, rules, clients, is_superfluous, words
+):
+    """The header costs the prompt, or the server or the client's own switch sees to it."""
+    need = judge(trials, settings, rules, clients)
+    assert need.is_superfluous is is_superfluous
+    assert words in need.text
+
+
+@pytest.mark.parametrize("trials", [[], [FAILED], [trial(0, 0)]])
+def test_nothing_is_said_where_nothing_is_known(trials):
+    """Not sent, not answered, not reused."""
+    assert judge(trials, PLAIN, CLAUDE, ()) is None
+
+
+@pytest.mark.parametrize(("trials", "settings"), [([KEPT], PLAIN), ([], OFF)])
+def test_a_template_that_takes_no_late_system_message_needs_the_proxy(trials, settings):
+    """Whatever becomes of the header: without the proxy requests are refused, or read again."""
+    need = judge(trials, settings, CLAUDE, ("claude",), alike(Late.REFUSED, ""))
+    assert not need.is_superfluous
+    assert need.text.startswith("needed: this server's template")

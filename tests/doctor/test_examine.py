@@ -9,7 +9,7 @@ import pytest
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.config import Config
-from cacheproxy.doctor.conclusion import Working
+from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine
 from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.prompt import Header, text
@@ -33,7 +33,7 @@ def look(through, tmp_path):
     def look(on_step=lambda _: None, **more):
         inputs = Inputs(Config(), through.url, None, {}, tmp_path, **({"send": False} | more))
         examined = examine(inputs, on_step)
-        return examined.conclusion, {finding.name: finding for finding in examined.findings}
+        return conclude(examined), {finding.name: finding for finding in examined.findings}
 
     return look
 

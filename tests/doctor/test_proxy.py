@@ -1,13 +1,17 @@
-"""Is the proxy up."""
+"""Is the proxy up, and does the agent really go through it."""
 
 from __future__ import annotations
 
 import pytest
 
 from cacheproxy.asking import HEALTH
+from cacheproxy.core.server.status import Slot
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import record
 from cacheproxy.doctor.finding import FindingState
+from cacheproxy.doctor.proxy import TrafficLook
+from cacheproxy.doctor.record import Record
+from tests.doctor.builders import seen, server_look
 from tests.proxy.harness import Proxy
 
 SERVER = "http://localhost:8080"
@@ -96,3 +100,91 @@ def test_of_several_upstreams_the_first_that_is_up_is_looked_at(peer):
     both[0]["state"] = "up"
     seen = proxies.look(peer({HEALTH: page}).url, {})
     assert (seen.upstream, seen.at, seen.keeps) == ("http://localhost:1", "a", "x")
+
+
+PROXY = "http://127.0.0.1:8081"
+
+
+def did(tokens):
+    return server_look(evaluated=tokens)
+
+
+def held(task, tokens=0):
+    return server_look(slots=[Slot(0, 65_536, tokens, busy=False, task=task)])
+
+
+def traffic(before, after=None, watched=0.0, proxy=PROXY):
+    (finding,) = proxies.check_traffic(proxy, SERVER, before, after or before, watched)
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (did(214_300), "214,300 prompt tokens since it started, but no agent request"),
+        (held(7, 18_904), "slots hold a prompt of 18,904 tokens"),
+        (did(1_900), "no agent request has come through this proxy yet"),
+    ],
+)
+def test_a_server_that_worked_for_others(load, words):
+    """Before the proxy or past it: suspicious, not proven."""
+    finding = traffic(TrafficLook(load, Record(())))
+    assert finding.state is FindingState.WARN
+    assert words in finding.text
+
+
+def test_the_command_that_watches_names_another_proxy():
+    """So that it can be copied."""
+    finding = traffic(TrafficLook(did(214_300), Record(())), proxy="http://127.0.0.1:9000")
+    assert finding.text.endswith("cacheproxy doctor --watch 60 --proxy http://127.0.0.1:9000")
+
+
+NEW = Record((seen(2), seen(3)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new", "state", "words"),
+    [
+        (
+            *(did(1_000), did(215_300), Record(()), FindingState.FAIL),
+            "within 60 s the server evaluated 214,300 prompt tokens, but no request",
+        ),
+        (
+            *(held(7), held(12), Record(()), FindingState.FAIL),
+            "within 60 s the server worked on requests, but no request",
+        ),
+        (
+            did(0),
+            did(38_000),
+            NEW,
+            FindingState.OK,
+            "2 requests came through this proxy within 60 s",
+        ),
+        (
+            did(0),
+            did(90_000),
+            NEW,
+            FindingState.WARN,
+            ", 54,000 of them for requests from elsewhere",
+        ),
+        (
+            did(9_000),
+            did(9_000),
+            Record(()),
+            FindingState.WARN,
+            "no request came through this proxy",
+        ),
+        (None, server_look(), Record(()), FindingState.WARN, "as far as the server tells"),
+    ],
+)
+def test_what_is_seen_while_it_is_watched(before, after, new, state, words):
+    """What came through, and what the server did besides: by counters, else by its slots."""
+    finding = traffic(
+        TrafficLook(before, Record((seen(1),))),
+        TrafficLook(after, Record((seen(1), *new.seen))),
+        60,
+    )
+    assert finding.state is state
+    assert words in finding.text
+    if state is FindingState.FAIL:
+        assert "ANTHROPIC_BASE_URL=http://127.0.0.1:8081 claude" in finding.fix

@@ -1,4 +1,4 @@
-"""Which model server answers."""
+"""Which model server answers, and what its counters and blocks tell, as on pages of vLLM 0.32."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
-from cacheproxy.doctor import upstream
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.server.counters import ServerFigures
+from cacheproxy.core.server.profile import Memory, MemoryKind
+from cacheproxy.doctor import outcome, upstream
+from cacheproxy.doctor.conclusion import Examination, Working, conclude
 from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.traffic import TrafficLook
+from cacheproxy.doctor.prompt import rounds_for
+from cacheproxy.doctor.proxy import Proxy, TrafficLook
+from cacheproxy.doctor.reuse import ANY, measure
+from cacheproxy.doctor.upstream import Counters, SeenUpstream
+from tests.doctor.builders import server_look
 
 
 def findings(url):
@@ -81,3 +89,165 @@ def test_what_is_no_model_server_or_not_yet(peer, pages, words):
     (finding,) = findings(peer(pages).url)
     assert finding.state is FindingState.FAIL
     assert words in finding.text
+
+
+CHAT = "/v1/chat/completions"
+PAGE = """\
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{{engine="0",model_name="tiny"}} {prompt}
+vllm:prompt_tokens_cached_total{{engine="0",model_name="tiny"}} {reused}
+vllm:prompt_tokens_cached_by_source_total{{engine="0",source="device"}} {reused}
+vllm:generation_tokens_total{{engine="0",model_name="tiny"}} 9.0
+vllm:cache_config_info{{_block_size_resolved="True",block_size="{block}",\
+hash_block_size="None",mamba_block_size="{mamba}"}} 1.0
+"""
+
+
+class Vllm:
+    """vLLM as far as doctor sees it: whole blocks, counters, and answers with or without a count.
+
+    ``others``: prompt tokens of somebody else's requests beside each of ours.
+    """
+
+    def __init__(self, block, *, flagged=False, mamba=None, others=0, keeps=True):
+        self.block, self.flagged, self.mamba = block, flagged, mamba
+        self.others, self.keeps = others, keeps
+        self.prompt = self.reused = self.longest = 0
+        self.seen = []
+
+    def metrics(self, _):
+        figures = {"prompt": float(self.prompt), "reused": float(self.reused)}
+        return PAGE.format(**figures, block=self.block, mamba=self.mamba).encode()
+
+    def chat(self, asked):
+        words = " ".join(message["content"] for message in asked["messages"]).split()
+        shared = 0
+        for earlier in self.seen:
+            same = [one == other for one, other in zip(words, earlier, strict=False)]
+            shared = max(shared, same.index(False) if False in same else len(same))
+        blocks = min(shared, len(words) - 1) // self.block - bool(self.mamba)
+        reused = max(0, blocks * self.block) if self.keeps else 0
+        self.seen.append(words)
+        self.prompt += len(words) + self.others
+        self.reused += reused
+        self.longest = max(self.longest, len(words))
+        usage = {"prompt_tokens": len(words), "completion_tokens": 1}
+        if self.flagged:
+            usage["prompt_tokens_details"] = {"cached_tokens": reused}
+        return {"choices": [], "usage": usage}
+
+    @property
+    def pages(self):
+        models = {"data": [{"id": "tiny", "owned_by": "vllm"}]}
+        return {CHAT: self.chat, "/metrics": self.metrics, "/v1/models": models}
+
+
+@pytest.fixture
+def tried(peer):
+    """Return the trial on such a server, and the server."""
+    billing = pytest.importorskip("cacheproxy_claude_code.billing")
+
+    def tried(block, **more):
+        server = Vllm(block, **more)
+        site = Site(peer(server.pages).url)
+        counters = Counters(site, has_them=True)
+        rules = [billing.BILLING_HEADER]
+        memory = upstream.look(site).profile.memory
+        more = {"counters": counters, "memory": memory}
+        return measure("chat", site, None, rules, "tiny", "x", **more), server
+
+    return tried
+
+
+def check(trial):
+    return outcome.check(trial, ("claude-billing-header",), "vLLM", has_package=True)
+
+
+FLAG = "start vLLM with --enable-prompt-tokens-details"
+
+
+@pytest.mark.parametrize("flagged", [True, False])
+@pytest.mark.parametrize("block", [16, 1024])
+def test_answers_without_a_count_are_measured_by_the_counters(tried, block, flagged):
+    """Large blocks get a longer prompt. The flag is named that has the answers say it."""
+    trial, server = tried(block, flagged=flagged)
+    assert check(trial).state is FindingState.OK
+    assert trial.second.is_counted is not flagged
+    assert trial.second.usage.reused == trial.second.whole
+    assert trial.second.whole % block == 0
+    assert server.longest < 3000
+    unsaid = [(finding.state, finding.fix) for finding in outcome.unsaid([trial], "vLLM")]
+    assert unsaid == ([] if flagged else [(FindingState.WARN, FLAG)])
+
+
+def test_where_others_are_at_work_too_the_counters_say_nothing_of_one(tried):
+    trial, _ = tried(16, others=40)
+    assert not trial.is_measured
+    finding = check(trial)
+    assert (finding.state, finding.fix) == (FindingState.WARN, FLAG)
+    assert "does not say what it reused" in finding.text
+
+
+@pytest.mark.parametrize("flagged", [True, False])
+def test_a_prompt_shorter_than_a_block_tells_nothing(tried, nobody, flagged):
+    """As with hybrid models; it is not made longer than is bearable, and is no verdict."""
+    trial, server = tried(7808, flagged=flagged)
+    assert server.longest < 1000
+    finding = check(trial)
+    assert (finding.state, finding.fix) == (FindingState.WARN, None)
+    assert (
+        "too short for this test: the server reuses only whole blocks of 7,808 tokens"
+    ) in finding.text
+    server = SeenUpstream("x", server_look("vLLM"))
+    conclusion = conclude(Examination(Proxy(nobody), server, None, (trial,), None))
+    assert conclusion.answer is Working.NOT_MEASURED
+    assert "shorter than the blocks" in conclusion.text
+
+
+def test_a_cache_that_is_off_is_off_by_vllms_own_flag(tried):
+    trial, _ = tried(16, keeps=False)
+    finding = check(trial)
+    assert finding.state is FindingState.FAIL
+    assert finding.fix == (
+        "start vLLM without --no-enable-prefix-caching, or try again when the server is idle"
+    )
+
+
+@pytest.mark.parametrize(
+    ("blocks", "prompt", "whole"),
+    [
+        (ANY, 640, 639),
+        (ANY, 1, 0),
+        (ANY, 0, 0),
+        (Memory(block=16), 16, 0),
+        (Memory(block=16), 17, 16),
+        (Memory(block=1024), 2275, 2048),
+        (Memory(block=448, is_hybrid=True), 1000, 448),
+        (Memory(block=448, is_hybrid=True), 448, 0),
+    ],
+)
+def test_the_last_token_is_always_computed_and_of_hybrids_the_last_block(blocks, prompt, whole):
+    assert blocks.whole(prompt) == whole
+
+
+@pytest.mark.parametrize(("mamba", "is_hybrid"), [("None", False), ("448", True)])
+def test_the_blocks_are_told_by_the_page(peer, mamba, is_hybrid):
+    site = Site(peer(Vllm(448, mamba=mamba).pages).url)
+    memory = Memory(MemoryKind.BLOCKS, block=448, is_hybrid=is_hybrid)
+    assert upstream.look(site).profile.memory == memory
+    assert Counters(site, has_them=True).figures().prompt == 0
+    assert Counters(site, has_them=False).figures() == ServerFigures()
+
+
+@pytest.mark.parametrize("page", [b"", b"\xff\x00{", b"vllm:cache_config_info{} 1\n"])
+def test_a_page_that_says_nothing(peer, nobody, page):
+    """What was not told stays so."""
+    for site in (Site(peer({"/metrics": page}).url), Site(nobody)):
+        counters = Counters(site, has_them=True)
+        assert counters.figures() == ServerFigures()
+        assert counters.told(Usage(640), ServerFigures()) == (Usage(640), False)
+
+
+@pytest.mark.parametrize(("block", "rounds"), [(1, 5), (16, 5), (128, 5), (256, 7), (2048, 5)])
+def test_prompts_are_as_long_as_two_blocks_if_that_is_bearable(block, rounds):
+    assert rounds_for(block) == rounds

@@ -1,4 +1,4 @@
-"""Whether the agent goes through the proxy: the record it serves, and the server's counters."""
+"""What came through the proxy: the record it serves, its clients, turns and failures."""
 
 from __future__ import annotations
 
@@ -12,24 +12,17 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.status import Slot
-from cacheproxy.doctor import agents, record, traffic
+from cacheproxy.doctor import proxy as proxies
+from cacheproxy.doctor import record
 from cacheproxy.doctor.finding import FindingState
+from cacheproxy.doctor.proxy import TrafficLook
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.traffic import TrafficLook
+from cacheproxy.plugin.packages import Packages
 from cacheproxy.web import exchanges as page
+from tests.doctor import builders
 from tests.doctor.builders import seen, server_look
 
 NOW = 1_000_000.0
-PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
-
-
-def did(tokens):
-    return server_look(evaluated=tokens)
-
-
-def held(task, tokens=0):
-    return server_look(slots=[Slot(0, 65_536, tokens, busy=False, task=task)])
 
 
 def exchange(number, client="claude", turn=1, reused=17_000, judged=Judgement.OK):
@@ -39,7 +32,7 @@ def exchange(number, client="claude", turn=1, reused=17_000, judged=Judgement.OK
         reports=(),
         session=Session(client, "3f9a"),
         turn=turn,
-        upstream=SERVER,
+        upstream="http://localhost:8080",
         status=200,
         outcome=Outcome.COMPLETE,
         usage=Usage(18_000, reused, 5),
@@ -52,6 +45,13 @@ def exchange(number, client="claude", turn=1, reused=17_000, judged=Judgement.OK
     )
 
 
+def traffic(kept):
+    """The finding where the server has done much."""
+    look = TrafficLook(server_look(evaluated=900_000), kept)
+    (finding,) = proxies.check_traffic("http://127.0.0.1:8081", "http://h:8080", look, look, 0.0)
+    return finding
+
+
 @pytest.fixture
 def read(peer):
     """Read the record of a proxy with these exchanges, from the page that the proxy serves."""
@@ -61,11 +61,6 @@ def read(peer):
         return record.read(peer({record.PAGE: said}).url, {})
 
     return read
-
-
-def check(before, after=None, watched=0.0, proxy=PROXY):
-    (finding,) = traffic.check(proxy, SERVER, before, after or before, watched)
-    return finding
 
 
 def test_the_record_leaves_out_what_is_no_agent_s(read):
@@ -97,7 +92,7 @@ def test_a_proxy_without_a_record(peer, page):
     """Nothing is claimed."""
     kept = record.read(peer({record.PAGE: page}).url, {})
     assert kept is None
-    finding = check(TrafficLook(did(900_000), kept))
+    finding = traffic(kept)
     assert finding.state is FindingState.WARN
     assert "keeps no record" in finding.text
 
@@ -113,28 +108,28 @@ def test_a_strange_record_has_no_exchange(peer, page):
 def test_agents_that_come_through(read):
     """How many requests; who and when."""
     kept = read(exchange(1), exchange(2, turn=2), exchange(3, client="cline"))
-    finding = check(TrafficLook(did(900_000), kept))
+    finding = traffic(kept)
     assert (finding.state, finding.text[:10]) == (FindingState.OK, "3 requests")
-    (seen,) = agents.check(kept, NOW)
+    (seen,) = record.check_agents(kept, NOW)
     assert seen.text == (
         "seen: claude (2 requests in 1 session, the last 2 min ago), "
         "cline (1 request in 1 session, the last 2 min ago)"
     )
-    assert agents.check(Record(()), NOW) == []
+    assert record.check_agents(Record(()), NOW) == []
 
 
 def test_turns_that_lost_the_cache(read):
     """With the reasons; a problem if they are most."""
     lost = [exchange(n, turn=n, reused=33, judged=Judgement.BREAK) for n in (2, 3)]
     kept = [exchange(n, turn=n) for n in (4, 5, 6)]
-    _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), NOW)
+    _, few = record.check_agents(read(exchange(1, judged=Judgement.COLD), *lost, *kept), NOW)
     assert few.state is FindingState.WARN
     assert few.fix == "cacheproxy diagnose 3   says where and why"
     assert few.text == (
         "2 of the last 5 follow-up turns lost the cache: system_changed 2; "
         "39.9 % of their tokens were evaluated again"
     )
-    _, most = agents.check(read(*lost, *kept[:1]), NOW)
+    _, most = record.check_agents(read(*lost, *kept[:1]), NOW)
     assert most.state is FindingState.FAIL
 
 
@@ -150,7 +145,7 @@ def test_turns_that_lost_the_cache(read):
 def test_a_break_weighs_what_it_cost(lost, state):
     """However many there were."""
     broken = seen(2, 2, 1807, 1700, "BREAK", lost=lost)
-    _, turns = agents.check(Record((broken,) * 3), NOW)
+    _, turns = record.check_agents(Record((broken,) * 3), NOW)
     assert turns.state is state
 
 
@@ -163,73 +158,84 @@ def test_what_was_lost_comes_with_the_record(read):
     assert Record((replace(kept.seen[0], lost=None),)).lost_share == pytest.approx(1 / 18)
 
 
-@pytest.mark.parametrize(
-    ("load", "words"),
-    [
-        (did(214_300), "214,300 prompt tokens since it started, but no agent request"),
-        (held(7, 18_904), "slots hold a prompt of 18,904 tokens"),
-        (did(1_900), "no agent request has come through this proxy yet"),
-    ],
-)
-def test_a_server_that_worked_for_others(load, words):
-    """Before the proxy or past it: suspicious, not proven."""
-    finding = check(TrafficLook(load, Record(())))
-    assert finding.state is FindingState.WARN
-    assert words in finding.text
+SYSTEM = "System message must be at the beginning."
 
 
-def test_the_command_that_watches_names_another_proxy():
-    """So that it can be copied."""
-    finding = check(TrafficLook(did(214_300), Record(())), proxy="http://127.0.0.1:9000")
-    assert finding.text.endswith("cacheproxy doctor --watch 60 --proxy http://127.0.0.1:9000")
+def asked(number, client="claude", status=200, said=None, **more):
+    more |= {"client": client, "status": status, "said": said, "wall": NOW - 120}
+    return builders.seen(number, number, None, None, "-", path="/v1/messages", **more)
 
 
-NEW = Record((seen(2), seen(3)))
+def requests(*kept, kind=""):
+    return record.check_requests(Record(kept), NOW, kind, Packages.load().clients)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "new", "state", "words"),
-    [
-        (
-            *(did(1_000), did(215_300), Record(()), FindingState.FAIL),
-            "within 60 s the server evaluated 214,300 prompt tokens, but no request",
-        ),
-        (
-            *(held(7), held(12), Record(()), FindingState.FAIL),
-            "within 60 s the server worked on requests, but no request",
-        ),
-        (
-            did(0),
-            did(38_000),
-            NEW,
-            FindingState.OK,
-            "2 requests came through this proxy within 60 s",
-        ),
-        (
-            did(0),
-            did(90_000),
-            NEW,
-            FindingState.WARN,
-            ", 54,000 of them for requests from elsewhere",
-        ),
-        (
-            did(9_000),
-            did(9_000),
-            Record(()),
-            FindingState.WARN,
-            "no request came through this proxy",
-        ),
-        (None, server_look(), Record(()), FindingState.WARN, "as far as the server tells"),
-    ],
-)
-def test_what_is_seen_while_it_is_watched(before, after, new, state, words):
-    """What came through, and what the server did besides: by counters, else by its slots."""
-    finding = check(
-        TrafficLook(before, Record((seen(1),))),
-        TrafficLook(after, Record((seen(1), *new.seen))),
-        60,
+def test_a_client_whose_requests_are_all_refused():
+    """The server's words, and where to put what it refuses."""
+    (found,) = requests(*(asked(n, status=400, said=SYSTEM) for n in range(1, 29)))
+    assert found.state is FindingState.FAIL
+    assert found.text == (
+        "all of the last 10 requests of claude failed, the last 2 min ago on /v1/messages, with "
+        f'HTTP 400: "{SYSTEM}"'
     )
-    assert finding.state is state
-    assert words in finding.text
-    if state is FindingState.FAIL:
-        assert "ANTHROPIC_BASE_URL=http://127.0.0.1:8081 claude" in finding.fix
+    assert "--placement user" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "fix"),
+    [
+        (500, "out of memory", "cacheproxy diagnose 3"),
+        (502, None, "cacheproxy diagnose 3"),
+        (400, "the request exceeds the available context size", "cacheproxy env claude"),
+        (401, "Invalid API Key", "the model server's key"),
+    ],
+)
+def test_the_turn_is_named_by_its_number(status, said, fix):
+    """Unless the server's words say what is wrong."""
+    (found,) = requests(asked(1), asked(2), asked(3, status=status, said=said))
+    assert found.state is FindingState.FAIL
+    assert found.text.startswith("1 of the last 3 requests of claude failed")
+    assert f"HTTP {status}" in found.text
+    assert fix in found.fix
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [("llama-server", "-c larger for llama-server, or"), ("vLLM", "--max-model-len larger for")],
+)
+def test_a_larger_context_is_asked_for_as_the_server_spells_it(kind, flag):
+    """Nothing is said of the flags of others."""
+    (found,) = requests(asked(1, status=400, said="exceed_context_size_error"), kind=kind)
+    assert found.fix.startswith(flag)
+
+
+def test_an_only_request_is_not_called_the_last():
+    """When and where it failed follows."""
+    (found,) = requests(asked(7, status=500))
+    assert found.text.startswith("the only request of claude failed 2 min ago on /v1/")
+
+
+def test_a_failure_that_was_followed_by_success_is_a_warning():
+    """It is not how things stand now."""
+    (found,) = requests(asked(1), asked(2, status=503), asked(3), asked(4))
+    assert found.state is FindingState.WARN
+    assert found.text.startswith("1 of the last 4 requests failed, the last 2 min ago")
+
+
+def test_one_client_s_success_does_not_hide_another_s_failures():
+    """Each is looked at by itself."""
+    broken = [asked(n, status=400) for n in (1, 2, 3)]
+    works = [asked(n, "opencode") for n in range(4, 20)]
+    (found,) = requests(*broken, *works)
+    assert found.state is FindingState.FAIL
+    assert "all of the last 3 requests of claude" in found.text
+    assert Record((*broken, *works)).failing.keys() == {"claude"}
+
+
+def test_an_answer_that_broke_off_has_failed_and_a_client_that_left_has_not():
+    """Though both have the status 200, or none."""
+    (found,) = requests(asked(1, outcome="upstream failed"))
+    assert found.text.endswith("with an answer that broke off")
+    assert requests(asked(1, outcome="client left")) == []
+    assert requests(replace(asked(1, outcome="client left"), status=None)) == []
+    assert record.check_requests(None, NOW) == []
