@@ -109,10 +109,10 @@ def diagnose(
         url = proxy or proxy_url(settings)
         page = quote(name, safe="")
         if proposing:
-            cure = _told(Cure.from_json, url, CURE + page, settings)
+            cure = _read_page(Cure.from_json, url, CURE + page, settings)
             _cure(cure, url, settings, config if apply else None, apply=apply, as_json=as_json)
         else:
-            report = _told(TurnReport.from_json, url, _PAGE + page, settings)
+            report = _read_page(TurnReport.from_json, url, _PAGE + page, settings)
             advice = [
                 replace(each, why=with_proxy(each.why, checked_url(url))) for each in report.advice
             ]
@@ -135,7 +135,7 @@ def diagnose(
         raise SystemExit(2)
 
 
-def _told(read: Callable[[Any], _T], proxy: str, page: str, settings: Config) -> _T:
+def _read_page(read: Callable[[Any], _T], proxy: str, page: str, settings: Config) -> _T:
     """Return what the running proxy says on ``page``, read by ``read``."""
     try:
         return read(get_json(proxy, page, settings.token_header(), instead=_INSTEAD))

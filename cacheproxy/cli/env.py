@@ -23,7 +23,7 @@ from cacheproxy.cli.settings import (
     read_settings,
     say,
 )
-from cacheproxy.client_setup.need import Need, late, told
+from cacheproxy.client_setup.need import Need, late, model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
@@ -85,14 +85,14 @@ def env(
     page = None
     try:
         page = get_json(url, HEALTH, settings.token_header(), instead=" before you use the client")
-        if told(page)[0] is None:
+        if model_and_context(page)[0] is None:
             _warn(
                 "the model server does not answer the proxy, or names no model that may be "
                 "printed. Start it, then"
             )
     except RunningError as error:
         _warn(f"{error}. Then")
-    need = Need(url, settings.token, api_key or "", *told(page), late(page))
+    need = Need(url, settings.token, api_key or "", *model_and_context(page), late(page))
     if need.late is not None:
         serves = partial(_serves, need, (page or {}).get("probe", ""))
         need = replace(need, serves=serves)

@@ -170,7 +170,7 @@ def _lines(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> It
         if row.package != package:
             package = row.package
             yield package
-        line = f"  {'on ' if row.on else 'off'}  {row.name:<{width}}  {_told(row)}"
+        line = f"  {'on ' if row.on else 'off'}  {row.name:<{width}}  {_row_text(row)}"
         yield line.rstrip()
     if seen is not None:
         yield f"\nCounted in {seen.fired.source}; failures are counted since the proxy was started."
@@ -181,7 +181,7 @@ def _lines(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> It
         yield f"  {row.name:<{width}}  {why}: --disable {row.name}"
 
 
-def _told(row: RuleRow) -> str:
+def _row_text(row: RuleRow) -> str:
     if not row.on or row.fired is None:
         return f"{row.client or 'every client'}: {row.why}" if row.why else row.client or ""
     whose = f" of {row.client}" if row.client else ""

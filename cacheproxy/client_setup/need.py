@@ -111,7 +111,7 @@ class Need:
         return None if self.context is None else min(_SMALL_OUTPUT, self.context // 4)
 
 
-def told(page: Any) -> tuple[str | None, int | None]:
+def model_and_context(page: Any) -> tuple[str | None, int | None]:
     """Return model and context in tokens from the health page, None for what it does not tell."""
     server = _server(page)
     if server is None:

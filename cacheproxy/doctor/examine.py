@@ -168,7 +168,7 @@ def _on_trials(
     for trial in trials:
         on = running.rules if trial.through_proxy else here
         findings.append(outcome.check(trial, on, kind, has_package=has_package, cure=cure))
-    return findings + outcome.unsaid(trials, kind)
+    return findings + outcome.unreported(trials, kind)
 
 
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:

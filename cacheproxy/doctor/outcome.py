@@ -77,7 +77,7 @@ def check(
     return warn("reuse", text, fix)
 
 
-def unsaid(trials: Sequence[Trial], kind: str) -> list[Finding]:
+def unreported(trials: Sequence[Trial], kind: str) -> list[Finding]:
     """Return the finding on a server whose answers do not say what its counters do."""
     shots = [trial.second for trial in trials if trial.is_measured]
     if not any(shot.is_counted for shot in shots if shot is not None):

@@ -228,7 +228,7 @@ class _Trying:
             data = self.edit(data)
         before = self.counters.figures()
         answer = _answer(site, self.trial.path, data)
-        usage, is_counted = self.counters.told(usage_of(answer.json()), before)
+        usage, is_counted = self.counters.with_reuse(usage_of(answer.json()), before)
         shot = Shot(usage, answer.seconds, self.memory, is_counted)
         setattr(self.trial, name, shot)
         self.ours = max(self.ours, usage.prompt or 0)

@@ -8,7 +8,7 @@ nothing (31,515 with ``--parallel 2 --no-kv-unified``).
 
 A prompt unlike all others goes to a slot that was never used, else to the one used longest ago;
 what that one held is gone, unless the RAM cache (``--cache-ram``) has taken it. No page tells
-whether that is on. Where slots share one memory its profile shows it (see ``core.server.telling``).
+whether that is on. Where slots share one memory its profile shows it.
 On a server with one slot it shows in the turns that went through the proxy: one reused all of the
 turn before although another prompt had had the slot meanwhile.
 """
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.server.flags import RAM_CACHE, SIMILARITY
+from cacheproxy.core.server.look_profile import profile_from_look
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.status import Slot
-from cacheproxy.core.server.telling import told
 from cacheproxy.doctor import upstream
 from cacheproxy.doctor.finding import Finding, ok, warn
 from cacheproxy.doctor.record import Record, SeenExchange
@@ -172,7 +172,7 @@ class Guard:
             return True
         look = upstream.look(self.site).look
         slots = look.slots if look is not None else ()
-        self.profile = told(look, self.profile) if look is not None else self.profile
+        self.profile = profile_from_look(look, self.profile) if look is not None else self.profile
         keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots))
         stake = at_stake(slots, keeps=keeps)
         if stake is not None and stake <= self.ours:

@@ -12,10 +12,10 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server import status
 from cacheproxy.core.server.counters import NOTHING, ServerFigures
 from cacheproxy.core.server.identify import LLAMA_SERVER, PAGES, ServerFacts
+from cacheproxy.core.server.look_profile import profile_from_look
 from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.core.server.profile import UNKNOWN, Profile
 from cacheproxy.core.server.status import METRICS, Look, MetricsPage
-from cacheproxy.core.server.telling import told
 from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.doctor.proxy import is_health
 
@@ -71,7 +71,7 @@ def look(site: Site) -> SeenUpstream:
         return SeenUpstream(site.url, problem=problem, fix=fix)
     seen = status.look_of(site.url, time.time(), time.monotonic(), answers)
     model, seconds = _model(answers.pages.get("/v1/models")), next(iter(said.values())).seconds
-    return SeenUpstream(site.url, seen, told(seen), model, seconds)
+    return SeenUpstream(site.url, seen, profile_from_look(seen), model, seconds)
 
 
 def check(upstream: SeenUpstream) -> list[Finding]:
@@ -162,7 +162,7 @@ class Counters:
         sample = sample_of(page.decode("utf-8", "replace"))
         return sample.figures if sample is not None else NOTHING
 
-    def told(self, usage: Usage, before: ServerFigures) -> tuple[Usage, bool]:
+    def with_reuse(self, usage: Usage, before: ServerFigures) -> tuple[Usage, bool]:
         """Return ``usage``, and whether its reuse was filled in from the counters.
 
         It is where the answer did not say it, and the counters have risen since ``before`` by this

@@ -106,7 +106,7 @@ class Verdicts:
             known=first and self._is_known(session, lane),
             replaced=place.replaced,
             caches=(request.json or {}).get("cache_prompt") is not False,
-            spoken=request.dialect,
+            api=request.dialect,
         )
         verdict, meanwhile = again(usage), NOTHING_SEEN
         is_break, key = verdict.judgement is Judgement.BREAK, (session, place.lane)

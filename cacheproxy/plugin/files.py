@@ -52,7 +52,7 @@ def load_file(path: Path, earlier: Package | None = None) -> Package:
             del sys.modules[module.__name__]
         else:
             sys.modules[module.__name__] = before
-        raise PluginError(_told(path, error)) from None
+        raise PluginError(_one_line(path, error)) from None
     return replace(package, file=path, source=source, warning=warning)
 
 
@@ -124,7 +124,7 @@ def _is_hook(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def _told(path: Path, error: BaseException) -> str:
+def _one_line(path: Path, error: BaseException) -> str:
     line = _line(path, error)
     where = f"plugin {path}" + (f", line {line}" if line else "")
     ours = type(error) is PluginError

@@ -29,8 +29,8 @@ def test_what_twistd_says_against_it_is_the_error():
 
 def test_it_dies_with_its_parent():
     program = (
-        "import time; from cacheproxy.child.proxy import ProxyService;"
-        f"service = ProxyService({NOBODY!r}); print(service.pid, flush=True); time.sleep(60)"
+        "import time; from cacheproxy.child.proxy import ChildProxy;"
+        f"service = ChildProxy({NOBODY!r}); print(service.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", program]
     with running(command, stdout=subprocess.PIPE) as parent:  # it ends with SIGKILL

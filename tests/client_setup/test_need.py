@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.client_setup.need import Need, late, told
+from cacheproxy.client_setup.need import Need, late, model_and_context
 
 
 def health(**server):
@@ -31,7 +31,7 @@ def health(**server):
 )
 def test_what_the_health_page_tells(page, found):
     """Whatever answers at that port: nothing goes into a shell that is no name or number."""
-    assert told(page) == found
+    assert model_and_context(page) == found
 
 
 @pytest.mark.parametrize(

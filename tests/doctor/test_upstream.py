@@ -176,7 +176,7 @@ def test_answers_without_a_count_are_measured_by_the_counters(tried, block, flag
     assert trial.second.usage.reused == trial.second.whole
     assert trial.second.whole % block == 0
     assert server.longest < 3000
-    unsaid = [(finding.state, finding.fix) for finding in outcome.unsaid([trial], "vLLM")]
+    unsaid = [(finding.state, finding.fix) for finding in outcome.unreported([trial], "vLLM")]
     assert unsaid == ([] if flagged else [(FindingState.WARN, FLAG)])
 
 
@@ -245,7 +245,7 @@ def test_a_page_that_says_nothing(peer, nobody, page):
     for site in (Site(peer({"/metrics": page}).url), Site(nobody)):
         counters = Counters(site, has_them=True)
         assert counters.figures() == ServerFigures()
-        assert counters.told(Usage(640), ServerFigures()) == (Usage(640), False)
+        assert counters.with_reuse(Usage(640), ServerFigures()) == (Usage(640), False)
 
 
 @pytest.mark.parametrize(("block", "rounds"), [(1, 5), (16, 5), (128, 5), (256, 7), (2048, 5)])

@@ -112,21 +112,21 @@ def parent_of(request: Request, session: Session) -> Session | None:
 
 
 def _from_headers(request: Request) -> str | None:
-    sessions, agents = _telling(tuple(request.header_names))
+    sessions, agents = _ranked(tuple(request.header_names))
     found = request.first_header(sessions) if sessions else None
     agent = request.first_header(agents) if found and agents else None
     return found if agent is None else f"{found}:{agent}"
 
 
 @lru_cache(maxsize=64)
-def _telling(names: tuple[bytes, ...]) -> tuple[list[bytes], list[bytes]]:
+def _ranked(names: tuple[bytes, ...]) -> tuple[list[bytes], list[bytes]]:
     """Return which of ``names`` may name a session, the most telling first, and which an agent.
 
     A client sends the same headers in each turn: it is asked once.
     """
-    own = list(filter(SESSION_ID.fullmatch, names))
+    own = [name for name in names if SESSION_ID.fullmatch(name)]
     return [*own, *(name for name in _SHARED if name in names)], [
-        *filter(AGENT_ID.fullmatch, names)
+        name for name in names if AGENT_ID.fullmatch(name)
     ]
 
 

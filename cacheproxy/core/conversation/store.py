@@ -17,7 +17,7 @@ from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.thoughts import Thought
-from cacheproxy.core.conversation.turn import Turn, named, told_apart
+from cacheproxy.core.conversation.turn import Turn, choose_turn, named
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Rule
@@ -71,7 +71,7 @@ class Store:
         if alike is None:
             turn = named(kin, session, self._lanes(session))
         else:
-            turn = told_apart(kin, {one: self._lanes(one) for one in alike})
+            turn = choose_turn(kin, {one: self._lanes(one) for one in alike})
         root = parent_of(request, session)
         if root is None:
             return turn

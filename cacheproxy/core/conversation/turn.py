@@ -65,7 +65,7 @@ def named(kin: Kinship, session: Session, lanes: Sequence[Lane]) -> Turn:
     return _tried(turn, kin)
 
 
-def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
+def choose_turn(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     """Return which of the conversations that begin alike a request goes on with, and where.
 
     With none of them, a new one: so it is, too, where several may be meant, unless each would

@@ -103,7 +103,7 @@ def judged(before: Captured | None, after: Captured, *, replaced: bool = False) 
         profile,
         first=False,
         replaced=replaced,
-        spoken=_sent(after).dialect,
+        api=_sent(after).dialect,
     )
     if verdict.reason is None:  # a difference near the end is no break, but worth showing
         verdict = replace(verdict, where=parted_at(ours, sent, after.usage.prompt))

@@ -67,7 +67,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     known: bool = False,
     replaced: bool = False,
     caches: bool = True,
-    spoken: str | None = None,
+    api: str | None = None,
 ) -> Verdict:
     """Return the verdict on a turn whose prompt was ``sent``, ``unedited`` as it came.
 
@@ -76,7 +76,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     ``replaced``: the client wrote the history anew (see ``turns.Place``); that is no break as long
     as what stands before the messages was reused. ``profile``: of the upstream; ``meanwhile``:
     what happened between the turns; ``proof``: the rendered prompts, compared. ``caches``: whether
-    the request leaves the server's cache on; ``spoken``: the dialect that it went upstream in.
+    the request leaves the server's cache on; ``api``: the dialect that it went upstream in.
     """
     if profile.reporting is Reporting.NEVER:  # a constant is no count
         usage = replace(usage, reused=None)
@@ -91,7 +91,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
         could = _NOTHING
     without = could
     if same_model and (unedited is not sent or before.unedited is not before.sent):
-        without = _unaided(compared, unedited, profile, spoken)
+        without = _unaided(compared, unedited, profile, api)
     # The server never reuses less without the edits than what stayed equal unedited.
     reused = could.tokens if usage.reused is None else usage.reused
     gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
@@ -168,12 +168,12 @@ def _in_each(
 
 
 def _unaided(
-    compared: _Compared, unedited: Prompt, profile: Profile, spoken: str | None
+    compared: _Compared, unedited: Prompt, profile: Profile, api: str | None
 ) -> TokenCount:
     """Return what could have been reused had nobody edited a request: servers mend some, too."""
     before, order = compared.before, compared.sent.order
-    was = as_unaided(reordered(before.unedited, order), spoken, profile)
-    now = as_unaided(reordered(unedited, order), spoken, profile)
+    was = as_unaided(reordered(before.unedited, order), api, profile)
+    now = as_unaided(reordered(unedited, order), api, profile)
     return _could(before, parting(was, now), now, compared.counted)
 
 

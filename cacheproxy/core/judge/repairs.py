@@ -50,23 +50,23 @@ _REPAIRS: Mapping[tuple[str, str], Repair] = {
 """By the kind of server and the dialect that it is spoken to in."""
 
 
-def as_unaided(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
+def as_unaided(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
     """Return the prompt of a request that nobody edited as its server would have seen it.
 
-    ``spoken``: the dialect it goes upstream in. It is ``prompt`` itself where that is the same.
+    ``api``: the dialect it goes upstream in. It is ``prompt`` itself where that is the same.
     Late system messages that the server refuses or drops stay where they are: so nothing is
     claimed for having placed them.
     """
     if profile.placement is not None and profile.placement.late is Late.HOISTED:
         made = hoisted(prompt.made)
         prompt = prompt if made is prompt.made else remade(prompt, made)
-    return as_repaired(prompt, spoken, profile)
+    return as_repaired(prompt, api, profile)
 
 
-def as_repaired(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
+def as_repaired(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
     """Return ``prompt``, edited or not, without what its server mends in it: itself, as a rule."""
     kind = profile.server.kind if profile.server is not None else ""
-    repair = _REPAIRS.get((kind, spoken or ""))
+    repair = _REPAIRS.get((kind, api or ""))
     if repair is None:
         return prompt
     made, changed = prompt.made, {}

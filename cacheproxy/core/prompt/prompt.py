@@ -199,12 +199,12 @@ def _in_system(piece: Piece) -> Piece:
     return piece._replace(part=Part.SYSTEM, segments=segments)
 
 
-def _made(spoken: str, document: Document) -> Made:
+def _made(api: str, document: Document) -> Made:
     body = document.value
-    if spoken == dialect.COMPLETION:
+    if api == dialect.COMPLETION:
         # One text of everybody's words: nothing in it is known to be the client's own.
         return Made(_NO_TOOLS, _texts(document, ("prompt",)), _EMPTY)
-    name = "input" if spoken == dialect.RESPONSES else "messages"
+    name = "input" if api == dialect.RESPONSES else "messages"
     names: tuple[str, ...] = ("system", "instructions")
     if isinstance(body.get("prompt"), str):
         names += ("prompt",)
@@ -215,7 +215,7 @@ def _made(spoken: str, document: Document) -> Made:
     texts = _texts(document, names)
     if items is None:
         return Made(tool_piece, texts, _EMPTY)
-    return Made(tool_piece, texts, *_items(spoken, name, items))
+    return Made(tool_piece, texts, *_items(api, name, items))
 
 
 def _texts(document: Document, names: Iterable[str]) -> dict[str, Piece]:
@@ -263,16 +263,16 @@ def _without_breakpoint(document: Document, number: int) -> str:
     return (head + comma.join(kept) + tail).decode()
 
 
-def _items(spoken: str, name: str, array: Container) -> tuple[PieceRun, int]:
+def _items(api: str, name: str, array: Container) -> tuple[PieceRun, int]:
     """Messages, or the Responses API's other items; those of the array before are known.
 
     Returned with how many of them are system text: templates take leading system messages for
     that, later ones stay in place.
     """
-    if spoken in array.notes:
-        return array.notes[spoken]  # type: ignore[no-any-return]
+    if api in array.notes:
+        return array.notes[api]  # type: ignore[no-any-return]
     notes, count = array.before
-    run, heads = notes.get(spoken, (_EMPTY, 0))
+    run, heads = notes.get(api, (_EMPTY, 0))
     run, heads = run.first(count), min(heads, count)
     pieces: list[Piece] = []
     for number in range(len(run.pieces), len(array.items)):
@@ -280,13 +280,13 @@ def _items(spoken: str, name: str, array: Container) -> tuple[PieceRun, int]:
         role = value.get("role") if isinstance(value, dict) else None
         role = role if isinstance(role, str) else ""
         part = Part.MESSAGES
-        if heads == number and spoken != dialect.ANTHROPIC and role in _SYSTEM_ROLES:
+        if heads == number and api != dialect.ANTHROPIC and role in _SYSTEM_ROLES:
             part, heads = Part.SYSTEM, heads + 1
         key = (name, number, part)
         if item.note is None or item.note[0] != key:
             item.note = key, piece_of(part, item_of(f"/{name}/{number}", value, part, role))
         pieces.append(item.note[1])
-    array.notes[spoken] = found = run.then(pieces), heads
+    array.notes[api] = found = run.then(pieces), heads
     return found
 
 

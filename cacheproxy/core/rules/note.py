@@ -77,8 +77,8 @@ class Note:
         """Return what is told of a match; no value in it can end the mark around it."""
         groups = [found[int(name) if name.isdigit() else name] or "" for name in self._groups()]
         texts = self._parts[::3]
-        told = texts[0] + "".join(g + t for g, t in zip(groups, texts[1:], strict=True))
-        return inside(told)
+        said = texts[0] + "".join(g + t for g, t in zip(groups, texts[1:], strict=True))
+        return inside(said)
 
     def is_in(self, request: Request) -> bool:
         """Whether such a note may be in ``request``."""
@@ -128,7 +128,7 @@ def again(request: Request, kept: Sequence[NotedMessage]) -> Iterator[Edit]:
         yield from _append(f"/{name}/{number}/content", content, notes, _AGAIN, in_blocks=in_blocks)
 
 
-def told(request: Request, previous: Request, note: str) -> Iterator[Edit]:
+def note_edit(request: Request, previous: Request, note: str) -> Iterator[Edit]:
     """Yield the edit that puts ``note`` behind the user's newest message.
 
     Nothing if that is not new: what the server has read already stays as it is, and the note waits

@@ -28,7 +28,7 @@ from cacheproxy.core.rules.normalizer import (
     check_fields,
     on_one_line,
 )
-from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, told
+from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, note_edit
 from cacheproxy.core.rules.places import NAMED, WITH_USER_TEXT
 from cacheproxy.core.rules.second_pass import check_template, examples, is_settled
 
@@ -188,7 +188,7 @@ class Rule:
         # A question that is asked anew each day has nothing to keep; a compaction has.
         if begins(request) and (begins(previous) or not _is_compacted(request)):
             return
-        now = next(self._told(search, note, request, pins), None)
+        now = next(self._note_texts(search, note, request, pins), None)
         if now is None or len(now) > MOST_NOTE:
             return
         kept = note.kept(request, previous, pins)
@@ -196,9 +196,9 @@ class Rule:
         yield from pins
         yield from again(request, kept)
         if now != kept[-1].notes[-1] if kept else pins:
-            yield from told(request, previous, now)
+            yield from note_edit(request, previous, now)
 
-    def _told(
+    def _note_texts(
         self, search: Search, note: Note, request: Request, pins: Sequence[Edit]
     ) -> Iterator[str]:
         """Yield what is to be told of each value, or only of those that ``pins`` put back."""

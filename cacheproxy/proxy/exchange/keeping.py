@@ -95,7 +95,7 @@ class Keeping:
         ``begins``: whether it is a turn, so that its answer is to be remembered.
         """
         profile = self._profiling.profile
-        if turn is None or self.setting == NO or not self._is_spoken(request, profile):
+        if turn is None or self.setting == NO or not self._holds_for(request, profile):
             return KeptThinking(request)
         await self._read_out(turn.session)
         known = self._store.conversation(turn.session)
@@ -157,7 +157,7 @@ class Keeping:
             said, thought = found
             self._store.think(session, asked.place(said), thought)
 
-    def _is_spoken(self, request: Request, profile: Profile) -> bool:
+    def _holds_for(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""
         return profile.page != VLLM or self._profiling.key(request)[0] == CHAT
 

@@ -22,9 +22,9 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
 from cacheproxy.core.server.identify import VLLM as VLLM_SERVER
 from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.look_profile import profile_from_look
 from cacheproxy.core.server.profile import UNKNOWN, Profile
 from cacheproxy.core.server.status import Identity, Look, UpstreamState, identity_of
-from cacheproxy.core.server.telling import told
 from cacheproxy.core.template.rendering import LLAMA, VLLM
 from cacheproxy.core.template.traits import TemplateAnswer, with_template
 from cacheproxy.proxy.learning.inquiry import Inquiry, model_of
@@ -180,7 +180,7 @@ class Profiling:
     def _take(self, look: Look | None) -> None:
         if look is None or look.server is None:
             return
-        known = told(look, self._status)
+        known = profile_from_look(look, self._status)
         self._formats = look.formats or self._formats
         if known != self._status:
             self._status = known

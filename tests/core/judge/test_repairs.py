@@ -79,7 +79,7 @@ TYPED = {"messages": [user(HEADER.format(1, 1)), system(HEADER.format(1, 1))]}
 
 
 @pytest.mark.parametrize(
-    ("prompt", "spoken", "profile"),
+    ("prompt", "api", "profile"),
     [
         (headed(1, 1), "anthropic", UNKNOWN),
         (headed(1, 1), "anthropic", Profile(server=ServerFacts("Ollama", "0.33"))),
@@ -88,9 +88,9 @@ TYPED = {"messages": [user(HEADER.format(1, 1)), system(HEADER.format(1, 1))]}
         (prompt_of(request(TYPED, PATHS["chat"])), "openai-chat", ON_VLLM),
     ],
 )
-def test_a_prompt_that_needs_no_repair_is_the_very_same(prompt, spoken, profile):
+def test_a_prompt_that_needs_no_repair_is_the_very_same(prompt, api, profile):
     """Of other servers nothing is known; what a user typed or quotes stays."""
-    assert as_unaided(prompt, spoken, profile) is prompt
+    assert as_unaided(prompt, api, profile) is prompt
 
 
 @pytest.mark.parametrize("order", [PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST])

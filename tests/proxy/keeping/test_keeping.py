@@ -132,18 +132,6 @@ def test_it_comes_through_translation(start, stream):
     assert last[KWARGS] == WORD
 
 
-def test_and_through_the_other_one(start):
-    """A chat client before a server that speaks Messages alone."""
-    server = Thinker(apis=("messages",))
-    proxy = start(server, "--keep-thinking", "yes", "--dialect", "anthropic")
-    agent = Agent(proxy)
-    agent.say("one")
-    agent.say("two")
-    last = sent(server, "messages")[-1]
-    assert last["messages"][1]["content"][0]["thinking"] == "because1"
-    assert last[KWARGS] == WORD
-
-
 def test_it_is_said_once_and_shown(start):
     """In the banner, in the log with the way to switch it off, on the pages."""
     proxy = start(Thinker(), "--keep-thinking", "yes")

@@ -100,7 +100,7 @@ class DemoReport:
         yield "the cache", CACHE_NOTE
         yield "Claude Code", LATE_NOTE
         if not self.embedded:
-            yield "here", _told(self.outcomes[0])
+            yield "here", _placement_text(self.outcomes[0])
         yield "an old one", CCH_NOTE
         yield "sent", "recorded requests with scrambled words, each time as if they were new to it"
         yield "server", self.server
@@ -157,7 +157,7 @@ class DemoReport:
                 yield f"  {how:<18}{_cells(costs)}"
 
 
-def _told(outcome: DemoOutcome) -> str:
+def _placement_text(outcome: DemoOutcome) -> str:
     """Return what the server does with late system messages, and how that is known."""
     placement = outcome.placement
     if not placement.get("says"):

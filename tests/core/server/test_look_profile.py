@@ -8,10 +8,10 @@ import pytest
 
 from cacheproxy.core.server.counters import ServerFigures
 from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.server.look_profile import profile_from_look
 from cacheproxy.core.server.metrics_page import CacheConfig, Sample
 from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Reporting
 from cacheproxy.core.server.status import Look, Slot, UpstreamState
-from cacheproxy.core.server.telling import told
 
 VLLM_SERVER = ServerFacts("vLLM", "0.32.0", "tiny", 65_536)
 LLAMA = ServerFacts("llama-server", "b11549", "qwen", 65_536, 4)
@@ -48,7 +48,7 @@ def sample(reused=None, cache=None):
 )
 def test_each_server_reports_reuse_in_its_way(kind, version, reporting, flag, reuses):
     """By its kind, and Ollama by its version."""
-    profile = told(look(ServerFacts(kind, version)))
+    profile = profile_from_look(look(ServerFacts(kind, version)))
     assert (profile.reporting, profile.flag, profile.reuses) == (reporting, flag, reuses)
     assert profile.server == ServerFacts(kind, version)
     assert profile.told_by
@@ -63,7 +63,7 @@ def test_each_server_reports_reuse_in_its_way(kind, version, reporting, flag, re
 )
 def test_vllm_keeps_blocks(cache, reuses):
     """As its metrics say, and where they count reuse, that too; only "off" is an answer."""
-    profile = told(look(VLLM_SERVER, sample=sample(7.0, cache), start="1.0"))
+    profile = profile_from_look(look(VLLM_SERVER, sample=sample(7.0, cache), start="1.0"))
     assert profile.memory == Memory(
         MemoryKind.BLOCKS, cache.block, cache.is_hybrid, context=65_536, capacity=cache.capacity
     )
@@ -73,10 +73,10 @@ def test_vllm_keeps_blocks(cache, reuses):
 def test_what_a_look_does_not_say_has_not_changed():
     """A page that fails now and then takes nothing back."""
     cache = CacheConfig(128, 4_194_304, is_hybrid=False, reuses=True)
-    first = told(look(VLLM_SERVER, sample=sample(7.0, cache), start="1.0"))
-    assert told(look(VLLM_SERVER), first) == first
-    assert told(look(None), first) is first
-    assert told(look(None)) == Profile()
+    first = profile_from_look(look(VLLM_SERVER, sample=sample(7.0, cache), start="1.0"))
+    assert profile_from_look(look(VLLM_SERVER), first) == first
+    assert profile_from_look(look(None), first) is first
+    assert profile_from_look(look(None)) == Profile()
 
 
 def slots(*used, context=65_536):
@@ -98,20 +98,22 @@ def slots(*used, context=65_536):
     ],
 )
 def test_slots_of_a_llama_server(count, used, memory):
-    assert told(look(replace(LLAMA, slots=count), slots=slots(*used))).memory == memory
+    assert profile_from_look(look(replace(LLAMA, slots=count), slots=slots(*used))).memory == memory
 
 
 def test_a_slot_that_was_cleared_while_idle_shares_its_memory():
     """And with room left, its prompt went to RAM."""
-    first = told(look(LLAMA, slots=slots(320, 0), has_cleared=True))
+    first = profile_from_look(look(LLAMA, slots=slots(320, 0), has_cleared=True))
     assert first.memory == Memory(
         slots=4, context=65_536, is_unified=True, has_ram=True, capacity=65_536
     )
-    assert told(look(LLAMA, slots=slots(320, 0)), first).memory == first.memory
-    full = told(look(LLAMA, slots=slots(60_000, 0), has_cleared=True)).memory
+    assert profile_from_look(look(LLAMA, slots=slots(320, 0)), first).memory == first.memory
+    full = profile_from_look(look(LLAMA, slots=slots(60_000, 0), has_cleared=True)).memory
     assert (full.is_unified, full.has_ram) == (True, None)
 
 
 def test_the_context_that_ollama_gave_its_model():
     """Not the one that the model could have."""
-    assert told(look(ServerFacts("Ollama", "0.40.12"), context=4096)).memory == Memory(context=4096)
+    assert profile_from_look(look(ServerFacts("Ollama", "0.40.12"), context=4096)).memory == Memory(
+        context=4096
+    )

@@ -39,7 +39,7 @@ _LITTLE = 0.5
 """Share of a unified memory in use below which nothing is cleared for want of room."""
 
 
-def told(look: Look, before: Profile | None = None) -> Profile:
+def profile_from_look(look: Look, before: Profile | None = None) -> Profile:
     """Return what ``look`` tells; ``before``: what an earlier look at the same server told.
 
     What a look does not say has not changed.
