@@ -7,6 +7,7 @@ import http.client
 import json
 import lzma
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -162,6 +163,14 @@ class _Seen:
             return {"status": status, "page": text.splitlines()}
 
 
+def _free_port() -> int:
+    """Return a port at which nobody listens, of those that no outgoing connection is given."""
+    while True:
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", random.randrange(10_000, 32_000)))
+            return free.getsockname()[1]
+
+
 class Proxy:
     """``twistd -n cacheproxy`` of one tree, in the tree's interpreter, while it is entered."""
 
@@ -178,9 +187,7 @@ class Proxy:
         ``upstream``: its port, None where a file that ``options`` name has it.
         """
         self._log = folder / "log"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = _free_port()
         kept = {
             name: value
             for name, value in os.environ.items()

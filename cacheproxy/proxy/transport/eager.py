@@ -12,8 +12,7 @@ def write(transport: ITransport, data: bytes) -> None:
     """Write ``data``: what the socket takes now, now; the rest as ``transport.write`` does.
 
     ``transport.write`` alone keeps all of it until the reactor has been told to watch the socket,
-    has come round, and has found it writable: 3 % of a request of 2 KB, 4 to 7 % at 80 KB, 20 to
-    30 % of a chunk.
+    has come round, and has found it writable: 3 % of a request, 20 to 37 % of a chunk.
 
     TLS, and whatever is no TCP connection of Twisted's, keeps to ``transport.write``. So does a
     connection that has something queued, since bytes go out in order; and one that fails: the

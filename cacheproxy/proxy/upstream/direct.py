@@ -2,8 +2,8 @@
 
 For each connection Twisted's endpoints make two factories, a connector, three Deferreds and a
 look-up, and wait for epoll; a connection on loopback is there at once. The upstream side makes one
-connection per request (see ``upstream``), so every request would pay for this: 7 % at 2 KB, 6 to
-11 % at 80 KB.
+connection per request (see ``upstream``), so every request would pay for this: 7 % at 2 KB, 6 %
+at 80 KB.
 """
 
 from __future__ import annotations
