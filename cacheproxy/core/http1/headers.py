@@ -26,7 +26,8 @@ _HOP_BY_HOP = frozenset(
 PROBE = b"x-cacheproxy-probe"
 """Marks a test request, as ``cacheproxy doctor`` sends: relayed like any other, never recorded."""
 
-SESSION_ID, AGENT_ID = re.compile(rb"x-(?!parent-).+-session-id"), re.compile(rb"x-.+-agent-id")
+SESSION_ID = re.compile(rb"x-(?!parent-).+-session-id")
+AGENT_ID = re.compile(rb"x-.+-agent-id")
 """In which clients name a session, and a subagent of it; in between is whose header it is."""
 
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
