@@ -15,6 +15,8 @@ from prometheus_client.metrics_core import Metric
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.metrics.table import MetricRow
 
+Values = tuple[str, ...]
+"""A value for each label of the row, in its order."""
 OTHER = "other"
 """Stands for all values beyond the most there may be."""
 UNKNOWN = "unknown"
@@ -24,7 +26,11 @@ _LOOKED_AT = 256
 
 
 class Labels:
-    """The values of one label: the first ``most`` are kept, the rest are ``other``."""
+    """The values of one label: the first ``most`` are kept, the rest are ``other``.
+
+    Others may have chosen them, and each is a time series of its own for as long as the proxy and
+    its Prometheus live.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -47,10 +53,6 @@ def clean(text: str, known: Collection[bytes] = ()) -> str:
     if not text.isprintable():
         text = text.encode("unicode_escape").decode("ascii")[:_LONGEST]
     return text.strip() or UNKNOWN
-
-
-Values = tuple[str, ...]
-"""A value for each label of the row, in its order."""
 
 
 class Series(dict[Values, Any]):

@@ -1,4 +1,4 @@
-"""Each upstream's latest status, and the requests that run."""
+"""Each upstream's latest status, and the requests that run with how far their prompts are."""
 
 from __future__ import annotations
 

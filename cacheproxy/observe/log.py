@@ -1,4 +1,8 @@
-"""Our log on a terminal: plain lines, without twistd's own messages."""
+"""What observers make of log events.
+
+Failures come without their exceptions' texts, which may quote a prompt or a key; a terminal gets
+plain lines, without twistd's own messages.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from typing import TextIO
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from twisted.python.failure import Failure
 from zope.interface import implementer
+
+_OURS = "cacheproxy."
 
 
 class _BareError(Exception):
@@ -36,9 +42,6 @@ class BareFailures:
             failure = event.get(key)
             if isinstance(failure, Failure) and not isinstance(failure.value, _BareError):
                 event[key] = bare(failure)
-
-
-_OURS = "cacheproxy."
 
 
 @implementer(ILogObserver)

@@ -16,13 +16,21 @@ from cacheproxy.core.server.counters import Reading, gain
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.body import body_of
 
-_MOST = 64
+_MOST_UPSTREAMS = 16
+_MOST_MODELS = 16
+_LONGEST_NAME = 120
+"""Characters of a model's name: a client chose it."""
+_MOST_ANSWERS = 64
 _SAME = 0.01
 """The part by which counters and answers may differ and still tell of the same tokens."""
 
 
 class Untimed:
-    """Pairs what answers told of one server with what its counters gained."""
+    """Evaluations whose answers told no times, until the server's counters tell their sum.
+
+    llama-server tells none to ``/v1/messages``; its counters hold a prompt as soon as it is
+    evaluated, long before its answer ends.
+    """
 
     def __init__(self) -> None:
         self._answers: list[tuple[PrefillCost, float, int]] = []
@@ -30,7 +38,7 @@ class Untimed:
 
     def answered(self, cost: PrefillCost, start: float, tokens: int) -> None:
         """Take note of an answer that told no time for ``tokens`` from the depth ``start`` on."""
-        if len(self._answers) < _MOST:
+        if len(self._answers) < _MOST_ANSWERS:
             self._answers.append((cost, start, tokens))
 
     def counted(self, tokens: float, seconds: float, *, idle: bool) -> None:
@@ -59,12 +67,6 @@ class Untimed:
             depth = sum(n * (start + n / 2) for _, start, n in self._answers) / told
             (cost,) = costs.values()
             cost.learn(depth - told / 2, told, self._seconds)
-
-
-_MOST_UPSTREAMS = 16
-_MOST_MODELS = 16
-_LONGEST_NAME = 120
-"""Characters of a model's name: a client chose it."""
 
 
 class _Upstream:

@@ -1,4 +1,7 @@
-"""An open file of totals, as its one thread writes and reads it."""
+"""An open file of totals, as its one thread writes and reads it; or memory in its place.
+
+Names are chosen by clients: they are bounded in length and number, and credentials in them hidden.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,41 @@ from cacheproxy.totals.migrations import migrate
 from cacheproxy.totals.record import LONGEST_NAME, LONGEST_PLACE
 from cacheproxy.totals.sums import ADD_SUMS, ROLLUPS
 
+Json = dict[str, Any]
+
+_WORDS = ("model", "dialect", "outcome", "verdict", "reason", "shape", "rules", "rendered")
+_SERVES = "UPDATE upstreams SET served = :served WHERE id = :upstream AND served IS NOT :served"
+_TOUCH_SESSION = """
+UPDATE sessions SET last = :at, requests = requests + 1, upstream = :upstream,
+    model = ifnull((SELECT text FROM words WHERE id = :model), model),
+    turns = turns + (:turn > 0 AND NOT :side),
+    breaks = breaks + (:reason IS NOT NULL AND NOT :side),
+    prompt = prompt + CASE WHEN :reused IS NULL THEN 0 ELSE ifnull(:prompt, 0) END,
+    reused = reused + CASE WHEN :prompt IS NULL THEN 0 ELSE ifnull(:reused, 0) END,
+    output = output + ifnull(:output, 0),
+    context = ifnull(CASE WHEN :turn > 0 AND NOT :side THEN :prompt + ifnull(:output, 0) END,
+        context),
+    root = ifnull(:root, root), side = side + :side,
+    evaluated = evaluated + CASE WHEN :prompt IS NULL OR :reused IS NULL THEN 0
+        ELSE ifnull(:evaluated, 0) END,
+    lost = lost + CASE WHEN :reason IS NULL OR :side THEN 0 ELSE ifnull(:lost, 0) END,
+    lost_ms = lost_ms + CASE WHEN :reason IS NULL OR :side THEN 0 ELSE ifnull(:lost_ms, 0) END,
+    spared = spared + ifnull(:spared, 0), spared_ms = spared_ms + ifnull(:spared_ms, 0),
+    unpriced = unpriced + CASE WHEN :spared_ms IS NULL THEN ifnull(:spared, 0) ELSE 0 END
+WHERE id = :session
+"""
+_ADD_ROUTED = """
+INSERT INTO routed VALUES (
+    :upstream, :route, 1, ifnull(:prompt, 0), ifnull(:reused, 0), ifnull(:evaluated, 0),
+    ifnull(:output, 0), :price
+) ON CONFLICT DO UPDATE SET requests = requests + 1, prompt = prompt + excluded.prompt,
+    reused = reused + excluded.reused, evaluated = evaluated + excluded.evaluated,
+    output = output + excluded.output, price = price + excluded.price
+"""
+MOST = 500
+"""Exchanges: so few that a question takes a millisecond, and may be asked on the reactor."""
+_EACH = 100
+"""Exchanges after which those beyond the most are dropped."""
 _LONGEST = {"words": 4 * LONGEST_NAME, "sessions": LONGEST_NAME}
 """Characters of what stands in a table, if others choose it."""
 _MOST_WORDS = 4096
@@ -20,7 +58,7 @@ OTHER = "(other)"
 
 
 class Names:
-    """Finds and gives numbers; remembers the latest in memory."""
+    """Numbers for texts that come again and again; remembers the latest in memory."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -85,39 +123,6 @@ def safe(text: str, most: int = LONGEST_NAME) -> str:
     return hide_text(text)[:most].encode("utf-8", "replace").decode()
 
 
-Json = dict[str, Any]
-
-_WORDS = ("model", "dialect", "outcome", "verdict", "reason", "shape", "rules", "rendered")
-_SERVES = "UPDATE upstreams SET served = :served WHERE id = :upstream AND served IS NOT :served"
-_TOUCH_SESSION = """
-UPDATE sessions SET last = :at, requests = requests + 1, upstream = :upstream,
-    model = ifnull((SELECT text FROM words WHERE id = :model), model),
-    turns = turns + (:turn > 0 AND NOT :side),
-    breaks = breaks + (:reason IS NOT NULL AND NOT :side),
-    prompt = prompt + CASE WHEN :reused IS NULL THEN 0 ELSE ifnull(:prompt, 0) END,
-    reused = reused + CASE WHEN :prompt IS NULL THEN 0 ELSE ifnull(:reused, 0) END,
-    output = output + ifnull(:output, 0),
-    context = ifnull(CASE WHEN :turn > 0 AND NOT :side THEN :prompt + ifnull(:output, 0) END,
-        context),
-    root = ifnull(:root, root), side = side + :side,
-    evaluated = evaluated + CASE WHEN :prompt IS NULL OR :reused IS NULL THEN 0
-        ELSE ifnull(:evaluated, 0) END,
-    lost = lost + CASE WHEN :reason IS NULL OR :side THEN 0 ELSE ifnull(:lost, 0) END,
-    lost_ms = lost_ms + CASE WHEN :reason IS NULL OR :side THEN 0 ELSE ifnull(:lost_ms, 0) END,
-    spared = spared + ifnull(:spared, 0), spared_ms = spared_ms + ifnull(:spared_ms, 0),
-    unpriced = unpriced + CASE WHEN :spared_ms IS NULL THEN ifnull(:spared, 0) ELSE 0 END
-WHERE id = :session
-"""
-_ADD_ROUTED = """
-INSERT INTO routed VALUES (
-    :upstream, :route, 1, ifnull(:prompt, 0), ifnull(:reused, 0), ifnull(:evaluated, 0),
-    ifnull(:output, 0), :price
-) ON CONFLICT DO UPDATE SET requests = requests + 1, prompt = prompt + excluded.prompt,
-    reused = reused + excluded.reused, evaluated = evaluated + excluded.evaluated,
-    output = output + excluded.output, price = price + excluded.price
-"""
-
-
 class TotalsStore:
     """Writes records. ``first``: the first row of this run, whose numbers still hold.
 
@@ -179,12 +184,6 @@ class TotalsStore:
     def _last(self) -> int:
         found = self.connection.execute("SELECT ifnull(max(id), 0) FROM exchanges")
         return int(found.fetchone()[0])
-
-
-MOST = 500
-"""Exchanges: so few that a question takes a millisecond, and may be asked on the reactor."""
-_EACH = 100
-"""Exchanges after which those beyond the most are dropped."""
 
 
 class InMemory(TotalsStore):

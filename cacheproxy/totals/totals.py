@@ -101,10 +101,7 @@ class Totals:
 
 
 class InMemoryTotals:
-    """An observer, and a source for the dashboard as ``totals.Totals`` is one.
-
-    ``wall``: returns seconds since the epoch.
-    """
+    """The same questions, asked of the last exchanges alone, where no totals are kept."""
 
     unkept = "--state-dir none"
 
@@ -115,7 +112,7 @@ class InMemoryTotals:
     @property
     def now(self) -> int:
         """Now, in the milliseconds that questions take."""
-        return round(self._wall() * 1e3)
+        return milliseconds(self._wall())
 
     @hookimpl
     @quick

@@ -44,6 +44,25 @@ JOIN words AS r ON r.id = f.reason LEFT JOIN words AS s ON s.id = f.shape
 LEFT JOIN exchanges AS e ON e.id = f.last
 ORDER BY f.lost DESC, f.count DESC
 """
+_MOST = 50
+_KEYS = ("client", "model", "upstream")
+_GROUPS = f"""
+SELECT f.client, coalesce(m.text, u.served) AS model, u.url AS upstream,
+    {", ".join(f"CAST(sum(f.{name}) AS INTEGER) AS {name}" for name in GROUPS.sums)}
+FROM ({{source}}) AS f LEFT JOIN words AS m ON m.id = f.model
+LEFT JOIN upstreams AS u ON u.id = f.upstream GROUP BY 1, 2, 3
+"""  # noqa: S608 - our own names
+_LAST_BREAK = f"""
+SELECT iif(e.id >= :first, e.number, NULL) AS number, e.at / 1e3 AS at, s.client,
+    s.name AS session, e.turn, r.text AS reason, k.text AS shape, e.lost,
+    e.lost_ms / 1e3 AS lost_seconds
+FROM (
+    SELECT * FROM exchanges INDEXED BY exchanges_breaks
+    WHERE {IS_BREAK} AND {SCOPE} ORDER BY id DESC LIMIT 1
+) AS e
+LEFT JOIN sessions AS s ON s.id = e.session
+LEFT JOIN words AS r ON r.id = e.reason LEFT JOIN words AS k ON k.id = e.shape
+"""  # noqa: S608
 _OF_BUCKET = ("requests", "breaks", "prompt", "reused", "evaluated", "lost")
 _OF_WINDOW = ("turns", "output", "spared", "unpriced")
 
@@ -152,27 +171,6 @@ def _median_first(store: TotalsStore, window: Window, scope: dict[str, int]) -> 
         if left <= 0:
             return class_middle(number) / 1e3
     return None
-
-
-_MOST = 50
-_KEYS = ("client", "model", "upstream")
-_GROUPS = f"""
-SELECT f.client, coalesce(m.text, u.served) AS model, u.url AS upstream,
-    {", ".join(f"CAST(sum(f.{name}) AS INTEGER) AS {name}" for name in GROUPS.sums)}
-FROM ({{source}}) AS f LEFT JOIN words AS m ON m.id = f.model
-LEFT JOIN upstreams AS u ON u.id = f.upstream GROUP BY 1, 2, 3
-"""  # noqa: S608 - our own names
-_LAST_BREAK = f"""
-SELECT iif(e.id >= :first, e.number, NULL) AS number, e.at / 1e3 AS at, s.client,
-    s.name AS session, e.turn, r.text AS reason, k.text AS shape, e.lost,
-    e.lost_ms / 1e3 AS lost_seconds
-FROM (
-    SELECT * FROM exchanges INDEXED BY exchanges_breaks
-    WHERE {IS_BREAK} AND {SCOPE} ORDER BY id DESC LIMIT 1
-) AS e
-LEFT JOIN sessions AS s ON s.id = e.session
-LEFT JOIN words AS r ON r.id = e.reason LEFT JOIN words AS k ON k.id = e.shape
-"""  # noqa: S608
 
 
 def groups(store: TotalsStore, name: str, now: int) -> Json:

@@ -1,4 +1,4 @@
-"""A proven rule put to use by the page, and taken out again."""
+"""The configuration, read again; a proven rule put to use by the page, and taken out again."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Answer, answer_later, not_allowed, said
 
+_T = TypeVar("_T")
+_MOST = 100
+"""Rules that can be undone: those applied last."""
+_UNREAD = (
+    "{file} is left as it was: the rule would not be in use, since it is switched off where the "
+    "proxy was started (disable)."
+)
+
 
 class ReloadError(Exception):
     """The settings stay as they were; the message says why."""
@@ -23,9 +31,10 @@ class ReloadError(Exception):
 def reload(
     ask: Callable[[], Awaitable[tuple[str, list[str]]]], request: ProxyRequest
 ) -> bytes | int:
-    """Answer when it is done: what has changed, and which rules are on; 409 if it could not be.
+    """Answer POST /_cacheproxy/reload: what has changed, which rules are on; 409 if it cannot be.
 
-    ``ask``: returns these two, or raises ReloadError.
+    ``ask``: returns these two, or raises ReloadError. What it changes stands in a file that whoever
+    asks cannot write from here.
     """
     if request.method != b"POST":
         return not_allowed(request, b"POST", "send POST to reload")
@@ -38,15 +47,6 @@ def reload(
         return {"said": line, "rules": rules}
 
     return answer_later(request, page)
-
-
-_T = TypeVar("_T")
-_MOST = 100
-"""Rules that can be undone: those applied last."""
-_UNREAD = (
-    "{file} is left as it was: the rule would not be in use, since it is switched off where the "
-    "proxy was started (disable)."
-)
 
 
 class Applying:

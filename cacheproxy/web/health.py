@@ -1,4 +1,7 @@
-"""GET /_cacheproxy/health."""
+"""GET /_cacheproxy/health, and ready: whether a load balancer should send requests here.
+
+A proxy that is stopping refuses new requests of every kind, so these as well.
+"""
 
 from __future__ import annotations
 

@@ -180,7 +180,12 @@ def _json(request: ProxyRequest, status: int, value: Mapping[str, Any]) -> bytes
 
 
 def login(access: Access, request: ProxyRequest) -> bytes:
-    """Give the cookie. The channel lets only those in who know the token, by header or cookie."""
+    """Give a browser that has shown the token a cookie for it (POST /_cacheproxy/login).
+
+    The channel lets only those in who know the token, by header or cookie. The cookie is not the
+    token, but derived from it; scripts cannot read it, other sites cannot have it sent
+    (RFC 6265bis: HttpOnly, SameSite), and it opens our own pages alone.
+    """
     if request.method != b"POST":
         return not_allowed(request, b"POST", "send the token by POST")
     if not access.token:
