@@ -29,6 +29,11 @@ from cacheproxy.doctor.proxy import is_health
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, configured
 
+MOST = 1000
+"""Exchanges that are looked at: a page of 50 takes a few milliseconds."""
+_KEPT = "/_cacheproxy/requests"
+_REMEMBERED = "/_cacheproxy/exchanges"
+
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
@@ -194,12 +199,6 @@ def _as_json(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> 
         "source": seen.fired.source if seen is not None else None,
         "rules": [{**asdict(row), "retire": row.retire(least)} for row in rows],
     }
-
-
-MOST = 1000
-"""Exchanges that are looked at: a page of 50 takes a few milliseconds."""
-_KEPT = "/_cacheproxy/requests"
-_REMEMBERED = "/_cacheproxy/exchanges"
 
 
 @dataclass(frozen=True, slots=True)

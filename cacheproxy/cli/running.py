@@ -9,6 +9,8 @@ from typing import Any
 from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url, refused
 from cacheproxy.config import Config, ConfigError
 
+_SECONDS = 40.0
+"""A page about a long conversation takes the proxy a while, and proving a rule on it longer."""
 _TCP = re.compile(r"tcp6?:(?:port=)?(\d+)(?:.*?interface=([^:]+))?")
 _ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 
@@ -25,10 +27,6 @@ def proxy_url(config: Config) -> str:
         )
     host = "127.0.0.1" if interface in _ANYWHERE else interface
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-_SECONDS = 40.0
-"""A page about a long conversation takes the proxy a while, and proving a rule on it longer."""
 
 
 class RunningError(CommandError):

@@ -20,6 +20,17 @@ TABLES = {"CLIENT": "cacheproxy_client", "RULES": "cacheproxy_rules"}
 Hook = Callable[..., Any]
 
 
+class PluginError(ValueError):
+    """A plugin that cannot work, or cannot work with the others, or a rule name nobody has.
+
+    ``function``: the function of the plugin that is at fault, None if none is.
+    """
+
+    def __init__(self, message: str, function: object = None) -> None:
+        super().__init__(message)
+        self.function = function
+
+
 def hooks_of(plugin: object) -> dict[str, Hook]:
     """Return what ``plugin`` (a module or object with hookimpls) implements, by the hooks' names.
 
@@ -73,14 +84,3 @@ def _take_tables(plugin: object) -> None:
             found = getattr(plugin, table)
             # pluggy passes no default
             setattr(plugin, hook, hookspecs.hookimpl(lambda found=found: found))
-
-
-class PluginError(ValueError):
-    """A plugin that cannot work, or cannot work with the others, or a rule name nobody has.
-
-    ``function``: the function of the plugin that is at fault, None if none is.
-    """
-
-    def __init__(self, message: str, function: object = None) -> None:
-        super().__init__(message)
-        self.function = function

@@ -35,7 +35,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    r"""One exchange as it is kept on disk.
+    """One exchange as it is kept on disk.
 
     Credentials go when it is made; ``core.privacy.credentials`` says what is found in bodies.
     Fields that say no more are as in ``Exchange``; None, empty or 0 where it is not known, as in

@@ -31,7 +31,7 @@ _SAME_SYSTEM = 0.6
 
 
 class Pair(NamedTuple):
-    r"""A request and the one before it in its lane, as the rules left both.
+    """A request and the one before it in its lane, as the rules left both.
 
     That is how a rule of the user's own would see them: it comes after all others.
     """

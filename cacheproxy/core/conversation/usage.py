@@ -19,7 +19,7 @@ _TOO_MUCH = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    r"""Counts as measured by the server; None where it did not say.
+    """Counts as measured by the server; None where it did not say.
 
     Parts that are more than the whole are unknown.
     """

@@ -67,7 +67,7 @@ class ClientError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    r"""A client, and the marks by which its requests are told. One of them is enough.
+    """A client, and the marks by which its requests are told. One of them is enough.
 
     ``head`` and ``lines`` are looked for only in the system text before the first message of a
     user, and only where the user agent does not name another client that we know: what a user typed
@@ -213,7 +213,7 @@ def _named(agent: str) -> str:
 
 
 def _plain_beginning(pattern: str) -> str:
-    r"""Return the text that each match of ``pattern`` begins with, as far as that is plain to see.
+    """Return the text that each match of ``pattern`` begins with, as far as that is plain to see.
 
     A character before a quantifier may be missing.
     """

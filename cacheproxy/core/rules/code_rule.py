@@ -17,7 +17,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class CodeRule:
-    r"""A rule that needs code.
+    """A rule that needs code.
 
     ``find`` obeys the contract of the hook cacheproxy_normalize. It is called in a thread with a
     deadline, unless it is ``quick``. Raises RuleError.

@@ -45,7 +45,7 @@ _KEPT = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    r"""A declarative rule: a regex, where it may match, and the constant to put there.
+    """A declarative rule: a regex, where it may match, and the constant to put there.
 
     A rule has a replacement or is a pin. Raises RuleError.
     """

@@ -23,7 +23,7 @@ _HEALS = 3
 
 @dataclass(slots=True)
 class Attempt:
-    r"""One attempt to have a request answered by one server.
+    """One attempt to have a request answered by one server.
 
     What an exchange's record will say stands here as far as it is known; moments are of
     ``context.clock``.

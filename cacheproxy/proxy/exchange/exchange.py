@@ -55,7 +55,7 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
 
 @dataclass(slots=True)
 class _Running:
-    r"""One exchange under way: what its record will say, as far as it is known.
+    """One exchange under way: what its record will say, as far as it is known.
 
     Moments are of ``context.clock``.
     """
