@@ -40,7 +40,7 @@ from cacheproxy.core.rules.code_rule import settled
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 
 SIZES = (80_000, 500_000, 2_000_000)

@@ -17,7 +17,7 @@ from cacheproxy.core.route.choose import Target
 from cacheproxy.core.route.facts import RequestKind
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.route.route import Preference, Route
-from cacheproxy.core.server.base_url import host_of, origin_of
+from cacheproxy.core.servers.base_url import host_of, origin_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _LONGEST = 64

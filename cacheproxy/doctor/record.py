@@ -18,7 +18,7 @@ from cacheproxy.core.conversation.verdict import Judgement, Rewrite
 from cacheproxy.core.judge.advice import setup_command
 from cacheproxy.core.judge.weights import FELT, share_in_words
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.flags import ServerFlags, of_kind
+from cacheproxy.core.servers.flags import ServerFlags, of_kind
 from cacheproxy.doctor.finding import Finding, FindingState, ok
 from cacheproxy.words import ago, clients, counted
 

@@ -21,7 +21,7 @@ from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.capturefolder import CaptureFolder, day_of
 
 _log = Logger()

@@ -24,9 +24,9 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis
 from cacheproxy.core.judge.proof import Compared, Proof
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.verdicts import Judged, Verdicts, is_another, learn
 
 _log = Logger()

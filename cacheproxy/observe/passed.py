@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.core.servers.status import Look, UpstreamState
 
 _TURNS, _LOOKS = 512, 256
 _MOST = 0.9

@@ -12,8 +12,8 @@ from cacheproxy.core.conversation.speeds import PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.route.price import Price
-from cacheproxy.core.server.counters import Reading, gain
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.counters import Reading, gain
+from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.body import body_of
 
 _MOST_UPSTREAMS = 16

@@ -20,8 +20,8 @@ from cacheproxy.core.judge.judge import judge, order_of, wants_proof
 from cacheproxy.core.judge.proof import Compared, Proof
 from cacheproxy.core.prompt.parts import Parts, parts_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of, reordered
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.observe.passed import Passed, PassedTurns
 
 _ENOUGH = 512

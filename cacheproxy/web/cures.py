@@ -21,7 +21,7 @@ from cacheproxy.core.diagnose.cure import Cure, Found, cures
 from cacheproxy.core.diagnose.texts import Texts, texts_of
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import GivenUpError
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.proxy.downstream.request import ProxyRequest

@@ -13,8 +13,8 @@ from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions

@@ -20,7 +20,7 @@ from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureFolder
 from tests.observe.capturing import DAY, NOON, Reactor, capture, exchange, large, names

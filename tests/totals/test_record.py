@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite, Tok
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.totals.record import record_of
 from tests.observe.exchanges import body, exchange

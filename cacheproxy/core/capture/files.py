@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from cacheproxy.core.capture.har import from_har
 from cacheproxy.core.capture.jsonl import CapturedError, from_fields, parse
 from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 
 _ENDINGS = (".jsonl", ".har")
 _PACKED = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}

@@ -27,8 +27,8 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.document.compare import common_prefix, common_suffix
 from cacheproxy.core.prompt.request import Headers
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.profile_text import plain, profile_in
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.profile_text import plain, profile_in
 
 VERSION = 1
 _PIECE = 1 << 16

@@ -13,7 +13,7 @@ from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.privacy.credentials import hide
 from cacheproxy.core.privacy.redact import carried, redact_headers, redact_target
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 
 _NOT_SAID = Usage()
 _AS_IN_EXCHANGE = (

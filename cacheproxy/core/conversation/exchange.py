@@ -13,7 +13,7 @@ from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 
 
 class Outcome(StrEnum):

@@ -27,7 +27,7 @@ from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.core.servers.profile import UNKNOWN
 
 CHARS_PER_TOKEN = 4.0
 _LEFT, _RIGHT = 48, 36

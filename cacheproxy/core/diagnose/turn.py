@@ -19,7 +19,7 @@ from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.core.servers.profile import UNKNOWN
 
 
 def report_captured(

@@ -24,7 +24,7 @@ from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.prefill import PrefillReader, Progress, RunningPrefill
+from cacheproxy.core.servers.prefill import PrefillReader, Progress, RunningPrefill
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt

@@ -17,7 +17,7 @@ from cacheproxy.core.capture import files
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.jsonl import to_line
 from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from tests.core.capture.test_jsonl import GOOD, GOOD_LINE, SECRET, texts
 
 

@@ -19,7 +19,7 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 
 SECRET = "kanarienvogel"
 GOOD = {"method": "POST", "path": "/v1/messages", "headers": {"user-agent": "x/1"}, "body": "{}"}

@@ -19,7 +19,7 @@ from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.identify import PAGES, ServerFacts, identify
+from cacheproxy.core.servers.identify import PAGES, ServerFacts, identify
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.counter import Counter
 from cacheproxy_replay.estimate import assess

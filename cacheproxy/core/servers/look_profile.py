@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from cacheproxy.core.server.flags import of_kind
-from cacheproxy.core.server.identify import (
+from cacheproxy.core.servers.flags import of_kind
+from cacheproxy.core.servers.identify import (
     LLAMA_SERVER,
     LM_STUDIO,
     MLX,
@@ -21,8 +21,8 @@ from cacheproxy.core.server.identify import (
     TRANSFORMERS,
     VLLM,
 )
-from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Reporting
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Reporting
+from cacheproxy.core.servers.status import Look
 
 _REPORTS = {
     LLAMA_SERVER: Reporting.ALWAYS,

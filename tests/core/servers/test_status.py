@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.server.counters import Reading, ServerFigures
-from cacheproxy.core.server.identify import LOADING, VERSION, ServerFacts
-from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import (
+from cacheproxy.core.servers.counters import Reading, ServerFigures
+from cacheproxy.core.servers.identify import LOADING, VERSION, ServerFacts
+from cacheproxy.core.servers.metrics_page import Sample
+from cacheproxy.core.servers.status import (
     RUNNING,
     Answers,
     Look,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.server.identify import (
+from cacheproxy.core.servers.identify import (
     LOADING,
     NO_SIGNS,
     PAGES,

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from cacheproxy.core.server.identify import LLAMA_SERVER, VERSION
-from cacheproxy.core.server.status import (
+from cacheproxy.core.servers.identify import LLAMA_SERVER, VERSION
+from cacheproxy.core.servers.status import (
     ABSENT,
     HEALTH,
     METRICS,

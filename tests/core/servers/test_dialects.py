@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.dialects import is_prompt, is_served, question
+from cacheproxy.core.servers.dialects import is_prompt, is_served, question
 
 ANTHROPICS = b'{"type":"error","error":{"type":"not_found_error","message":"model: x"}}'
 

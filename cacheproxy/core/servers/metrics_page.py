@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cacheproxy.core.server.counters import ServerFigures
+from cacheproxy.core.servers.counters import ServerFigures
 
 _LONGEST_NAME = 120
 _MOST = frozenset({"kv"})

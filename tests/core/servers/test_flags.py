@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.core.server.flags import KINDS, LLAMA, RAM_CACHE, SIMILARITY, SLOTS, as_object
+from cacheproxy.core.servers.flags import KINDS, LLAMA, RAM_CACHE, SIMILARITY, SLOTS, as_object
 
 PAGE = (Path(__file__).parents[3] / "docs" / "servers.md").read_text(encoding="utf-8")
 _FLAG = re.compile(r"--[a-z-]+|\b[A-Z]+_[A-Z_]+\b")

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.servers.identify import ServerFacts
 
 
 class Thinking(StrEnum):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cacheproxy.core.server.clock import clock_formats, clock_in
+from cacheproxy.core.servers.clock import clock_formats, clock_in
 
 NOW = datetime(2026, 11, 22, 12, 58, tzinfo=UTC)
 

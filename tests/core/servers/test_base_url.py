@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproxy.core.server.base_url import server_root
+from cacheproxy.core.servers.base_url import server_root
 
 
 @pytest.mark.parametrize(

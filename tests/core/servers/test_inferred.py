@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Reporting
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Reporting
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic", "openai-responses"
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cacheproxy.core.prompt.dialect import RESPONSES
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.profile import MemoryKind, Profile, Reporting
+from cacheproxy.core.servers.profile import MemoryKind, Profile, Reporting
 
 _APPENDS = 3
 """Turns that did nothing but append, of which nothing was reused, after which nothing ever is."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.profile import (
+from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.profile import (
     Memory,
     MemoryKind,
     Profile,
@@ -19,7 +19,7 @@ from cacheproxy.core.server.profile import (
     Thinking,
     ThinkingProfile,
 )
-from cacheproxy.core.server.profile_text import for_people, plain, profile_in, says
+from cacheproxy.core.servers.profile_text import for_people, plain, profile_in, says
 
 VLLM = Profile(
     server=ServerFacts("vLLM", "0.32.0", "tiny", 65_536),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.server.prefill import PrefillReader, Progress
+from cacheproxy.core.servers.prefill import PrefillReader, Progress
 
 
 def chunk(**progress):

@@ -12,8 +12,8 @@ import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cacheproxy.core.server.identify import UNKNOWN
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.identify import UNKNOWN
+from cacheproxy.core.servers.profile import Profile
 
 
 class FlagAdvice(NamedTuple):

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from cacheproxy.core.document.parsed import parsed
-from cacheproxy.core.server.clock import clock_formats
-from cacheproxy.core.server.counters import Reading
-from cacheproxy.core.server.identify import (
+from cacheproxy.core.servers.clock import clock_formats
+from cacheproxy.core.servers.counters import Reading
+from cacheproxy.core.servers.identify import (
     LOADING,
     OLLAMA,
     UNKNOWN,
@@ -25,7 +25,7 @@ from cacheproxy.core.server.identify import (
     identify,
     may_tell,
 )
-from cacheproxy.core.server.metrics_page import Sample, sample_of
+from cacheproxy.core.servers.metrics_page import Sample, sample_of
 
 HEALTH = "/health"
 METRICS = "/metrics"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.server.known_pages import LASTING, KnownPages, Said
-from cacheproxy.core.server.status import HEALTH, METRICS, Look, MetricsPage, UpstreamState
+from cacheproxy.core.servers.identify import LLAMA_SERVER, ServerFacts
+from cacheproxy.core.servers.known_pages import LASTING, KnownPages, Said
+from cacheproxy.core.servers.status import HEALTH, METRICS, Look, MetricsPage, UpstreamState
 
 MODELS = {"data": [{"id": "m"}]}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.server.profile import MemoryKind, Profile, Reporting, Thinking
+from cacheproxy.core.servers.profile import MemoryKind, Profile, Reporting, Thinking
 
 Json = dict[str, Any]
 _THINKING = {

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.look_profile import profile_from_look
-from cacheproxy.core.server.metrics_page import CacheConfig, Sample
-from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Reporting
-from cacheproxy.core.server.status import Look, Slot, UpstreamState
+from cacheproxy.core.servers.counters import ServerFigures
+from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.look_profile import profile_from_look
+from cacheproxy.core.servers.metrics_page import CacheConfig, Sample
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Reporting
+from cacheproxy.core.servers.status import Look, Slot, UpstreamState
 
 VLLM_SERVER = ServerFacts("vLLM", "0.32.0", "tiny", 65_536)
 LLAMA = ServerFacts("llama-server", "b11549", "qwen", 65_536, 4)

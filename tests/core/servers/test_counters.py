@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.server.counters import Gain, Reading, ServerFigures, gain
+from cacheproxy.core.servers.counters import Gain, Reading, ServerFigures, gain
 
 
 def reading(start=None, tasks=None, **figures):
