@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cacheproxy.client_setup.need import Need, Setup
+    from cacheproxy.client_setup.need import Launch, Need, Setup
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
     from cacheproxy.core.prompt.client import Client
@@ -30,6 +30,7 @@ __all__ = [
     "Client",
     "CodeRule",
     "Edit",
+    "Launch",
     "Need",
     "Raw",
     "Request",
@@ -54,6 +55,7 @@ _MODULES = {
     "Client": "core.prompt.client",
     "CodeRule": "core.rules.code_rule",
     "Edit": "core.document.edits",
+    "Launch": "client_setup.need",
     "Need": "client_setup.need",
     "Raw": "core.document.edits",
     "Request": "core.prompt.request",

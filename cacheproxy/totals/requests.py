@@ -31,7 +31,7 @@ SELECT e.id, e.number, e.at / 1e3 AS at, s.client, s.name AS session, m.text AS 
     e.evaluated, e.output, e.output_ms / 1e3 AS measured, e.first_ms / 1e3 AS first_seconds,
     e.total_ms / 1e3 AS total_seconds, (e.total_ms - e.first_ms) / 1e3 AS rest,
     e.added_us / 1e6 AS added, v.text AS verdict, r.text AS reason, k.text AS shape, e.lost,
-    e.lost_ms / 1e3 AS lost_seconds, f.text AS rules
+    e.lost_ms / 1e3 AS lost_seconds, e.spared_ms / 1e3 AS saved_seconds, f.text AS rules
 FROM ({{rows}}) AS e
 {NAMES}
 ORDER BY e.id DESC

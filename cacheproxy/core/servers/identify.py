@@ -11,6 +11,16 @@ OLLAMA, VLLM, SGLANG, MLX = "Ollama", "vLLM", "SGLang", "mlx-lm"
 TRANSFORMERS, LM_STUDIO, TABBY = "transformers serve", "LM Studio", "TabbyAPI"
 UNKNOWN = "model server"
 """What a server is called that does not tell what it is."""
+PORTS = {
+    LLAMA_SERVER: 8080,
+    OLLAMA: 11434,
+    LM_STUDIO: 1234,
+    VLLM: 8000,
+    SGLANG: 30000,
+    TABBY: 5000,
+}
+"""Where each listens by itself, those first that are met most often; mlx-lm at 8080, and
+``transformers serve`` at 8000, as others do."""
 PAGES = ("/props", "/v1/models", "/api/version")
 """What to ask for: llama-server's properties, any server's models, Ollama's version."""
 VERSION, LOADING = "/version", "/load_model"
