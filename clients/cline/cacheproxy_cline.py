@@ -86,11 +86,21 @@ def _launch(need: Need) -> Launch:
     value = {
         "version": 1,
         "lastUsedProvider": _PROVIDER,
-        "providers": {_PROVIDER: {"settings": settings, "tokenSource": "manual"}},
+        "modes": {},
+        "providers": {
+            _PROVIDER: {
+                "settings": settings,
+                "updatedAt": "2026-01-01T00:00:00.000Z",
+                "tokenSource": "manual",
+            }
+        },
     }
     return Launch(
         "cline",
         "npm install --global cline",
-        variables={"CLINE_PROVIDER_SETTINGS_PATH": f"{need.folder}/providers.json"},
+        variables={
+            "CLINE_PROVIDER_SETTINGS_PATH": f"{need.folder}/providers.json",
+            "CLINE_SESSION_BACKEND_MODE": "local",  # its daemon would outlive the file
+        },
         files={"providers.json": Setup.json(value)},
     )

@@ -66,6 +66,9 @@ OMP_PIN_DATE = Rule(
     client=OMP,
 )
 RULES = (PIN_DATE, OMP_PIN_DATE)
+_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
+_WINDOW = 128_000
+"""What pi takes a window for that a file does not tell (its docs/models.md)."""
 _EXTENSION = 'export default (pi) => pi.registerProvider("{}", {});\n'
 """A provider for this run alone (its docs/custom-provider.md): the user's files stay."""
 
@@ -89,6 +92,9 @@ def cacheproxy_setup(need: Need) -> Setup:
         provider["headers"] = {need.token_header: "CACHEPROXY_TOKEN"}
     start = f"pi --provider {need.provider} --model {shlex.quote(need.model_name)}"
     note = f"Choose the model with /model, or start it: {start}"
+    # an extension says what a file may leave out
+    unsaid = {"name": need.model_name, "reasoning": False, "input": ["text"], "cost": _COST}
+    extended = provider | {"models": [{**unsaid, "contextWindow": _WINDOW, **model}]}
     launch = Launch(
         "pi",
         "npm install --global @mariozechner/pi-coding-agent",
@@ -96,7 +102,7 @@ def cacheproxy_setup(need: Need) -> Setup:
             *("--extension", f"{need.folder}/cacheproxy.js"),
             *("--provider", need.provider, "--model", need.model_name),
         ),
-        files={"cacheproxy.js": _EXTENSION.format(need.provider, Setup.json(provider))},
+        files={"cacheproxy.js": _EXTENSION.format(need.provider, Setup.json(extended))},
     )
     value = {"providers": {need.provider: provider}}
     return Setup.of_json("~/.pi/agent/models.json", value, need, note, launch=launch)
