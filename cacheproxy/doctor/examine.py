@@ -14,8 +14,8 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.servers.identify import VLLM
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.kinds import kind_called
+from cacheproxy.core.servers.profile import Profile, Reporting
 from cacheproxy.core.servers.profile_text import says
 from cacheproxy.doctor import (
     claude,
@@ -35,7 +35,7 @@ from cacheproxy.doctor.prompt import PATHS
 from cacheproxy.doctor.proxy import Proxy, TrafficLook
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.slots import Ask, Guard
-from cacheproxy.doctor.upstream import LLAMA, Counters, SeenUpstream
+from cacheproxy.doctor.upstream import Counters, SeenUpstream
 from cacheproxy.plugin.packages import Configured, configured
 
 OnStep = Callable[[str], None]
@@ -99,7 +99,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         memory = says(profile).get("memory")
         findings += [ok("memory", memory)] if memory else []
         findings += template.check(profile.placement, own)
-        findings += slots.check(own, trials) if kind == LLAMA else []
+        findings += slots.check(own, trials) if kind_called(kind).similarity else []
         findings += template.check_turns(profile, own, running.keeps if own is not None else "")
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(kept.clients()) if kept is not None else ()
@@ -125,9 +125,12 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     guard: Guard,
     on_step: OnStep,
 ) -> tuple[Trial, ...]:
-    """Send test prompts on each path; to Ollama only for a named model, else it would load one."""
+    """Send test prompts on each path; where one would be loaded for it, only if it was named."""
     model = inputs.model or server.model
-    if server.server is None or (server.server.kind == "Ollama" and inputs.model is None):
+    if server.server is None:
+        return ()
+    kind = kind_called(server.server.kind)
+    if kind.loads_models and inputs.model is None:
         return ()
     headers = inputs.headers | inputs.token
     # It is kept out of the proxy's records.
@@ -135,7 +138,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     through = Site(running.url, headers | as_probe) if running.sends_to(server.url) else None
     site = Site(server.url, inputs.headers)
     trials: list[Trial] = []
-    one_slot = server.server.kind == LLAMA and server.server.slots == 1
+    one_slot = kind.similarity > 0 and server.server.slots == 1
     for api, path in PATHS.items():
         on_step(f"sending a short prompt to {path}")
         mark = secrets.token_hex(8)
@@ -148,7 +151,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
             mark,
             may_send=guard.allows,
             has_one_slot=one_slot and not any(one.again for one in trials),
-            counters=Counters(site, has_them=server.server.kind == VLLM),
+            counters=Counters(site, has_them=kind.reporting is Reporting.FLAGGED),
             memory=guard.profile.memory,
         )
         if trial is not None and (trial.second is not None or not trial.held_back):
@@ -177,11 +180,11 @@ def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if not edits:
         text = "not tried: the server is not on your own network, and the proxy edits nothing there"
         return warn("reuse", text, "set edit_remote if the server is yours")
-    if kind == "Ollama":
-        text = "not tried: Ollama would load a model for the test, and perhaps unload another one"
+    if kind_called(kind).loads_models:
+        text = f"not tried: {kind} would load a model for the test, and perhaps unload another one"
         return warn("reuse", text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
-    state = FindingState.WARN if kind == LLAMA else FindingState.FAIL
+    state = FindingState.WARN if kind_called(kind).similarity else FindingState.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 
 

@@ -20,6 +20,7 @@ from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried, redact_target
+from cacheproxy.core.servers.kinds import name_of
 
 _log = Logger()
 _GATHERED = 0.005
@@ -157,7 +158,7 @@ def _refused(exchange: Exchange) -> str:
 
 def _said(exchange: Exchange) -> str:
     who = next(iter(values(exchange.response_headers, b"server")), b"")
-    name = "llama-server" if who.startswith(b"llama.cpp") else "the upstream"
+    name = name_of(who.decode("latin-1")) or "the upstream"
     where = f" at {_path(exchange)}" if exchange.status in _NOT_THERE else ""
     return f" from {name}{where}{_quoted(exchange.error)}"
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.servers.counters import ServerFigures
-from cacheproxy.core.servers.identify import ServerFacts
-from cacheproxy.core.servers.metrics_page import Sample
+from cacheproxy.core.servers.counters import Sample, ServerFigures
+from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.doctor.record import Record, SeenExchange
 from cacheproxy.doctor.reuse import Shot, Trial

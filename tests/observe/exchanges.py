@@ -8,8 +8,7 @@ from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.counters import ServerFigures
-from cacheproxy.core.servers.metrics_page import Sample
+from cacheproxy.core.servers.counters import Sample, ServerFigures
 from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
 
 URL = "http://localhost:8080"
