@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, have_answered, shown
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server import status
 from cacheproxy.core.server.counters import NOTHING, ServerFigures
@@ -16,7 +17,6 @@ from cacheproxy.core.server.look_profile import profile_from_look
 from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.core.server.profile import UNKNOWN, Profile
 from cacheproxy.core.server.status import METRICS, Look, MetricsPage
-from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.doctor.proxy import is_health
 
 LLAMA = LLAMA_SERVER
