@@ -12,7 +12,7 @@ from cacheproxy.client_setup.finding import Finding, FindingState
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
 from cacheproxy.doctor.clients import CheckedClient, volatile_of
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.record import Record, summary

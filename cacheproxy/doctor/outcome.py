@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cacheproxy.client_setup.finding import Finding, fail, ok, warn
-from cacheproxy.core.server.flags import of_kind
+from cacheproxy.core.servers.flags import of_kind
 from cacheproxy.doctor.clients import CheckedClient
 from cacheproxy.doctor.reuse import Shot, Trial
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.observe.body import body_of
+from cacheproxy.record.body import body_of
+from cacheproxy.record.exchange import Exchange
 
 LONGEST_NAME = 120
 """Characters of a name that a client chose."""
@@ -27,7 +27,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> dict[str, Any]:
     charges; ``root``, the session that its own works for.
     """
     usage, session, received = exchange.usage, exchange.session, exchange.received
-    failed = has_failed(exchange.outcome, exchange.status)
+    failed = exchange.went_wrong
     verdict, spared = (None, None) if failed else (exchange.verdict, exchange.spared)
     judged = verdict or _NO_VERDICT
     where, reason, parts = judged.where, judged.reason, None if failed else exchange.parts
@@ -85,13 +85,6 @@ def _equal(verdict: Verdict) -> int | None:
     """Return the tokens that a turn which broke shares with the one before."""
     equal = verdict.expected if verdict.where is None else verdict.where.position
     return None if verdict.reason is None or equal is None else equal.tokens
-
-
-def has_failed(outcome: Outcome, status: int | None) -> bool:
-    """Return whether it failed, on our side or the server's; a client may leave as it likes."""
-    if outcome is Outcome.COMPLETE:
-        return status is None or status >= 400
-    return outcome is not Outcome.CLIENT_LEFT
 
 
 def milliseconds(seconds: float) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.asking import HEALTH
 from cacheproxy.client_setup.finding import FindingState
-from cacheproxy.core.server.status import Slot
+from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import record
 from cacheproxy.doctor.proxy import TrafficLook

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
@@ -14,8 +13,9 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite, Tok
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
+from cacheproxy.record.exchange import Outcome
 from cacheproxy.totals.record import record_of
 from tests.observe.exchanges import body, exchange
 
