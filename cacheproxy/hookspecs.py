@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import click
 
     from cacheproxy.client_setup.need import Need, Setup
-    from cacheproxy.core.conversation.exchange import Exchange
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.request import Request
     from cacheproxy.core.rules.normalizer import Normalizer
+    from cacheproxy.record.exchange import Exchange
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 

@@ -20,11 +20,11 @@ import pytest
 from cacheproxy import Need, Setup, hookspecs
 from cacheproxy.alarm.webhook import payload, signature
 from cacheproxy.config import RuleTable, options
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.core.judge.alarms import Alarm
 from cacheproxy.core.rules.places import NAMED
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.record.alarms import Alarm
+from cacheproxy.record.exchange import Outcome
 from cacheproxy.tables import AlarmTable
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from cacheproxy.asking import USUAL
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.servers.identify import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
 
 _MOST_NAMED = 8

@@ -9,7 +9,7 @@ from enum import StrEnum
 from cacheproxy.asking import shown
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
 from cacheproxy.doctor.claude import ATTRIBUTION, ClaudeSettings
 from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.outcome import HEADER_RULE

@@ -14,9 +14,9 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.server.identify import VLLM
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.profile_text import says
+from cacheproxy.core.servers.identify import VLLM
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.profile_text import says
 from cacheproxy.doctor import (
     claude,
     outcome,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cacheproxy.core.server.flags import of_kind
+from cacheproxy.core.servers.flags import of_kind
 from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.doctor.reuse import Shot, Trial
 

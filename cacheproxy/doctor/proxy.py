@@ -23,9 +23,9 @@ from cacheproxy.asking import (
     shown,
 )
 from cacheproxy.core.placement.placement import Late, Placement, alike
-from cacheproxy.core.server import status
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.profile_text import profile_in
+from cacheproxy.core.servers import status
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.profile_text import profile_in
 from cacheproxy.doctor.finding import Finding, FindingState, fail, ok, warn
 from cacheproxy.doctor.record import Record
 from cacheproxy.words import counted

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.server.profile import Memory
+from cacheproxy.core.servers.profile import Memory
 from cacheproxy.doctor.prompt import PATHS, Api, Header, body, rounds_for
 from cacheproxy.doctor.upstream import Counters
 

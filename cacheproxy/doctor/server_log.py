@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 from cacheproxy.asking import CommandError
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.core.server.flags import RAM_CACHE
 from cacheproxy.core.serverlog.reader import LogReader
 from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
+from cacheproxy.core.servers.flags import RAM_CACHE
 from cacheproxy.doctor.conclusion import Conclusion, Working
 from cacheproxy.doctor.finding import Finding, FindingState, ok, warn
 from cacheproxy.doctor.report import DoctorReport

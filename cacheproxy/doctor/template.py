@@ -14,8 +14,8 @@ from cacheproxy.asking import NoAnswerError, Site, have_answered
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.flags import of_kind
-from cacheproxy.core.server.profile import Profile, Thinking
+from cacheproxy.core.servers.flags import of_kind
+from cacheproxy.core.servers.profile import Profile, Thinking
 from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
 from cacheproxy.doctor.finding import Finding, ok, warn

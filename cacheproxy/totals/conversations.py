@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.totals.columns import CONVERSATIONS, EXCHANGES, Json, Shown, select
+from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, Json, Shown, select
 from cacheproxy.totals.requests import like
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.windows import WINDOWS, scope_of

@@ -10,7 +10,7 @@ import math
 import sqlite3
 from importlib.resources import files
 
-from cacheproxy.totals.columns import CONVERSATIONS, EXCHANGES, SUM
+from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, SUM
 from cacheproxy.totals.sums import ROLLUPS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.speeds import generation_of
-from cacheproxy.totals.columns import CONVERSATIONS, EXCHANGES, Json, Shown, select
+from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, Json, Shown, select
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import IS_BREAK, SCOPE
 

@@ -10,9 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.totals.columns import ADD_TO_CONVERSATION, INSERT, WORDS, Json
+from cacheproxy.record.kept import (
+    ADD_TO_CONVERSATION,
+    INSERT,
+    LONGEST_NAME,
+    LONGEST_PLACE,
+    WORDS,
+    Json,
+)
 from cacheproxy.totals.migrations import migrate
-from cacheproxy.totals.record import LONGEST_NAME, LONGEST_PLACE
 from cacheproxy.totals.sums import ADD_SUMS, ROLLUPS
 
 _SERVES = "UPDATE upstreams SET served = :served WHERE id = :upstream AND served IS NOT :served"

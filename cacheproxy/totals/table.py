@@ -6,7 +6,7 @@ import csv
 from io import StringIO
 from typing import Any
 
-from cacheproxy.totals.columns import CONVERSATIONS, EXCHANGES, Shown, select
+from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, Shown, select
 from cacheproxy.totals.store import TotalsStore
 
 _PAGE = 250

@@ -12,10 +12,10 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.core.servers.status import Look, UpstreamState
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.kept import record_of
 from cacheproxy.totals.database import Database
-from cacheproxy.totals.record import record_of
 from cacheproxy.totals.retention import Age, tidy
 from cacheproxy.totals.store import MOST, InMemory
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from cacheproxy.core.judge.advice import may_be_curable
 from cacheproxy.core.judge.explain import phrase
-from cacheproxy.totals.columns import EXCHANGES, Json, Shown, select
+from cacheproxy.record.kept import EXCHANGES, Json, Shown, select
 from cacheproxy.totals.migrations import class_middle
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, GROUPS, IS_BREAK, SCOPE

@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.servers.identify import ServerFacts
 from cacheproxy.daemon import banner
 from cacheproxy.plugin.package import Package
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.core.servers.counters import ServerFigures
+from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.metrics_page import Sample
+from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.doctor.record import Record, SeenExchange
 from cacheproxy.doctor.reuse import Shot, Trial
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.asking import HEALTH
-from cacheproxy.core.server.status import Slot
+from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import record
 from cacheproxy.doctor.finding import FindingState

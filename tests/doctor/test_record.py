@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
@@ -18,6 +17,7 @@ from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.proxy import TrafficLook
 from cacheproxy.doctor.record import Record
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.web import exchanges as page
 from tests.doctor import builders
 from tests.doctor.builders import seen, server_look

@@ -10,7 +10,7 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.config import Config
-from cacheproxy.core.server.status import Slot
+from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import slots
 from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine

@@ -11,8 +11,8 @@ from cacheproxy.asking import HEALTH, Site
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking, ThinkingProfile
+from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking, ThinkingProfile
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template, upstream
 from cacheproxy.doctor.finding import FindingState

@@ -7,8 +7,8 @@ from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.profile import Memory, MemoryKind
+from cacheproxy.core.servers.counters import ServerFigures
+from cacheproxy.core.servers.profile import Memory, MemoryKind
 from cacheproxy.doctor import outcome, upstream
 from cacheproxy.doctor.conclusion import Examination, Working, conclude
 from cacheproxy.doctor.finding import FindingState

@@ -14,7 +14,7 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy as Proxy
-from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template
 from cacheproxy.doctor.finding import FindingState

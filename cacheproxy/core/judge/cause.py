@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cacheproxy.core.conversation.verdict import Basis, Evidence, Reason, Rewrite
 from cacheproxy.core.judge.counted import near
 from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import MemoryKind, Profile
+from cacheproxy.core.servers.profile import MemoryKind, Profile
 
 _HALF = 0.5
 _LOOSE = 0.15

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.server.profile import Memory, MemoryKind
+from cacheproxy.core.servers.profile import Memory, MemoryKind
 
 _TOLERANCE = 0.05
 """Share of the turn before that may be computed again without being called a break: servers

@@ -31,7 +31,7 @@ from cacheproxy.core.judge.located import located, tokens_of
 from cacheproxy.core.judge.proof import Proof
 from cacheproxy.core.judge.repairs import as_unaided
 from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, reordered
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, Reporting
 
 _REASONS = {
     Part.SYSTEM: Reason.SYSTEM_CHANGED,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation.verdict import Basis, Evidence, Reason, Rewrite
 from cacheproxy.core.judge.cause import NOTHING_SEEN, Cause, Loss, Meanwhile, cause_of, evidence_of
 from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import UNKNOWN, Memory, MemoryKind, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Memory, MemoryKind, Profile
 
 BEFORE = 10_000
 REWINDABLE = Profile(memory=Memory(MemoryKind.REWINDABLE))

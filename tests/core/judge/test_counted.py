@@ -3,7 +3,7 @@
 import pytest
 
 from cacheproxy.core.judge.counted import allowed, near
-from cacheproxy.core.server.profile import Memory, MemoryKind
+from cacheproxy.core.servers.profile import Memory, MemoryKind
 
 REWINDABLE = Memory(MemoryKind.REWINDABLE)
 CHECKPOINTED = Memory(MemoryKind.CHECKPOINTED)
