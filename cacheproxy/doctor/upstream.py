@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, have_answered, shown
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.servers import status
 from cacheproxy.core.servers.counters import NOTHING, ServerFigures
@@ -16,7 +17,6 @@ from cacheproxy.core.servers.look_profile import profile_from_look
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import UNKNOWN, Profile
 from cacheproxy.core.servers.status import METRICS, Look, MetricsPage
-from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.doctor.proxy import is_health
 
 LLAMA = LLAMA_SERVER
