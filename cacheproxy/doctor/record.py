@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cacheproxy.asking import NoAnswerError, Site
-from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.client_setup.finding import Finding, FindingState, ok
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Rewrite
 from cacheproxy.core.judge.advice import setup_command
@@ -20,7 +20,7 @@ from cacheproxy.core.judge.weights import FELT, share_in_words
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import kind_called
-from cacheproxy.doctor.finding import Finding, FindingState, ok
+from cacheproxy.record.exchange import Outcome
 from cacheproxy.words import ago, clients, counted
 
 PAGE = "/_cacheproxy/exchanges"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, have_answered, shown
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.servers import looking
 from cacheproxy.core.servers.counters import NOTHING, ServerFigures
@@ -15,7 +16,6 @@ from cacheproxy.core.servers.kinds import kind_called
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.status import METRICS, Look, MetricsPage
-from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.doctor.proxy import is_health
 
 _TRIES, _PAUSE = 10, 0.05
