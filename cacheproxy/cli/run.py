@@ -41,7 +41,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.client_setup.need import Launch, Need
 from cacheproxy.config import Config
-from cacheproxy.core.servers.identify import PORTS
+from cacheproxy.core.servers.kinds import all_kinds
 from cacheproxy.doctor.proxy import is_health
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.setups import package_for, set_up
@@ -190,11 +190,12 @@ def _server(settings: Config) -> str:
         if not _answers(settings.upstream):
             _no_server(f"no model server answers at {shown(settings.upstream)}")
         return settings.upstream
-    places = [f"http://localhost:{port}" for port in PORTS.values()]
-    found = next(filter(_answers, places), None)
+    ports = dict.fromkeys(kind.port for kind in all_kinds() if kind.port)
+    found = next(filter(_answers, (f"http://localhost:{port}" for port in ports)), None)
     if found is None:
-        ports = ", ".join(map(str, PORTS.values()))
-        _no_server(f"no model server answers on this machine, at the ports {ports}")
+        _no_server(
+            f"no model server answers here, at any of the ports {', '.join(map(str, ports))}"
+        )
     return found
 
 

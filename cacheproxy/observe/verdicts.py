@@ -8,7 +8,6 @@ from functools import partial
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.lanes import Before, Lane, Place
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
@@ -23,6 +22,7 @@ from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of, reorde
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.observe.passed import Passed, PassedTurns
+from cacheproxy.record.exchange import Exchange, Outcome
 
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
@@ -115,7 +115,7 @@ class Verdicts:
             verdict = again(usage, meanwhile=meanwhile) if is_break else verdict
         if inferred is not None:
             _infer(inferred, verdict, before, sent, usage, exchange)
-        end = exchange.wall + exchange.seconds
+        end = exchange.ended
         self.passed.add(Passed(key, exchange.upstream, exchange.wall, end, usage.evaluated))
         following = before
         if before is None or exchange.usage != NOTHING:  # else the cache still holds that one

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import TurnReport, report
 from cacheproxy.core.judge.advice import CURABLE
@@ -17,6 +16,7 @@ from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.totals import Source

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
@@ -17,6 +16,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import Configured
+from cacheproxy.record.exchange import Exchange, Outcome
 
 CHARS_PER_TOKEN = 4
 SPEED = 500.0

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.har import from_har, to_har
-from cacheproxy.core.capture.jsonl import CapturedError
-from cacheproxy.core.capture.record import Captured
-from tests.core.capture.test_jsonl import SECRET, anything, exchange
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.files import read
+from cacheproxy.record.har import from_har, to_har
+from cacheproxy.record.jsonl import CapturedError
+from tests.record.test_jsonl import SECRET, anything, exchange
 
-SCHEMAS = Path(__file__).parents[2] / "fixtures" / "har-schema"
+SCHEMAS = Path(__file__).parents[1] / "fixtures" / "har-schema"
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Verdict
@@ -14,6 +13,7 @@ from cacheproxy.core.privacy.credentials import hide
 from cacheproxy.core.privacy.redact import carried, redact_headers, redact_target
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.profile import Profile
+from cacheproxy.record.exchange import Exchange, Outcome
 
 _NOT_SAID = Usage()
 _AS_IN_EXCHANGE = (

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.observe.genai import describe
+from cacheproxy.record.exchange import Outcome
+from cacheproxy.record.genai import describe
 from tests.observe.exchanges import body, exchange
 
 SAID = body("a", model="qwen")

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.observe.body import body_of
+from cacheproxy.record.body import body_of
+from cacheproxy.record.exchange import Exchange, Outcome
 
 Value = str | bool | int | float | tuple[str, ...]
 _LONGEST = 256
@@ -120,7 +120,7 @@ def _own(exchange: Exchange, known: tuple[bytes, ...]) -> dict[str, Value]:
     client = session.client if session is not None else client_of(exchange.received)
     found: dict[str, Value] = {
         "cacheproxy.client": _text(client, known),
-        "cacheproxy.outcome": exchange.outcome.replace(" ", "_"),
+        "cacheproxy.outcome": _word(exchange.outcome),
     }
     if exchange.turn:
         found["cacheproxy.turn"] = exchange.turn
@@ -168,9 +168,13 @@ def _error(exchange: Exchange) -> str | None:
     if exchange.outcome is Outcome.CLIENT_LEFT:
         return None
     if exchange.outcome is not Outcome.COMPLETE:
-        return exchange.outcome.replace(" ", "_")
+        return _word(exchange.outcome)
     status = exchange.status
     return str(status) if status is not None and status >= 400 else None
+
+
+def _word(outcome: Outcome | None) -> str:
+    return (outcome or "unknown").replace(" ", "_")
 
 
 def _text(text: str, known: tuple[bytes, ...]) -> str:

@@ -1,6 +1,6 @@
 """Captures on disk: files of captured exchanges, ours and those of other programs.
 
-It reads JSON lines (see ``cacheproxy.core.capture.jsonl``), HAR files, both also packed by gzip, xz
+It reads JSON lines (see ``cacheproxy.record.jsonl``), HAR files, both also packed by gzip, xz
 or bzip2, and folders of them. An error in a file becomes one line that quotes nothing of it; the
 valid entries are used.
 """
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cacheproxy.core.capture.har import from_har
-from cacheproxy.core.capture.jsonl import CapturedError, from_fields, parse
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.servers.profile import Profile
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.har import from_har
+from cacheproxy.record.jsonl import CapturedError, from_fields, parse
 
 _ENDINGS = (".jsonl", ".har")
 _PACKED = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}

@@ -15,7 +15,12 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from cacheproxy.core.capture.jsonl import (
+from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.http1.headers import values
+from cacheproxy.core.privacy.redact import redact_target
+from cacheproxy.core.prompt.request import Headers
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.jsonl import (
     CapturedError,
     from_fields,
     header_bytes,
@@ -23,11 +28,6 @@ from cacheproxy.core.capture.jsonl import (
     to_bytes,
     to_fields,
 )
-from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.http1.content_coding import decoded
-from cacheproxy.core.http1.headers import values
-from cacheproxy.core.privacy.redact import redact_target
-from cacheproxy.core.prompt.request import Headers
 
 _OURS = "_cacheproxy"
 _SAID_BY_HAR = frozenset(

@@ -12,10 +12,10 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
-from cacheproxy.core.judge.alarms import AlarmLimits, Alarms
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import configured
+from cacheproxy.record.alarms import AlarmLimits, Alarms
 from cacheproxy.testing import capture_name, find_captures, load_capture
 from tests.core.perfect import Server, exchanges
 from tests.core.planting import numbered, prose

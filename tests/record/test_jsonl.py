@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.capture.jsonl import CapturedError, from_line, to_line
-from cacheproxy.core.capture.record import Applied, Captured
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Break, Judgement, Reason, TokenCount, Verdict
@@ -20,6 +17,9 @@ from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
+from cacheproxy.record.captured import Applied, Captured
+from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.jsonl import CapturedError, from_line, to_line
 
 SECRET = "kanarienvogel"
 GOOD = {"method": "POST", "path": "/v1/messages", "headers": {"user-agent": "x/1"}, "body": "{}"}

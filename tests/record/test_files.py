@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.capture import files
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.jsonl import to_line
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.servers.profile import Profile
-from tests.core.capture.test_jsonl import GOOD, GOOD_LINE, SECRET, texts
+from cacheproxy.record import files
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.files import read
+from cacheproxy.record.jsonl import to_line
+from tests.record.test_jsonl import GOOD, GOOD_LINE, SECRET, texts
 
 
 def test_a_profile_counts_for_the_lines_below_it(tmp_path):

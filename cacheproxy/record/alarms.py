@@ -6,11 +6,11 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.judge.explain import command, phrase
 from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.record.exchange import Exchange
 
 _AGAIN = 86_400.0
 """Seconds after which the same cause is told once more."""
@@ -118,7 +118,7 @@ class Alarms:
             turns=len(costly),
             command=command(exchange.number, verdict, proxy),
             upstream=exchange.server or exchange.upstream,
-            at=exchange.wall + exchange.seconds,
+            at=exchange.ended,
         )
 
     def _last(self, session: Session, turn: _Turn) -> deque[_Turn]:

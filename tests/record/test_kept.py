@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
@@ -16,7 +15,8 @@ from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
-from cacheproxy.totals.record import record_of
+from cacheproxy.record.exchange import Outcome
+from cacheproxy.record.kept import record_of
 from tests.observe.exchanges import body, exchange
 
 PROFILE = Profile(order=PromptOrder.TOOLS_FIRST)

@@ -20,8 +20,6 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.capture.record import Applied, Captured
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Verdict
@@ -29,6 +27,8 @@ from cacheproxy.core.document.compare import common_prefix, common_suffix
 from cacheproxy.core.prompt.request import Headers
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.profile_text import plain, profile_in
+from cacheproxy.record.captured import Applied, Captured
+from cacheproxy.record.exchange import Outcome
 
 VERSION = 1
 _PIECE = 1 << 16
