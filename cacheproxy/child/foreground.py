@@ -30,6 +30,7 @@ class Foreground:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = False
+        self.was_interrupted = False  #: by a key, which the terminal shows
         self._came: list[int] = []
         self._by_keys = _has_terminal()
         self._before: dict[int, Any] = {}
@@ -71,6 +72,7 @@ class Foreground:
         if process is None:
             raise SystemExit(128 + number)
         if self._by_keys and signal.Signals(number).name in _KEYS:
+            self.was_interrupted = True
             return  # it has it
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)

@@ -130,6 +130,8 @@ def run(
             code = foreground.run([program, *launch.arguments, *words], env)
         except OSError as error:
             fail(f"{program} cannot be started: {error.strerror}")
+        if foreground.was_interrupted:
+            click.echo(err=True)
         say(began.last_line(cure=cure))
     raise SystemExit(code)
 
@@ -187,11 +189,11 @@ def _server(settings: Config) -> str:
     if settings.upstreams:
         return ""
     if settings.upstream != Config().upstream:
-        if not _answers(settings.upstream):
+        if not answers(settings.upstream):
             _no_server(f"no model server answers at {shown(settings.upstream)}")
         return settings.upstream
     ports = dict.fromkeys(kind.port for kind in all_kinds() if kind.port)
-    found = next(filter(_answers, (f"http://localhost:{port}" for port in ports)), None)
+    found = next(filter(answers, (f"http://localhost:{port}" for port in ports)), None)
     if found is None:
         _no_server(
             f"no model server answers here, at any of the ports {', '.join(map(str, ports))}"
@@ -199,7 +201,7 @@ def _server(settings: Config) -> str:
     return found
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     """Whether a model server listens there: other programs like these ports, too."""
     try:
         answer = Site(url).get(_MODELS, _LOOK_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from cacheproxy.core.placement.placement import DOES, Late
 from cacheproxy.words import counted, span, visible
 
 _REQUESTS = "/_cacheproxy/requests"
+_LOOKS, _PAUSE = 10, 0.2
+"""How often the rows are asked for again at most, and the seconds before each."""
 _NO_CURE = ("nothing", "see", "see all")
 
 Json = dict[str, Any]
@@ -60,7 +63,7 @@ class Run:
     def last_line(self, *, cure: bool) -> str:
         """Return what came of it. ``cure``: have the proxy write the rule for what broke."""
         try:
-            rows = list(self._rows())
+            rows = self._settled()
         except (CommandError, NoAnswerError):
             return "the proxy ended before the client did"
         if not rows:
@@ -75,6 +78,16 @@ class Run:
         kinds = dict.fromkeys(str(row["shape"] or row["reason"]) for row in breaks)
         said.append(f"{counted(len(breaks), 'break')} ({', '.join(kinds).replace('_', ' ')})")
         return visible(f"{', '.join(said)}. {self._cured(breaks, cure=cure)}".rstrip())
+
+    def _settled(self) -> list[Json]:
+        """Return the rows, when no more come: a last turn that broke is yet to be looked into."""
+        rows = list(self._rows())
+        for _ in range(_LOOKS):
+            time.sleep(_PAUSE)
+            before, rows = rows, list(self._rows())
+            if len(rows) == len(before):
+                break
+        return rows
 
     def _rows(self) -> Iterator[Json]:
         query: Json = {"from": int(self.began)}

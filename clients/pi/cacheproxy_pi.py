@@ -66,9 +66,14 @@ OMP_PIN_DATE = Rule(
     client=OMP,
 )
 RULES = (PIN_DATE, OMP_PIN_DATE)
-_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
-_WINDOW = 128_000
-"""What pi takes a window for that a file does not tell (its docs/models.md)."""
+_MODEL = {
+    "reasoning": False,
+    "input": ["text"],
+    "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+    "contextWindow": 128_000,
+    "maxTokens": 16_384,
+}
+"""What pi takes where a file does not tell (its docs/models.md)."""
 _EXTENSION = 'export default (pi) => pi.registerProvider("{}", {});\n'
 """A provider for this run alone (its docs/custom-provider.md): the user's files stay."""
 
@@ -93,8 +98,7 @@ def cacheproxy_setup(need: Need) -> Setup:
     start = f"pi --provider {need.provider} --model {shlex.quote(need.model_name)}"
     note = f"Choose the model with /model, or start it: {start}"
     # an extension says what a file may leave out
-    unsaid = {"name": need.model_name, "reasoning": False, "input": ["text"], "cost": _COST}
-    extended = provider | {"models": [{**unsaid, "contextWindow": _WINDOW, **model}]}
+    extended = provider | {"models": [{**_MODEL, "name": need.model_name, **model}]}
     launch = Launch(
         "pi",
         "npm install --global @mariozechner/pi-coding-agent",
