@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +24,7 @@ from cacheproxy.asking import (
 )
 from cacheproxy.client_setup.finding import Finding, FindingState, fail, ok, warn
 from cacheproxy.core.placement.placement import Late, Placement, alike
-from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers import status
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.profile_text import profile_in
@@ -232,7 +232,7 @@ def check_traffic(  # noqa: PLR0917 (two places, two looks)
     before: TrafficLook,
     after: TrafficLook,
     watched: float,
-    clients: Iterable[Client] = (),
+    clients: Clients = NOBODY,
 ) -> list[Finding]:
     """Return the findings.
 
@@ -306,8 +306,8 @@ def _work(look: TrafficLook) -> str | None:
     return f"the server's slots hold a prompt of {look.held:,} tokens"
 
 
-def _through(proxy: str, clients: Iterable[Client]) -> str:
+def _through(proxy: str, clients: Clients) -> str:
     """Return how clients come to use the proxy."""
-    url, option = shown(proxy), proxy_option(proxy)
-    start = next((one.starting(url, option) for one in clients if one.start), f"base URL {url}")
+    url = shown(proxy)
+    start = next(iter(clients.starts(url, proxy_option(proxy)).values()), f"base URL {url}")
     return f"{start}   (OpenAI clients: {url}/v1)"

@@ -88,7 +88,8 @@ class _Running:
         self.is_probe = context.probe in down.header_values(PROBE)
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         memo = context.normalizing.memo
-        came = self.came = self.received = Request(method, target, down.headers, down.body, memo)
+        came = Request(method, target, down.headers, down.body, memo)
+        came = self.came = self.received = context.normalizing.plan.clients.introduce(came)
         self.attempt = Attempt(context, context.servers.first, came, came, Prepared(came))
 
     async def run(self) -> None:
