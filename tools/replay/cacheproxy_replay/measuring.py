@@ -18,7 +18,7 @@ from cacheproxy.cli.settings import key_headers, print_json, read_settings, say,
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.identify import PAGES, ServerFacts, identify
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.counter import Counter
@@ -87,7 +87,7 @@ def measure(
 
 
 def _planned(
-    records: Sequence[Captured],
+    records: Sequence[Exchange],
     rules: Ruleset,
     session: str | None,
     *,
