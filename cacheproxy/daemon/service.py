@@ -32,7 +32,7 @@ from cacheproxy.observe.log import BareFailures, TerminalObserver
 from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.sources import ignored
 from cacheproxy.totals.windows import lifetime
-from cacheproxy.web.applying import ReloadError
+from cacheproxy.web.cures import ReloadError
 
 _log = Logger()
 _LOOK_SECONDS = 4.0
