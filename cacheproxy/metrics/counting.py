@@ -10,7 +10,6 @@ from cacheproxy.core.conversation.speeds import generation_speed, prefill_speed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.privacy.redact import carried
-from cacheproxy.core.prompt.client import client_of
 from cacheproxy.metrics import table
 from cacheproxy.metrics.series import UNKNOWN, Labels, Series
 from cacheproxy.record.body import body_of
@@ -61,10 +60,9 @@ class Metrics:
             self._count(exchange)
 
     def _count(self, exchange: Exchange) -> None:
-        session, status = exchange.session, exchange.status
+        status = exchange.status
         upstream = self._upstreams.of(exchange.upstream)
-        client = session.client if session is not None else client_of(exchange.received)
-        client = self._clients.of(client, _carried(exchange))
+        client = self._clients.of(exchange.client, _carried(exchange))
         outcome = (exchange.outcome or UNKNOWN).replace(" ", "_")
         status_class = "none" if status is None else f"{status // 100}xx"
         self.series[table.REQUESTS][upstream, client, outcome, status_class] += 1

@@ -15,6 +15,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
@@ -81,6 +82,11 @@ class Exchange:
         """Freeze it, and return it: from now on it stays as it is."""
         self.__class__ = _Finished  # type: ignore[assignment]
         return self
+
+    @property
+    def client(self) -> str:
+        """The name of the client that sent it."""
+        return client_of(self.received) if self.session is None else self.session.client
 
     @property
     def has_moved(self) -> bool:

@@ -95,8 +95,8 @@ class Client:
     def __post_init__(self) -> None:
         if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):
             raise ClientError(
-                "a client's name must be a lower-case word of up to 20 characters (claude, "
-                "codex, …), or '*' for every client"
+                "a client's name must be a lower-case word of up to 20 characters, or '*' for "
+                "every client"
             )
         for marks in (self.agents, self.headers, self.head, self.lines):
             if type(marks) is not tuple or not all(type(mark) is str and mark for mark in marks):

@@ -10,7 +10,7 @@ export function showEmpty(said) {
   const nothing = isEmpty(said);
   show("empty", nothing);
   for (const part of document.querySelectorAll("#overview > :not(#empty)")) part.hidden = nothing;
-  if (nothing) showStarts(said.starts);
+  if (nothing && !$("clients").children.length) showStarts(said.starts);
 }
 
 function showStarts(starts) {

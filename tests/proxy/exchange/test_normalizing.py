@@ -404,6 +404,7 @@ def test_code_of_others_sees_nothing_of_another_client(reactor, filler):
     """Neither rule nor session hook is called, by whatever the client is told."""
     called = []
     mine = clients.Client("mine", agents=("mine/",), head=("You are Mine.",))
+    known = clients.Clients([mine, clients.Client("known", agents=("codex",))])
 
     def find(*_):
         called.append("rule")
@@ -419,12 +420,13 @@ def test_code_of_others_sees_nothing_of_another_client(reactor, filler):
     def asked(agent, system):
         more = {"system": system, "filler": "z" * FILLER[filler], "a": "x", "note": ""}
         body = json.dumps(more).encode()
-        return prepared(unit, Request("POST", "/v1/messages", ((b"User-Agent", agent),), body))
+        request = Request("POST", "/v1/messages", ((b"User-Agent", agent),), body)
+        return prepared(unit, known.introduce(request))
 
     for agent, system in ((b"codex/1", "You are Mine."), (b"litellm/1", "See: You are Mine.")):
         found = asked(agent, system)
         assert (found.reports, called) == ((), [])
-        assert found.session.client in ("codex", "litellm")
+        assert found.session.client in ("known", "litellm")
     for agent, system in ((b"mine/1", "Hello."), (b"litellm/1", "You are Mine.")):
         found = asked(agent, system)
         assert (found.request.json["note"], found.request.json["a"]) == ("mine", "y")
