@@ -21,13 +21,13 @@ from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Basis
-from cacheproxy.core.judge.proof import Compared, Proof
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.conversation.verdict import Basis, Verdict
+from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.judge.judge import judge, wants_proof
 from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.status import Look
-from cacheproxy.observe.verdicts import Judged, Verdicts, is_another, learn
+from cacheproxy.observe.verdicts import Verdicts, is_another, learn
 
 _log = Logger()
 _THREAD_ABOVE = 128 << 10
@@ -48,8 +48,8 @@ class KnownUpstream(Protocol):
     def profile(self) -> Profile:
         """What is known."""
 
-    async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
-        """Return what the rendered prompts of two requests show. Never raises."""
+    async def prove(self, turn: Evidence) -> Proof | None:
+        """Return what the rendered prompts of a turn and the one before show. Never raises."""
 
     async def counted(self, usage: Usage) -> int | None:
         """Return what was reused of the last request, by the server's counters. Never raises."""
@@ -138,83 +138,76 @@ class Judging:
             self._ready_now.append(replace(exchange, number=number))
             return
         if not self._waiting and _is_quick(exchange):
-            self._take(exchange, number, self._judged(exchange))
+            self._take(*self._judged(exchange, number))
             return
         self._waiting += size
         self._pool.callInThread(self._judge_in_thread, exchange, number, size)
 
     def _judge_in_thread(self, exchange: Exchange, number: int, size: int) -> None:
         with self._collector.paused():
-            judged = self._judged(exchange)
-        self._reactor.callFromThread(self._back, exchange, number, judged, size)
+            judged = self._judged(exchange, number)
+        self._reactor.callFromThread(self._back, *judged, size)
 
-    def _back(self, exchange: Exchange, number: int, judged: Judged | None, size: int) -> None:
+    def _back(self, exchange: Exchange, turn: Evidence | None, size: int) -> None:
         self._waiting -= size
-        self._take(exchange, number, judged)
+        self._take(exchange, turn)
         self._give_on()
 
-    def _judged(self, exchange: Exchange) -> Judged | None:
+    def _judged(self, exchange: Exchange, number: int) -> tuple[Exchange, Evidence | None]:
         """Only ever on one thread at a time: the reactor's waits while the other has work."""
-        known = self._of(exchange)
-        profile = UNKNOWN if known is None else known.profile
+        known = self.known.get(exchange.upstream)
+        profile = None if known is None else known.profile
+        inferred = None if known is None else known.inferred
         try:
-            return self._verdicts.judge(
-                exchange, profile, None if known is None else known.inferred
-            )
+            judged = self._verdicts.judge(exchange, profile, inferred, number)
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
-            return None
+            judged = None
+        return (replace(exchange, number=number), None) if judged is None else judged
 
-    def _of(self, exchange: Exchange) -> KnownUpstream | None:
-        return self.known.get(exchange.upstream)
-
-    def _take(self, exchange: Exchange, number: int, judged: Judged | None) -> None:
+    def _take(self, exchange: Exchange, turn: Evidence | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""
-        if judged is None:
-            self._line_up(replace(exchange, number=number))
+        known, verdict = self.known.get(exchange.upstream), exchange.verdict
+        if known is None or turn is None or verdict is None:
+            self._line_up(exchange)
             return
-        known = self._of(exchange)
-        profile = None if known is None else known.profile
-        exchange = _with(exchange, judged, number=number, profile=profile)
-        counts = profile is not None and judged.usage.reused is None and profile.counts_reuse
-        if known is not None and (counts or (judged.wants_proof and judged.before is not None)):
+        counts = turn.usage.reused is None and known.profile.counts_reuse
+        if counts or (turn.before is not None and wants_proof(turn, verdict)):
             held = self._line_up(exchange, is_ready=False)
-            held.asking = Deferred.fromCoroutine(self._ask(held, judged, known, counts=counts))
+            held.asking = Deferred.fromCoroutine(self._ask(held, turn, known, counts=counts))
             held.asking.addErrback(lambda _: None)
             held.asking.addBoth(lambda _: self._ready(held))
         else:
             self._line_up(exchange)
 
     async def _ask(
-        self, held: _Held, judged: Judged, known: KnownUpstream, *, counts: bool
+        self, held: _Held, turn: Evidence, known: KnownUpstream, *, counts: bool
     ) -> None:
-        """Ask the upstream for what is missing."""
-        profile, usage, meanwhile = known.profile, judged.usage, judged.meanwhile
+        """Ask the upstream for what is missing, and judge again with what it says."""
+
+        def judged(**more: Any) -> Verdict:
+            nonlocal turn
+            turn = replace(turn, **more)
+            verdict = judge(turn)
+            held.exchange = replace(held.exchange, usage=turn.usage, verdict=verdict)
+            return verdict
+
+        verdict = held.exchange.verdict
         if counts:
-            reused = await known.counted(usage)
+            reused = await known.counted(turn.usage)
             if reused is None:
                 return
-            usage = replace(usage, reused=reused)
-            judged = judged._replace(usage=usage, verdict=judged.again(usage, meanwhile=meanwhile))
-            held.exchange = _with(held.exchange, judged)
-        before = judged.before
-        if before is None or not judged.wants_proof:
+            verdict = judged(usage=replace(turn.usage, reused=reused))
+        before = turn.before
+        if before is None or verdict is None or not wants_proof(turn, verdict):
             return
         if is_another(before.start, await known.started()):
-            meanwhile = meanwhile._replace(restarted=True)
-            verdict = judged.again(usage, meanwhile=meanwhile)
-            held.exchange = replace(held.exchange, verdict=verdict)
+            verdict = judged(meanwhile=turn.meanwhile._replace(restarted=True))
             if verdict.basis is Basis.TOLD:
                 return
-        compared, request = judged.compared(profile), held.exchange.sent
-        if compared is None or before.request is None or request is None:
-            return
-        proof = await known.prove(before.request, request, compared)
-        if proof is None:
-            return
-        verdict = judged.again(usage, meanwhile=meanwhile, proof=proof)
-        learn(known.inferred, verdict, proof, usage)
-        held.exchange = replace(held.exchange, verdict=verdict)
+        proof = await known.prove(turn)
+        if proof is not None:
+            learn(known.inferred, judged(proof=proof), turn)
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
         """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
@@ -244,20 +237,6 @@ class Judging:
 def _session(exchange: Exchange) -> tuple[str, str]:
     session = exchange.session
     return (session.client, session.id) if session is not None else ("", "")
-
-
-def _with(exchange: Exchange, judged: Judged, **more: Any) -> Exchange:
-    place = judged.place
-    return replace(
-        exchange,
-        verdict=judged.verdict,
-        place=place,
-        turn=place.turn,
-        side=place.is_side,
-        usage=judged.usage,
-        parts=judged.parts,
-        **more,
-    )
 
 
 def _is_quick(exchange: Exchange) -> bool:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from cacheproxy.core.conversation.verdict import (
     CHANGED,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
@@ -158,7 +158,7 @@ def _unmeasured(case: _Case) -> Iterator[Advice]:
 
 
 def _evicted(case: _Case) -> Iterator[Advice]:
-    if Evidence.RESTARTED in case.verdict.evidence:
+    if Sign.RESTARTED in case.verdict.evidence:
         yield Advice("nothing", "the server was restarted; this happens once")
         return
     room: Iterable[FlagAdvice] = case.server.room
@@ -167,16 +167,16 @@ def _evicted(case: _Case) -> Iterator[Advice]:
     yield from case.set(room, "that gives prompts more memory")
 
 
-def _room_of_llama(evidence: tuple[Evidence, ...], has_ram: bool | None) -> Iterator[FlagAdvice]:
+def _room_of_llama(evidence: tuple[Sign, ...], has_ram: bool | None) -> Iterator[FlagAdvice]:
     """Where slots have a RAM cache behind them, more slots change nothing."""
-    was_taken = Evidence.OTHERS in evidence
+    was_taken = Sign.OTHERS in evidence
     if was_taken:
         yield SIMILARITY
     if has_ram is False:
         yield from (RAM_CACHE, SLOTS)
     elif has_ram is None:
         yield RAM_CACHE_PERHAPS
-    elif not was_taken or Evidence.FULL in evidence:
+    elif not was_taken or Sign.FULL in evidence:
         yield from LLAMA.room
 
 

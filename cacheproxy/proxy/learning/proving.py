@@ -19,7 +19,8 @@ from twisted.logger import Logger
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.http1.headers import credentials_in
-from cacheproxy.core.judge.proof import Compared, Proof, Rendered, proof_of
+from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.metrics_page import Sample, sample_of
@@ -83,12 +84,13 @@ class Proving:
         """What its answers have shown."""
         return self._profiled.inferred
 
-    async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
+    async def prove(self, turn: Evidence) -> Proof | None:
         """Return what the rendered prompts show; None where they cannot be had. Never raises."""
-        page = self.profile.page
-        if page not in (LLAMA, VLLM):
+        page, before = self.profile.page, turn.before and turn.before.request
+        counted = turn.had and turn.usage.prompt
+        if page not in (LLAMA, VLLM) or before is None or turn.request is None or not counted:
             return None
-        asking = Deferred.fromCoroutine(self._proof(before, after, turn, page))
+        asking = Deferred.fromCoroutine(self._proof(before, turn.request, turn, page))
         try:
             return await asking.addTimeout(2 * _SECONDS, self._reactor)
         except CancelledError:
@@ -161,7 +163,7 @@ class Proving:
         return round(reused - was) if not mark.owed or reused == was else None
 
     async def _proof(
-        self, before: Request, after: Request, turn: Compared, page: str
+        self, before: Request, after: Request, turn: Evidence, page: str
     ) -> Proof | None:
         was = await self._rendered(before, page)
         now = await self._rendered(after, page)

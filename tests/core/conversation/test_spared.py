@@ -58,7 +58,7 @@ def judged(pairs):
         finished = exchange(sent, came, usage=usage, turn=number)
         found = known.judge(finished, PROFILE)
         assert found is not None
-        yield spared_tokens(usage.reused, found.verdict)
+        yield spared_tokens(usage.reused, found[0].verdict)
 
 
 def turns(stamps, *, edited):
