@@ -117,9 +117,11 @@ class Evidence:
         key = order, unaided
         found = self.partings.get(key)
         if found is None:
-            was = reordered(before.unedited if unaided else before.sent, order)
-            now = reordered(self.unedited if unaided else self.sent, order)
             if unaided:
-                was, now = (as_unaided(one, self.api, self.profile) for one in (was, now))
+                api, profile = self.api, self.profile
+                was = as_unaided(reordered(before.unedited, order), api, profile)
+                now = as_unaided(reordered(self.unedited, order), api, profile)
+            else:
+                was, now = reordered(before.sent, order), reordered(self.sent, order)
             found = self.partings[key] = Parted(was, now, parting(was, now))
         return found

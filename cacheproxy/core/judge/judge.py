@@ -51,7 +51,8 @@ def judge(turn: Evidence) -> Verdict:
         if turn.is_first:
             return _first(turn)
         return Verdict(Judgement.COMPACTED) if turn.is_replaced else _without_before(usage)
-    parted, counted = _fitting(turn, before), turn.tokens
+    counted = turn.tokens
+    parted = _fitting(turn, before, counted)
     could = _could(before, parted, counted)
     same_model = before.sent.model == turn.sent.model
     if not same_model:
@@ -70,13 +71,15 @@ def judge(turn: Evidence) -> Verdict:
     verdict = Verdict(Judgement.UNKNOWN, None, None, could, None, None, without, saved)
     if turn.is_replaced and change is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
         return replace(verdict, judgement=Judgement.COMPACTED)
-    if before.tokens is None:
+    had, memory = before.tokens, turn.profile.memory
+    if had is None:
         return verdict
+    bearable = allowed(had, counted or had, memory, changed=change is not None)
     if usage.reused is None:
-        lost = TokenCount(max(0, before.tokens - could.tokens), "estimated")
-        return _unmeasured(replace(verdict, lost=lost), turn, parted, change)
-    lost = _lost(turn, usage.reused, parted)
-    if _is_borne(turn, lost, change):
+        verdict = replace(verdict, lost=TokenCount(max(0, had - could.tokens), "estimated"))
+        return _unmeasured(verdict, turn, parted, change, bearable)
+    lost = _lost(had, usage.reused, usage.prompt, parted)
+    if lost.tokens <= bearable:
         return Verdict(Judgement.OK, None, None, could, lost, None, without, saved)
     return _broken(replace(verdict, lost=lost), turn, parted, change)
 
@@ -96,21 +99,22 @@ def order_of(turn: Evidence) -> PromptOrder | None:
     before, reused = turn.before, turn.usage.reused
     if before is None or reused is None:
         return None
-    could = {order: _could(before, turn.parted(before, order), turn.tokens) for order in _ORDERS}
-    fitting = [
-        order for order, one in could.items() if abs(one.tokens - reused) <= near(one.tokens)
-    ]
+    counted, fitting = turn.tokens, []
+    for order in _ORDERS:
+        could = _could(before, turn.parted(before, order), counted).tokens
+        if abs(could - reused) <= near(could):
+            fitting.append(order)
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _fitting(turn: Evidence, before: Before) -> Parted:
+def _fitting(turn: Evidence, before: Before, counted: int | None) -> Parted:
     """Compare in the template's order; if that is not known, in the one that predicts best."""
     order, reused = turn.profile.order, turn.usage.reused
     first = turn.parted(before, order or PromptOrder.TOOLS_FIRST)
     if order is not None or first.left.was is None or reused is None:
         return first
     each = [turn.parted(before, one) for one in _ORDERS]
-    return min(each, key=lambda one: abs(_could(before, one, turn.tokens).tokens - reused))
+    return min(each, key=lambda one: abs(_could(before, one, counted).tokens - reused))
 
 
 def _could(before: Before, parted: Parted, counted: int | None) -> TokenCount:
@@ -126,19 +130,12 @@ def _lost_its_head(could: TokenCount, usage: Usage) -> bool:
     return could.tokens - usage.reused > max(near(0), 0.5 * could.tokens)
 
 
-def _is_borne(turn: Evidence, lost: TokenCount, change: Reason | None) -> bool:
-    """Whether so little was lost that it is no break."""
-    had = turn.had
-    memory, changed = turn.profile.memory, change is not None
-    return lost.tokens <= allowed(had, turn.tokens or had, memory, changed=changed)
-
-
-def _lost(turn: Evidence, reused: int, parted: Parted) -> TokenCount:
+def _lost(had: int, reused: int, prompt: int | None, parted: Parted) -> TokenCount:
     """Return what was evaluated again although the server had it: at most what was evaluated.
 
     What the client took back, or put in other words, is no loss: a rewind, a branch.
     """
-    had, prompt, was = turn.had, turn.usage.prompt, parted.was
+    was = parted.was
     lost = max(0, had - reused)
     if prompt is not None:
         lost = min(lost, max(0, prompt - reused))
@@ -150,13 +147,15 @@ def _lost(turn: Evidence, reused: int, parted: Parted) -> TokenCount:
     return TokenCount(max(0, min(lost, had - reused - gone)), "estimated")
 
 
-def _unmeasured(verdict: Verdict, turn: Evidence, parted: Parted, change: Reason | None) -> Verdict:
+def _unmeasured(
+    verdict: Verdict, turn: Evidence, parted: Parted, change: Reason | None, bearable: float
+) -> Verdict:
     """Nothing was measured: what changed is said, whether it cost anything is not."""
     if turn.profile.reuses is False:
         lost = TokenCount(turn.had, "estimated")
         found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
         return replace(found, basis=Basis.TOLD)
-    if verdict.lost is None or _is_borne(turn, verdict.lost, change):
+    if verdict.lost is None or verdict.lost.tokens <= bearable:
         return verdict
     where = _where(turn, parted) if change in _TEXTUAL else None
     return replace(verdict, reason=change, where=where)
