@@ -25,7 +25,7 @@ from ssl import SSLCertVerificationError, SSLError
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from cacheproxy.core.server.base_url import server_root
+from cacheproxy.core.servers.base_url import server_root
 
 HEALTH = "/_cacheproxy/health"
 """The proxy's page that says how it is."""

@@ -16,7 +16,7 @@ from cacheproxy import mistakes
 from cacheproxy.config import ENV_PREFIX, Config, ConfigError, RuleTable, options
 from cacheproxy.core.privacy.origins import OriginError, origins
 from cacheproxy.core.route.stamp import Stamp, StampError
-from cacheproxy.core.server.base_url import server_root
+from cacheproxy.core.servers.base_url import server_root
 from cacheproxy.tables import AlarmTable, RouteTable, TableError, UpstreamTable, check
 
 _GONE = {

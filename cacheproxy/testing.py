@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.core.capture.jsonl import from_line
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import settled
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.record.jsonl import from_line
 
 __all__ = [
     "APIS",

@@ -8,9 +8,9 @@ from cacheproxy_replay.plan import plan
 from cacheproxy_replay.run import MeasuredTurn, places_of
 from cacheproxy_replay.wire import MeasuredAnswer
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.record.captured import Captured
 
 WORDS = "the quick brown fox jumps over a lazy dog while seven wizards mix strong potions"
 SECRET = "Zanzibar"

@@ -15,10 +15,10 @@ from cacheproxy import hookimpl, quick
 from cacheproxy.alarm.desktop import notify
 from cacheproxy.alarm.way import AlarmWay, NotToldError
 from cacheproxy.alarm.webhook import Webhook
-from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.judge.alarms import Alarm, Alarms
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.proxy.exchange.workers import Workers
+from cacheproxy.record.alarms import Alarm, Alarms
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.tables import AlarmTable
 
 _log = Logger()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.logger import Logger
 
-from cacheproxy.core.judge.alarms import Alarm
+from cacheproxy.record.alarms import Alarm
 
 _log = Logger()
 _MOST = 16

@@ -17,8 +17,8 @@ from twisted.web.client import Agent
 from twisted.web.http_headers import Headers
 
 from cacheproxy.alarm.way import NotToldError
-from cacheproxy.core.judge.alarms import Alarm
 from cacheproxy.proxy.upstream import tls
+from cacheproxy.record.alarms import Alarm
 
 SIGNATURE = "X-Cacheproxy-Signature"
 _DEADLINE = 10.0

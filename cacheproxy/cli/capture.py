@@ -14,10 +14,10 @@ from pathlib import Path
 import click
 
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
-from cacheproxy.core.capture.files import Problem, read, read_each
-from cacheproxy.core.capture.har import to_har
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import session_of
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.files import Problem, read, read_each
+from cacheproxy.record.har import to_har
 from cacheproxy.words import counted
 
 _EPOCH_BEGAN = 1e9

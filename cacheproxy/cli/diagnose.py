@@ -31,8 +31,6 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.config import Config
 from cacheproxy.configfile import append
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.diagnose.conversations import RecordedLane, lanes_of
 from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.propose import NoProposal, Proposal, propose
@@ -43,6 +41,8 @@ from cacheproxy.core.diagnose.winning import worth
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.files import read
 from cacheproxy.words import visible
 
 _PAGE = "/_cacheproxy/diagnose/"

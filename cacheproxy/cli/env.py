@@ -27,7 +27,7 @@ from cacheproxy.client_setup.need import Need, late, model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
-from cacheproxy.core.server.dialects import is_served
+from cacheproxy.core.servers.dialects import is_served
 from cacheproxy.plugin.setups import Setups, package_for, set_up
 
 

@@ -17,12 +17,12 @@ from cacheproxy.cli.settings import (
     rules_options,
     tell,
 )
-from cacheproxy.core.capture.files import read
 from cacheproxy.core.diagnose.inspection import Inspection
 from cacheproxy.core.diagnose.inspection import inspect as inspect_records
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.plugin.packages import configured
+from cacheproxy.record.files import read
 from cacheproxy.words import visible
 
 _ORDERS = {

@@ -11,7 +11,7 @@ from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.alarm.alarming import Alarming
 from cacheproxy.core.route.price import Price
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.deferred_observer import DeferredObserver
 from cacheproxy.observe.judging import Judging

@@ -21,8 +21,8 @@ from twisted.logger import ILogObserver, Logger, globalLogPublisher
 from cacheproxy.config import ConfigError
 from cacheproxy.core.route.price import FREE
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.profile_text import says
-from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.core.servers.profile_text import says
+from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.daemon import banner
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
 from cacheproxy.daemon.memory import share_out

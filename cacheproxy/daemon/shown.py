@@ -12,7 +12,7 @@ from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.privacy.access import HEALTH, READY, Access
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.status import Look
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import MetricsSources
 from cacheproxy.observe.latest import Latest

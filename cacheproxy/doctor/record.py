@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from cacheproxy.asking import NoAnswerError, Site
-from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.client_setup.finding import Finding, FindingState, ok
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Rewrite
 from cacheproxy.core.judge.advice import setup_command
 from cacheproxy.core.judge.weights import FELT, share_in_words
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.flags import ServerFlags, of_kind
-from cacheproxy.doctor.finding import Finding, FindingState, ok
+from cacheproxy.core.servers.flags import ServerFlags, of_kind
+from cacheproxy.record.exchange import Outcome
 from cacheproxy.words import ago, clients, counted
 
 PAGE = "/_cacheproxy/exchanges"

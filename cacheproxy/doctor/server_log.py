@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from cacheproxy.asking import CommandError
+from cacheproxy.client_setup.finding import Finding, FindingState, ok, warn
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.core.server.flags import RAM_CACHE
 from cacheproxy.core.serverlog.reader import LogReader
 from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
+from cacheproxy.core.servers.flags import RAM_CACHE
 from cacheproxy.doctor.conclusion import Conclusion, Working
-from cacheproxy.doctor.finding import Finding, FindingState, ok, warn
 from cacheproxy.doctor.report import DoctorReport
 from cacheproxy.words import counted
 

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cacheproxy.asking import Site
+from cacheproxy.client_setup.finding import Finding, ok, warn
 from cacheproxy.core.conversation.verdict import Judgement, Reason
-from cacheproxy.core.server.flags import RAM_CACHE, SIMILARITY
-from cacheproxy.core.server.look_profile import profile_from_look
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.status import Slot
+from cacheproxy.core.servers.flags import RAM_CACHE, SIMILARITY
+from cacheproxy.core.servers.look_profile import profile_from_look
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import upstream
-from cacheproxy.doctor.finding import Finding, ok, warn
 from cacheproxy.doctor.record import Record, SeenExchange
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.words import counted

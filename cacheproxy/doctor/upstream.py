@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, have_answered, shown
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server import status
-from cacheproxy.core.server.counters import NOTHING, ServerFigures
-from cacheproxy.core.server.identify import LLAMA_SERVER, PAGES, ServerFacts
-from cacheproxy.core.server.look_profile import profile_from_look
-from cacheproxy.core.server.metrics_page import sample_of
-from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import METRICS, Look, MetricsPage
-from cacheproxy.doctor.finding import Finding, fail, ok, warn
+from cacheproxy.core.servers import status
+from cacheproxy.core.servers.counters import NOTHING, ServerFigures
+from cacheproxy.core.servers.identify import LLAMA_SERVER, PAGES, ServerFacts
+from cacheproxy.core.servers.look_profile import profile_from_look
+from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.status import METRICS, Look, MetricsPage
 from cacheproxy.doctor.proxy import is_health
 
 LLAMA = LLAMA_SERVER

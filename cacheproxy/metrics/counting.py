@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.speeds import generation_speed, prefill_speed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Verdict
@@ -14,8 +13,8 @@ from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.metrics import table
 from cacheproxy.metrics.series import UNKNOWN, Labels, Series
-from cacheproxy.observe.body import body_of
-from cacheproxy.totals.record import has_failed
+from cacheproxy.record.body import body_of
+from cacheproxy.record.exchange import Exchange
 
 _MOST_UPSTREAMS = 32
 _MOST_ROUTES = 32
@@ -66,7 +65,7 @@ class Metrics:
         upstream = self._upstreams.of(exchange.upstream)
         client = session.client if session is not None else client_of(exchange.received)
         client = self._clients.of(client, _carried(exchange))
-        outcome = exchange.outcome.replace(" ", "_")
+        outcome = (exchange.outcome or UNKNOWN).replace(" ", "_")
         status_class = "none" if status is None else f"{status // 100}xx"
         self.series[table.REQUESTS][upstream, client, outcome, status_class] += 1
         self._count_times(exchange, upstream)
@@ -74,7 +73,7 @@ class Metrics:
             self._count_route(exchange, upstream)
         if exchange.turn:
             self._count_tokens(exchange, upstream, client)
-        if exchange.verdict is not None and not has_failed(exchange.outcome, status):
+        if exchange.verdict is not None and not exchange.went_wrong:
             self._count_verdict(exchange, exchange.verdict, upstream, client)
         for report in exchange.reports:
             if report.edits:

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.metrics import table
 from cacheproxy.metrics.series import clean
 

@@ -16,13 +16,13 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.capture.jsonl import to_line
-from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.capturefolder import CaptureFolder, day_of
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.jsonl import to_line
 
 _log = Logger()
 _SLOW = "the disk is too slow"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.record.exchange import Exchange
 
 _SOON = 0.02
 """Seconds before the first: what has finished is seen together."""

@@ -18,16 +18,16 @@ from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Verdict
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.verdicts import Verdicts, is_another, learn
+from cacheproxy.record.exchange import Exchange
 
 _log = Logger()
 _THREAD_ABOVE = 128 << 10

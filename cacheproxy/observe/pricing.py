@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.prefill import PrefillCost
 from cacheproxy.core.conversation.spared import Spared, spared_tokens
 from cacheproxy.core.conversation.speeds import PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.route.price import Price
-from cacheproxy.core.server.counters import Reading, gain
-from cacheproxy.core.server.status import Look
-from cacheproxy.observe.body import body_of
+from cacheproxy.core.servers.counters import Reading, gain
+from cacheproxy.core.servers.status import Look
+from cacheproxy.record.body import body_of
+from cacheproxy.record.exchange import Exchange
 
 _MOST_UPSTREAMS = 16
 _MOST_MODELS = 16

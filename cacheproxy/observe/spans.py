@@ -17,9 +17,9 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.observe.genai import describe
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.genai import describe
 
 _log = Logger()
 _NANO = 1_000_000_000

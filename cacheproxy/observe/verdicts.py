@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.lanes import Before, Lane
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
@@ -16,9 +15,10 @@ from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, order_of
 from cacheproxy.core.prompt.parts import Parts, parts_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of, reordered
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.observe.passed import Passed, PassedTurns
+from cacheproxy.record.exchange import Exchange, Outcome
 
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""

@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.proxy.exchange.workers import LeftOutError, Workers
+from cacheproxy.record.exchange import Exchange
 
 _log = Logger()
 _SECONDS = 10.0

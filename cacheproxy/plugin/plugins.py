@@ -11,11 +11,11 @@ import pluggy
 from twisted.internet.defer import Deferred, gatherResults
 
 from cacheproxy import hookspecs
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.plugin.hooks import PluginError, called, hooks_of
 from cacheproxy.plugin.observers import Observer
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.proxy.exchange.workers import Workers
+from cacheproxy.record.exchange import Exchange
 
 _FINISHED = "cacheproxy_exchange_finished"
 _STOP_SECONDS = 3.0

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Basis, Verdict
 from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport
@@ -17,6 +16,7 @@ from cacheproxy.core.diagnose.texts import Texts, quoted
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.observe.recent import Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.cures import Cures, NoCureError
 from cacheproxy.web.pages import Answer, answer, said
 from cacheproxy.web.prompts import Prompts

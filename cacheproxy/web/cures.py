@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.diagnose.cure import Cure, Found, cures
 from cacheproxy.core.diagnose.texts import Texts, texts_of
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import GivenUpError
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.applying import Applying
 from cacheproxy.web.pages import Answer, answer, failed, said
 from cacheproxy.web.prompts import Prompts

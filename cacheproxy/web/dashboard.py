@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import TurnReport, report
 from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.totals import Source

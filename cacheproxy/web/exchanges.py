@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import TurnReport, failed
 from cacheproxy.observe.recent import Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.pages import Answer, answer, said
 from cacheproxy.web.prompts import Prompts
 

@@ -19,8 +19,8 @@ from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.dashboard import LATEST, Dashboard, window_of
 from cacheproxy.web.pages import NOTHING_ELSE, QueryError, failed, not_allowed, query_of
 

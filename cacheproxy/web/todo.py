@@ -9,9 +9,9 @@ from typing import Any
 from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.core.judge.weights import FELT
-from cacheproxy.core.server.flags import LLAMA, flags_of
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.status import Look, MetricsPage, UpstreamState
+from cacheproxy.core.servers.flags import LLAMA, flags_of
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
 
 _IDLE = ("nothing", "see", "see all")
 """Advice that leaves nothing to be done, or not here."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.jsonl import to_line
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.files import read
+from cacheproxy.record.jsonl import to_line
 from tests.cli.invoking import invoke
 
 SECRET = "kanarienvogel"

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
@@ -16,6 +15,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import Configured
+from cacheproxy.record.exchange import Exchange, Outcome
 
 CHARS_PER_TOKEN = 4
 SPEED = 500.0

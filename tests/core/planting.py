@@ -11,8 +11,8 @@ import json
 import random
 from collections.abc import Callable, Iterable
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.captured import Captured
 
 Body = dict
 _WORDS = (

@@ -10,8 +10,8 @@ from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.doctor import outcome
-from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.reuse import measure
 from cacheproxy.doctor.router import ROUTERS, cure_of
 from tests import needs

@@ -16,8 +16,8 @@ from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
-from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.identify import LLAMA_SERVER, ServerFacts
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.testing import request
 from tests import needs
 

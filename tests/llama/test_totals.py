@@ -13,7 +13,7 @@ from twisted.internet.selectreactor import SelectReactor
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
-from cacheproxy.core.server.status import MetricsPage, UpstreamState
+from cacheproxy.core.servers.status import MetricsPage, UpstreamState
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL

@@ -9,7 +9,7 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
-from cacheproxy.core.server.prefill import PrefillReader
+from cacheproxy.core.servers.prefill import PrefillReader
 
 from .replay import erase
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import Usage
@@ -18,6 +17,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.metrics import table
 from cacheproxy.metrics.counting import Metrics
+from cacheproxy.record.exchange import Outcome
 from tests.metrics.builders import families, shown, value
 from tests.metrics.theirs import Theirs
 from tests.observe.exchanges import body, exchange

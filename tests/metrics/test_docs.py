@@ -100,7 +100,7 @@ def test_the_page_says_how_many_values_there_may_be():
 
 def test_the_page_names_every_attribute_of_a_span():
     """Those of GenAI requests that are figures are summed up in words."""
-    source = (ROOT / "cacheproxy/observe/genai.py").read_text()
+    source = (ROOT / "cacheproxy/record/genai.py").read_text()
     names = set(re.findall(r'"((?:gen_ai|cacheproxy|server|http|error)\.[\w.]+)"', source))
     figures = {name for name in names if name.startswith("gen_ai.request.")}
     said = set(re.findall(r"`((?:gen_ai|cacheproxy|server|http|error)\.[\w.]+)`", PAGE))

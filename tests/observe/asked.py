@@ -8,8 +8,8 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import Profile
 from tests.observe.exchanges import body, exchange
 
 HERE = "http://localhost:8080"

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureFolder
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Outcome
+from cacheproxy.record.files import read
 from tests.observe.capturing import DAY, NOON, Reactor, capture, exchange, large, names
 from tests.proxy.harness import eventually
 

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign
 from cacheproxy.core.judge.evidence import Proof
-from cacheproxy.core.server.profile import Memory, MemoryKind, Profile
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
 from tests.logs import looking

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
@@ -30,7 +29,9 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.observe.logline import LogLine, lines, verdict
+from cacheproxy.observe.logline import LogLine
+from cacheproxy.record.exchange import Outcome
+from cacheproxy.record.logline import lines, verdict
 from tests.observe import exchanges
 
 SECRET = "kanarienvogel"

@@ -13,8 +13,8 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Sign
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Memory, MemoryKind, Profile
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange, read, request
 

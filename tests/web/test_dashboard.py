@@ -12,10 +12,10 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, MetricsPage, Slot, UpstreamState
+from cacheproxy.core.servers.counters import ServerFigures
+from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.metrics_page import Sample
+from cacheproxy.core.servers.status import Look, MetricsPage, Slot, UpstreamState
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.web.dashboard import upstream_of
 from cacheproxy.web.pages import QueryError

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.observe.pricing import Pricing
+from cacheproxy.record.exchange import Outcome
 from cacheproxy.web.conversations import Conversations
 from tests.metrics.builders import shown as series
 from tests.metrics.builders import value

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.core.judge.advice import Advice
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import Look, MetricsPage, UpstreamState
+from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
 from cacheproxy.web.todo import todo
 
 from .sample import NOW, URL

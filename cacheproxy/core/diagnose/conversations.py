@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, tools_of
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
@@ -15,6 +14,7 @@ from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.captured import Captured
 
 _NO_TURN = ("/count_tokens", "/apply-template")
 _HALF = 0.5

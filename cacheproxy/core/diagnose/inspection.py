@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import tools_of
 from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
@@ -16,6 +15,7 @@ from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.record.captured import Captured
 
 _CHARS_PER_TOKEN = 4.0
 """Where no server has counted."""

@@ -8,8 +8,6 @@ from typing import Any, Self
 
 import msgspec
 
-from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
@@ -27,7 +25,9 @@ from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.core.servers.profile import UNKNOWN
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 
 CHARS_PER_TOKEN = 4.0
 _LEFT, _RIGHT = 48, 36

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.verdict import Judgement, TokenCount, Verdict
 from cacheproxy.core.diagnose.conversations import RecordedLane
@@ -20,7 +19,8 @@ from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.core.servers.profile import UNKNOWN
+from cacheproxy.record.captured import Captured
 
 
 def report_captured(

@@ -20,7 +20,7 @@ from cacheproxy.core.conversation.verdict import (
 )
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.flags import (
+from cacheproxy.core.servers.flags import (
     LLAMA,
     RAM_CACHE,
     RAM_CACHE_PERHAPS,
@@ -30,7 +30,7 @@ from cacheproxy.core.server.flags import (
     ServerFlags,
     flags_of,
 )
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting, Thinking
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, Reporting, Thinking
 
 FREQUENCY = {
     ChangeKind.DATE: "changes once a day",

@@ -15,7 +15,7 @@ from cacheproxy.core.conversation.verdict import Break, Rewrite
 from cacheproxy.core.judge.repairs import as_unaided
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
 
 
 class Meanwhile(NamedTuple):

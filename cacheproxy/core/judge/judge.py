@@ -28,7 +28,7 @@ from cacheproxy.core.judge.cause import allowed, cause_of, near
 from cacheproxy.core.judge.evidence import Evidence, Parted
 from cacheproxy.core.judge.located import located, tokens_of
 from cacheproxy.core.prompt.prompt import Part, PromptOrder
-from cacheproxy.core.server.profile import Reporting
+from cacheproxy.core.servers.profile import Reporting
 
 _REASONS = {
     Part.SYSTEM: Reason.SYSTEM_CHANGED,

@@ -24,8 +24,8 @@ from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
 from cacheproxy.core.prompt.segments import Piece, PieceRun, Segment, piece_of
-from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.identify import LLAMA_SERVER, VLLM
+from cacheproxy.core.servers.profile import Profile
 
 _HEADER = "x-anthropic-billing-header"
 

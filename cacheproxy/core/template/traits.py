@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.clock import clock_in
-from cacheproxy.core.server.profile import Profile, Thinking, ThinkingProfile
+from cacheproxy.core.servers.clock import clock_in
+from cacheproxy.core.servers.profile import Profile, Thinking, ThinkingProfile
 from cacheproxy.core.template.questions import (
     BARE_ENDED,
     BARE_OPEN,

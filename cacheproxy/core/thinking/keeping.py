@@ -25,7 +25,7 @@ from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.rules.fold import RuleReport, describe
-from cacheproxy.core.server.profile import MemoryKind, Profile, Thinking
+from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.template.questions import KEEPERS
 from cacheproxy.core.thinking.answer import NAMES, is_signed
 from cacheproxy.core.thinking.said import said_in

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.server.flags import as_object
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.flags import as_object
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.thinking.keeping import YES, may_keep
 
 _WHOSE = "conversations keep it if the client sends it back"

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.prefill import RunningPrefill
+from cacheproxy.core.servers.prefill import RunningPrefill
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.proxy.exchange.unpacking import Unpacking
+from cacheproxy.record.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)

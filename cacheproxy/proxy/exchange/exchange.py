@@ -10,7 +10,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import Session
@@ -24,7 +23,7 @@ from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.prefill import PrefillReader, Progress, RunningPrefill
+from cacheproxy.core.servers.prefill import PrefillReader, Progress, RunningPrefill
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt
@@ -37,6 +36,7 @@ from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.collect import collect
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.failures import explain, is_ours
+from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
 
 _log = Logger()

@@ -24,7 +24,7 @@ from cacheproxy.core.http1.headers import values
 from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.messages import messages_of
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.template.rendering import VLLM
 from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.keeping import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from cacheproxy.core.route.choose import Target, TargetState
 from cacheproxy.core.route.stamp import Stamp
-from cacheproxy.core.server.profile_text import says
+from cacheproxy.core.servers.profile_text import says
 from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling

@@ -16,7 +16,7 @@ from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.role_error import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.status import Look
 from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
 from cacheproxy.core.template.traits import TemplateAnswer, learning
 from cacheproxy.proxy.learning.poller import Poller

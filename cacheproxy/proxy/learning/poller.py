@@ -11,8 +11,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.known_pages import KnownPages
-from cacheproxy.core.server.status import (
+from cacheproxy.core.servers.known_pages import KnownPages
+from cacheproxy.core.servers.status import (
     Answers,
     Look,
     UpstreamState,

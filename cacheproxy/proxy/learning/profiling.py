@@ -19,12 +19,12 @@ from twisted.logger import Logger
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.server.identify import VLLM as VLLM_SERVER
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.look_profile import profile_from_look
-from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import Identity, Look, UpstreamState, identity_of
+from cacheproxy.core.servers.identify import LLAMA_SERVER, ServerFacts
+from cacheproxy.core.servers.identify import VLLM as VLLM_SERVER
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.look_profile import profile_from_look
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.status import Identity, Look, UpstreamState, identity_of
 from cacheproxy.core.template.rendering import LLAMA, VLLM
 from cacheproxy.core.template.traits import TemplateAnswer, with_template
 from cacheproxy.proxy.learning.inquiry import Inquiry, model_of

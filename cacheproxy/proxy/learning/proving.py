@@ -22,10 +22,10 @@ from cacheproxy.core.http1.headers import credentials_in
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.metrics_page import Sample, sample_of
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.status import METRICS, PROPS, Look, start_of
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.metrics_page import Sample, sample_of
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import METRICS, PROPS, Look, start_of
 from cacheproxy.core.template.rendered import text_of
 from cacheproxy.core.template.rendering import LLAMA, VLLM
 from cacheproxy.proxy.learning.profiling import Profiling

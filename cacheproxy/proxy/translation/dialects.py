@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.dialects import is_prompt, is_served, question
+from cacheproxy.core.servers.dialects import is_prompt, is_served, question
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
 from cacheproxy.translate.translation_error import NoTranslationError

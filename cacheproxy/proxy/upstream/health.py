@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.status import HEALTH
+from cacheproxy.core.servers.status import HEALTH
 from cacheproxy.proxy.upstream.failures import is_ours
 from cacheproxy.proxy.upstream.probe import DOWN, ask
 from cacheproxy.proxy.upstream.upstream import Upstream

@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.status import HEALTH
+from cacheproxy.core.servers.status import HEALTH
 from cacheproxy.proxy.upstream.collect import collect
 from cacheproxy.proxy.upstream.failures import explain
 from cacheproxy.proxy.upstream.upstream import Upstream

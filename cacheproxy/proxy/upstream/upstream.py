@@ -12,7 +12,7 @@ from cacheproxy.core.http1.headers import CREDENTIALS, PROBE, end_to_end, values
 from cacheproxy.core.privacy.access import TOKEN_HEADER, without_our_cookies
 from cacheproxy.core.prompt.dialect import ANTHROPIC
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.base_url import server_root
+from cacheproxy.core.servers.base_url import server_root
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.endpoints import endpoint_of
 from cacheproxy.proxy.upstream.tamed_treq import TamedTreq

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange
 

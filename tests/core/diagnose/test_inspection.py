@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.config import Config
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import DOCTOR, Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.diagnose.conversations import lanes_of
@@ -15,6 +14,7 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.plugin.packages import configured
+from cacheproxy.record.captured import Captured
 from tests.core.planting import anthropic, captured, chat, numbered, plant, prose, tool
 
 from .test_volatile import set_system

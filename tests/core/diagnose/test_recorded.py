@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.config import Config
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.inspection import inspect
@@ -17,6 +15,8 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.prompt import Part, PromptOrder
 from cacheproxy.plugin.packages import configured
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.files import read
 from cacheproxy.testing import capture_name, find_captures
 from tests.core.planting import numbered
 

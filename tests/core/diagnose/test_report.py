@@ -13,10 +13,10 @@ from cacheproxy.core.diagnose.report import ReportError, TurnReport, report
 from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.profile import Profile
-from tests.core.capture.test_jsonl import exchange
+from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.profile import Profile
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
+from tests.record.test_jsonl import exchange
 
 from .test_volatile import set_system
 

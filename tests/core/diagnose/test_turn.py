@@ -19,7 +19,7 @@ from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.turn import judged, report_captured
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.profile import Profile, Reporting
+from cacheproxy.core.servers.profile import Profile, Reporting
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
 
 from .test_report import with_nonce

@@ -17,9 +17,9 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.advice import Changed, advice, may_be_curable
 from cacheproxy.core.judge.explain import command
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.flags import KINDS, of_kind
-from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.server.profile import (
+from cacheproxy.core.servers.flags import KINDS, of_kind
+from cacheproxy.core.servers.identify import LLAMA_SERVER, ServerFacts
+from cacheproxy.core.servers.profile import (
     UNKNOWN,
     Memory,
     Profile,

@@ -8,7 +8,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign, Verdict
 from cacheproxy.core.judge.cause import allowed, cause_of, near, signs_of
 from cacheproxy.core.judge.evidence import NOTHING_SEEN, Before, Evidence, Meanwhile, Proof
-from cacheproxy.core.server.profile import UNKNOWN, Memory, MemoryKind, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Memory, MemoryKind, Profile
 from tests.core.judging import FIRST, SECOND
 from tests.core.planting import request
 

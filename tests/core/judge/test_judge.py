@@ -18,8 +18,8 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.evidence import Before, Evidence, Meanwhile
 from cacheproxy.core.judge.judge import order_of
 from cacheproxy.core.prompt.prompt import PromptOrder, reordered
-from cacheproxy.core.server.profile import Memory, Profile
-from cacheproxy.core.server.profile import MemoryKind as Memories
+from cacheproxy.core.servers.profile import Memory, Profile
+from cacheproxy.core.servers.profile import MemoryKind as Memories
 from tests.core.judging import (
     FIRST,
     GROWN,

@@ -15,8 +15,8 @@ from cacheproxy.core.conversation.verdict import (
 )
 from cacheproxy.core.judge.evidence import Evidence, Meanwhile, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
-from cacheproxy.core.server.profile import Memory, Profile, Reporting
-from cacheproxy.core.server.profile import MemoryKind as Memories
+from cacheproxy.core.servers.profile import Memory, Profile, Reporting
+from cacheproxy.core.servers.profile import MemoryKind as Memories
 from tests.core.judging import (
     GROWN,
     SECOND,

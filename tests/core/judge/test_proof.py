@@ -17,7 +17,7 @@ from cacheproxy.core.judge.evidence import Before, Evidence
 from cacheproxy.core.judge.located import parted_at
 from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from tests.core.planting import chat, insert, plant, prose, request
 from tests.core.templates import hoist, inline, thinking, tools_last
 

@@ -11,8 +11,8 @@ from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import BY_OPTION, Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of, reordered
-from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM, ServerFacts
-from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.identify import LLAMA_SERVER, VLLM, ServerFacts
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
 from cacheproxy.testing import request
 from tests.core.judging import judged
 from tests.core.late import PATHS, assistant, body_of, system, text, user

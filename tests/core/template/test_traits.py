@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.profile import Thinking, ThinkingProfile
+from cacheproxy.core.servers.profile import Thinking, ThinkingProfile
 from cacheproxy.core.template.questions import KEEPERS
 from cacheproxy.core.template.rendering import LLAMA, NoPageError
 from cacheproxy.core.template.traits import Traits, asking_traits

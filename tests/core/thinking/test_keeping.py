@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
-from cacheproxy.core.server.profile import MemoryKind, Profile, Thinking
+from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.template.questions import KEEPERS
 from cacheproxy.core.thinking import keeping
 from cacheproxy.core.thinking.keeping import (

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
-from cacheproxy.core.server.status import MetricsPage, UpstreamState
+from cacheproxy.core.servers.status import MetricsPage, UpstreamState
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import TIMEOUT, eventually, free_port

@@ -16,8 +16,8 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.proxy.learning.proving import _AGAIN, Proving
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually

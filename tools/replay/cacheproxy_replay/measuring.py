@@ -15,11 +15,11 @@ from rich.text import Text
 from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import key_headers, print_json, read_settings, say, tell
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.identify import PAGES, ServerFacts, identify
+from cacheproxy.core.servers.identify import PAGES, ServerFacts, identify
+from cacheproxy.record.captured import Captured
+from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.counter import Counter
 from cacheproxy_replay.estimate import assess

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.servers.identify import ServerFacts
 
 _SIMILAR = 0.1
 _WORDS = 24

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.privacy.redact import REDACTED
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.record.captured import Captured
 
 PATHS = {
     dialect.ANTHROPIC: "/v1/messages",

@@ -5,8 +5,8 @@ import json
 import pytest
 from cacheproxy_replay.plan import headers_of, plan, prepared
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.captured import Captured
 
 MESSAGES, CHAT, RESPONSES = "/v1/messages", "/v1/chat/completions", "/v1/responses"
 

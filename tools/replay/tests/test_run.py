@@ -16,8 +16,8 @@ from cacheproxy_replay.run import ReplayRun, chosen, is_named, places_of
 
 from cacheproxy.asking import Site
 from cacheproxy.config import Config
-from cacheproxy.core.capture.files import read
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.record.files import read
 from tests import conversation, needs
 from tests.peer import NOBODY
 

@@ -1,0 +1,108 @@
+"""Profile: what is known of an upstream, as one value.
+
+A server's cache depends on the prompt that it renders and on its memory. Its pages or its answers
+show how it treats both; ``told_by`` says which of the two. Verdicts and advice use the profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.servers.identify import ServerFacts
+
+
+class Thinking(StrEnum):
+    """What a template does with the reasoning of turns that have ended.
+
+    ``ON_REQUEST``: dropped, unless a request's ``chat_template_kwargs`` ask to keep it.
+    """
+
+    KEPT = "kept"
+    DROPPED = "dropped"
+    ON_REQUEST = "kept on request"
+    NEVER_SHOWN = "never rendered"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingProfile:
+    """How reasoning fares."""
+
+    way: Thinking = Thinking.UNKNOWN  #: what the template does with it
+    asked_by: tuple[str, bool] | None = None
+    """The member of chat_template_kwargs that keeps it, and its value."""
+    writes_empty: bool = False
+    """An empty block is written where there was none, and goes with the turn's end."""
+
+
+class MemoryKind(StrEnum):
+    """How a server's memory of a prompt can be gone back in.
+
+    ``REWINDABLE``: to any token. ``CHECKPOINTED``: only to places that were saved (hybrid and
+    recurrent models, sliding windows). ``BLOCKS``: to the end of a whole block.
+    """
+
+    REWINDABLE = "rewindable"
+    CHECKPOINTED = "checkpointed"
+    BLOCKS = "blocks"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What holds the prompts; None for what is not told."""
+
+    kind: MemoryKind = MemoryKind.UNKNOWN  #: how it can be gone back in
+    block: int | None = None  #: tokens of a block
+    is_hybrid: bool = False  #: the last whole block is never reused
+    slots: int | None = None  #: how many
+    is_unified: bool | None = None  #: whether the slots share one memory
+    has_ram: bool | None = None  #: whether what leaves a slot is kept in RAM
+    context: int | None = None  #: tokens of one slot's context
+    capacity: int | None = None  #: tokens in all
+
+    def whole(self, prompt: int) -> int:
+        """Return how many of ``prompt`` tokens can be reused: the last is always computed anew."""
+        size = self.block or 1
+        return max(0, ((prompt - 1) // size - self.is_hybrid) * size)
+
+
+class Reporting(StrEnum):
+    """When a server's answers say how much of a prompt was reused.
+
+    ``FLAGGED``: only since it was started with a flag; ``WHEN_SOME``: not where it is nothing.
+    """
+
+    ALWAYS = "always"
+    FLAGGED = "with a flag"
+    WHEN_SOME = "when there is some"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is known of one upstream and the model that it serves."""
+
+    server: ServerFacts | None = None  #: what it says of itself
+    placement: Placement | None = None  #: what it does with late system messages
+    thoughts: ThinkingProfile = ThinkingProfile()  #: what becomes of reasoning
+    order: PromptOrder | None = None  #: what its template prints first; None: not known
+    tools_last: bool = False  #: the tools stand in the last user message
+    system_last: bool = False  #: the system text stands in the last user message
+    clock: str = ""  #: what the template prints of it: "the date", "the time", "" for nothing
+    page: str = ""  #: where it renders a conversation for us, "" for nowhere
+    memory: Memory = Memory()  #: what holds its prompts
+    reporting: Reporting = Reporting.UNKNOWN  #: whether its answers say what was reused
+    flag: str = ""  #: what to start it with so that it reports reuse
+    counts_reuse: bool = False  #: its /metrics count reused tokens
+    reuses: bool | None = None  #: whether it ever reuses anything; None: not known
+    start: str | None = None  #: another after a restart
+    told_by: str = ""  #: how this is known, for people
+
+
+UNKNOWN = Profile()
+"""Of an upstream that nobody has asked."""
