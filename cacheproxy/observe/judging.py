@@ -20,11 +20,11 @@ from twisted.python.threadpool import ThreadPool
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Basis, Verdict
+from cacheproxy.core.conversation.verdict import Basis
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
 from cacheproxy.core.servers.inferred import Inferred
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.verdicts import Verdicts, is_another, learn
 from cacheproxy.record.exchange import Exchange
@@ -132,38 +132,37 @@ class Judging:
 
     def _begin(self, exchange: Exchange) -> None:
         self._number += 1
-        number, size = self._number, len(exchange.received.body)
+        exchange.number, size = self._number, len(exchange.received.body)
         is_too_much = self._waiting and self._waiting + size > self.most_waiting
         if not exchange.turn or is_too_much:
-            self._ready_now.append(replace(exchange, number=number))
+            self._ready_now.append(exchange)
             return
         if not self._waiting and _is_quick(exchange):
-            self._take(*self._judged(exchange, number))
+            self._take(exchange, self._judged(exchange))
             return
         self._waiting += size
-        self._pool.callInThread(self._judge_in_thread, exchange, number, size)
+        self._pool.callInThread(self._judge_in_thread, exchange, size)
 
-    def _judge_in_thread(self, exchange: Exchange, number: int, size: int) -> None:
+    def _judge_in_thread(self, exchange: Exchange, size: int) -> None:
         with self._collector.paused():
-            judged = self._judged(exchange, number)
-        self._reactor.callFromThread(self._back, *judged, size)
+            turn = self._judged(exchange)
+        self._reactor.callFromThread(self._back, exchange, turn, size)
 
     def _back(self, exchange: Exchange, turn: Evidence | None, size: int) -> None:
         self._waiting -= size
         self._take(exchange, turn)
         self._give_on()
 
-    def _judged(self, exchange: Exchange, number: int) -> tuple[Exchange, Evidence | None]:
+    def _judged(self, exchange: Exchange) -> Evidence | None:
         """Only ever on one thread at a time: the reactor's waits while the other has work."""
         known = self.known.get(exchange.upstream)
-        profile = None if known is None else known.profile
+        profile = UNKNOWN if known is None else known.profile
         inferred = None if known is None else known.inferred
         try:
-            judged = self._verdicts.judge(exchange, profile, inferred, number)
+            return self._verdicts.judge(exchange, profile, inferred)
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
-            judged = None
-        return (replace(exchange, number=number), None) if judged is None else judged
+            return None
 
     def _take(self, exchange: Exchange, turn: Evidence | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""
@@ -171,43 +170,15 @@ class Judging:
         if known is None or turn is None or verdict is None:
             self._line_up(exchange)
             return
+        exchange.profile = known.profile
         counts = turn.usage.reused is None and known.profile.counts_reuse
         if counts or (turn.before is not None and wants_proof(turn, verdict)):
             held = self._line_up(exchange, is_ready=False)
-            held.asking = Deferred.fromCoroutine(self._ask(held, turn, known, counts=counts))
+            held.asking = Deferred.fromCoroutine(_ask(exchange, turn, known, counts=counts))
             held.asking.addErrback(lambda _: None)
             held.asking.addBoth(lambda _: self._ready(held))
         else:
             self._line_up(exchange)
-
-    async def _ask(
-        self, held: _Held, turn: Evidence, known: KnownUpstream, *, counts: bool
-    ) -> None:
-        """Ask the upstream for what is missing, and judge again with what it says."""
-
-        def judged(**more: Any) -> Verdict:
-            nonlocal turn
-            turn = replace(turn, **more)
-            verdict = judge(turn)
-            held.exchange = replace(held.exchange, usage=turn.usage, verdict=verdict)
-            return verdict
-
-        verdict = held.exchange.verdict
-        if counts:
-            reused = await known.counted(turn.usage)
-            if reused is None:
-                return
-            verdict = judged(usage=replace(turn.usage, reused=reused))
-        before = turn.before
-        if before is None or verdict is None or not wants_proof(turn, verdict):
-            return
-        if is_another(before.start, await known.started()):
-            verdict = judged(meanwhile=turn.meanwhile._replace(restarted=True))
-            if verdict.basis is Basis.TOLD:
-                return
-        proof = await known.prove(turn)
-        if proof is not None:
-            learn(known.inferred, judged(proof=proof), turn)
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
         """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
@@ -237,6 +208,30 @@ class Judging:
 def _session(exchange: Exchange) -> tuple[str, str]:
     session = exchange.session
     return (session.client, session.id) if session is not None else ("", "")
+
+
+async def _ask(exchange: Exchange, turn: Evidence, known: KnownUpstream, *, counts: bool) -> None:
+    """Ask the upstream for what is missing, and judge again by what it says."""
+    if counts:
+        reused = await known.counted(turn.usage)
+        if reused is None:
+            return
+        exchange.usage = replace(turn.usage, reused=reused)
+        turn = replace(turn, usage=exchange.usage)
+        exchange.verdict = judge(turn)
+    before = turn.before
+    if before is None or exchange.verdict is None or not wants_proof(turn, exchange.verdict):
+        return
+    if is_another(before.start, await known.started()):
+        turn = replace(turn, meanwhile=turn.meanwhile._replace(restarted=True))
+        exchange.verdict = judge(turn)
+        if exchange.verdict.basis is Basis.TOLD:
+            return
+    proof = await known.prove(turn)
+    if proof is not None:
+        turn = replace(turn, proof=proof)
+        exchange.verdict = judge(turn)
+        learn(known.inferred, exchange.verdict, turn)
 
 
 def _is_quick(exchange: Exchange) -> bool:

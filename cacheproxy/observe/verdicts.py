@@ -42,16 +42,13 @@ class Verdicts:
     def judge(
         self,
         exchange: Exchange,
-        known: Profile | None = None,
+        profile: Profile = UNKNOWN,
         inferred: Inferred | None = None,
-        number: int = 0,
-    ) -> tuple[Exchange, Evidence] | None:
-        """Return the exchange with the verdict on its turn, and what that rests on.
+    ) -> Evidence | None:
+        """Fill in the verdict on a turn, and its place; return what the verdict rests on.
 
-        None if there is no prompt that we can read. ``known``: of its upstream; ``number``: the
-        exchange's, if it has none yet.
+        None if there is no prompt that we can read. ``profile``: of its upstream.
         """
-        profile = known or UNKNOWN
         session, place, request = exchange.session, exchange.place, exchange.sent
         if session is None or request is None:
             return None
@@ -119,18 +116,10 @@ class Verdicts:
             curable=curable,
             is_whole=is_whole,
         )
-        exchange = replace(
-            exchange,
-            verdict=verdict,
-            place=place,
-            turn=place.turn,
-            side=place.is_side,
-            usage=usage,
-            parts=_parts(sent, usage.prompt, profile),
-            profile=known,
-            number=number or exchange.number,
-        )
-        return exchange, turn
+        exchange.verdict, exchange.place, exchange.usage = verdict, place, usage
+        exchange.turn, exchange.side = place.turn, place.is_side
+        exchange.parts = _parts(sent, usage.prompt, profile)
+        return turn
 
     def _lane(self, session: Session, number: int) -> Lane | None:
         known = self._store.conversation(session)

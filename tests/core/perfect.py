@@ -77,6 +77,5 @@ def exchanges(requests: Iterable[Request], server: Server, known: Configured) ->
             number=number,
             place=store.begin(turn, sent),
         )
-        judged = verdicts.judge(exchange)
-        assert judged is not None
-        yield judged[0]
+        verdicts.judge(exchange)
+        yield exchange

@@ -30,9 +30,9 @@ def judged(known, *turns, profile=SYSTEM_FIRST):
     """The verdicts on ``turns``, and the place of the last."""
     verdicts = []
     for turn in turns:
-        found, _ = known.judge(turn, profile)
-        verdicts.append(found.verdict)
-    return verdicts, found.place
+        known.judge(turn, profile)
+        verdicts.append(turn.verdict)
+    return verdicts, turn.place
 
 
 def test_a_first_turn_is_cold_and_an_extension_that_was_reused_is_ok():
@@ -119,18 +119,18 @@ def test_a_count_that_is_left_out_is_zero_once_one_was_reported():
     """SGLang says nothing where it reused nothing."""
     known, inferred = Verdicts(Store()), Inferred()
     one, two, three = conversation(*GROWING, usages=(Usage(1000), Usage(1020, 1000), Usage(1040)))
-    found = [known.judge(each, SYSTEM_FIRST, inferred)[0] for each in (one, two, three)]
+    found = [known.judge(each, SYSTEM_FIRST, inferred) for each in (one, two, three)]
     assert [each.usage.reused for each in found] == [None, 1000, 0]
-    assert found[-1].verdict.judgement is Judgement.BREAK
+    assert three.verdict.judgement is Judgement.BREAK
 
 
 def test_a_count_that_was_never_reported_is_not_known():
     """It is not called zero, and the turn is not called well."""
     known, inferred = Verdicts(Store()), Inferred()
     one, two, _ = conversation(*GROWING, usages=(Usage(1000), Usage(1020), Usage(1040)))
-    found = [known.judge(each, SYSTEM_FIRST, inferred)[0] for each in (one, two)]
+    found = [known.judge(each, SYSTEM_FIRST, inferred) for each in (one, two)]
     assert found[-1].usage.reused is None
-    assert found[-1].verdict.judgement is Judgement.UNKNOWN
+    assert two.verdict.judgement is Judgement.UNKNOWN
 
 
 def test_an_order_that_nobody_told_is_inferred_and_the_change_named_by_it():
@@ -143,9 +143,9 @@ def test_an_order_that_nobody_told_is_inferred_and_the_change_named_by_it():
     share = sum(len(segment.text) for segment in prompt.of(Part.TOOLS)) / prompt.chars
     two = exchange(said, usage=Usage(1010, round(1010 * share)))
     known.judge(one, Profile(), inferred)
-    found, _ = known.judge(two, Profile(), inferred)
-    assert found.verdict.reason is Reason.SYSTEM_CHANGED
-    assert found.verdict.where.path.startswith("/system")
+    known.judge(two, Profile(), inferred)
+    assert two.verdict.reason is Reason.SYSTEM_CHANGED
+    assert two.verdict.where.path.startswith("/system")
     assert inferred.order is PromptOrder.TOOLS_FIRST
 
 
