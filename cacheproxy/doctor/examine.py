@@ -16,8 +16,8 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.servers.identify import VLLM
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.kinds import kind_called
+from cacheproxy.core.servers.profile import Profile, Reporting
 from cacheproxy.core.servers.profile_text import says
 from cacheproxy.doctor import (
     clients,
@@ -37,7 +37,7 @@ from cacheproxy.doctor.prompt import PATHS
 from cacheproxy.doctor.proxy import Proxy, TrafficLook
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.slots import Ask, Guard
-from cacheproxy.doctor.upstream import LLAMA, Counters, SeenUpstream
+from cacheproxy.doctor.upstream import Counters, SeenUpstream
 from cacheproxy.plugin.packages import Configured, configured
 
 OnStep = Callable[[str], None]
@@ -106,7 +106,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:  # noqa: PLR0915 (a
         memory = says(profile).get("memory")
         findings += [ok("memory", memory)] if memory else []
         findings += template.check(profile.placement, own, known)
-        findings += slots.check(own, trials) if kind == LLAMA else []
+        findings += slots.check(own, trials) if kind_called(kind).similarity else []
         findings += template.check_turns(profile, own, running.keeps if own is not None else "")
     rules = running.rules if running.is_up else tuple(rule.name for rule in found.on)
     needed = judge(trials, checked, rules, seen, profile.placement, known)
@@ -133,9 +133,12 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     on_step: OnStep,
     tried: CheckedClient | None,
 ) -> tuple[Trial, ...]:
-    """Send test prompts on each path; to Ollama only for a named model, else it would load one."""
+    """Send test prompts on each path; where one would be loaded for it, only if it was named."""
     model = inputs.model or server.model
-    if server.server is None or (server.server.kind == "Ollama" and inputs.model is None):
+    if server.server is None:
+        return ()
+    kind = kind_called(server.server.kind)
+    if kind.loads_models and inputs.model is None:
         return ()
     headers = inputs.headers | inputs.token
     # It is kept out of the proxy's records.
@@ -143,7 +146,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     through = Site(running.url, headers | as_probe) if running.sends_to(server.url) else None
     site = Site(server.url, inputs.headers)
     trials: list[Trial] = []
-    one_slot = server.server.kind == LLAMA and server.server.slots == 1
+    one_slot = kind.similarity > 0 and server.server.slots == 1
     for api, path in PATHS.items():
         on_step(f"sending a short prompt to {path}")
         mark = secrets.token_hex(8)
@@ -156,7 +159,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
             mark,
             may_send=guard.allows,
             has_one_slot=one_slot and not any(one.again for one in trials),
-            counters=Counters(site, has_them=server.server.kind == VLLM),
+            counters=Counters(site, has_them=kind.reporting is Reporting.FLAGGED),
             memory=guard.profile.memory,
             volatile=tried.checkup.volatile if tried is not None else None,
         )
@@ -190,11 +193,11 @@ def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if not edits:
         text = "not tried: the server is not on your own network, and the proxy edits nothing there"
         return warn("reuse", text, "set edit_remote if the server is yours")
-    if kind == "Ollama":
-        text = "not tried: Ollama would load a model for the test, and perhaps unload another one"
+    if kind_called(kind).loads_models:
+        text = f"not tried: {kind} would load a model for the test, and perhaps unload another one"
         return warn("reuse", text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
-    state = FindingState.WARN if kind == LLAMA else FindingState.FAIL
+    state = FindingState.WARN if kind_called(kind).similarity else FindingState.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 
 

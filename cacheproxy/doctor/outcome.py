@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cacheproxy.client_setup.finding import Finding, fail, ok, warn
-from cacheproxy.core.servers.flags import of_kind
+from cacheproxy.core.servers.kinds import kind_called
 from cacheproxy.doctor.clients import CheckedClient
 from cacheproxy.doctor.reuse import Shot, Trial
 
@@ -91,16 +91,16 @@ def unreported(trials: Sequence[Trial], kind: str) -> list[Finding]:
 
 def _saying(kind: str) -> str | None:
     """Return what makes a server tell what it reused, if anything does."""
-    server = of_kind(kind)
-    return f"start {server.name} with {server.reporting}" if server.reporting else None
+    server = kind_called(kind)
+    return f"start {server.called} with {server.flag}" if server.flag else None
 
 
 def _caching(kind: str) -> str | None:
-    server = of_kind(kind)
+    server = kind_called(kind)
     if server.keeps_none:
         return None
     if server.caching is not None:
-        return f"start {server.name} {server.caching.flag}, or try again when the server is idle"
+        return f"start {server.called} {server.caching.flag}, or try again when the server is idle"
     return (
         "switch on the server's prompt cache, if it has one, or try again when the server is idle"
     )
@@ -116,9 +116,9 @@ def _seconds(shot: Shot) -> str:
 
 def _mend(error: str, kind: str) -> str | None:
     if "context" in error:
-        server = of_kind(kind)
+        server = kind_called(kind)
         flag = f": {server.context} 32768" if server.context.startswith("-") else ""
-        return f"start {server.name} with a larger context{flag}"
+        return f"start {server.called} with a larger context{flag}"
     if "401" in error or "403" in error:
         return "give the server's key with --api-key KEY"
     if "model" in error.lower() or NO_MODEL in error:

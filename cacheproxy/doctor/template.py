@@ -16,13 +16,13 @@ from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.flags import of_kind
+from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds, kind_called
 from cacheproxy.core.servers.profile import Profile, Thinking
 from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
 from cacheproxy.doctor.record import PLACE, Record
 
-OTHER = "start the server with another chat template: llama-server --chat-template-file FILE"
+OTHER = f"start the server with another chat template: {EXAMPLE.name} {EXAMPLE.template}"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
 _CURE = "; the template keeps it if it is asked to and the client sends it back"
@@ -42,10 +42,10 @@ def learned(
     ``formats``: see ``Look``. ``model``: for servers that want to know it.
     """
     found: list[TemplateAnswer] = []
-    for path in rendering.PAGES:
-        questions = learning(found, path, model or "", datetime.now(UTC), formats)
+    for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
+        questions = learning(found, page, model or "", datetime.now(UTC), formats)
         try:
-            have_answered(questions, partial(_render, site, path))
+            have_answered(questions, partial(_render, site, page.path))
         except NoAnswerError:
             break
         except rendering.NoPageError:
@@ -97,7 +97,7 @@ def check_turns(profile: Profile, record: Record | None = None, keeps: str = "")
     if profile.clock:
         text = f"the template prints {profile.clock}: the server reads all text behind it again "
         kind = profile.server.kind if profile.server is not None else ""
-        flag = of_kind(kind).template
+        flag = kind_called(kind).template
         fix = (
             f"start {kind} with {flag}: a copy of the template without that line" if flag else None
         )

@@ -11,6 +11,7 @@ from functools import partial
 
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign, Verdict
 from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.servers.kind import UNLIKE
 from cacheproxy.core.servers.profile import Memory, MemoryKind
 
 _HALF = 0.5
@@ -19,8 +20,6 @@ _LOOSE = 0.15
 _LOOSE_TOKENS = 64
 _FULL = 0.8
 """Share of the cache's room from which it is likely to have dropped something."""
-_UNLIKE = 0.12
-"""Share of a prompt below which llama-server takes another slot (0.1, as it counts)."""
 _SHIFTED = 8
 _TOLERANCE = 0.05
 """Share of the turn before that may be computed again without being called a break: servers
@@ -92,7 +91,7 @@ def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) 
     if is_clock and further > near(proof.shared, memory):
         return _because(Reason.TEMPLATE_CHANGED, basis=Basis.RENDERED, rewrite=Rewrite.CLOCK)
     # A prompt that shares too little with a slot is given another one: that is not the memory.
-    is_unlike = proof.shared <= _UNLIKE * (turn.tokens or turn.had)
+    is_unlike = proof.shared <= UNLIKE * (turn.tokens or turn.had)
     if beneath is not None and (is_unlike or further <= near(proof.shared, memory)):
         return _because(beneath, basis=Basis.RENDERED, rewrite=rewrite)
     signs = signs_of(turn, shared)
