@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cacheproxy.cli.plugins import plugins
+from cacheproxy.core.servers.kinds import put_in_force
 from tests.core.templates import inline
 from tests.proxy.harness import TIMEOUT, Client, eventually
 from tests.proxy.placing.bodies import late
@@ -76,6 +77,13 @@ def page(proxy, name):
 def send(proxy, body):
     with Client(proxy.address) as client:
         return client.ask(PATHS["messages"], json.dumps(body).encode()).answer()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays():
+    """A command puts the kinds in force in its process, which is ours here."""
+    yield
+    put_in_force(())
 
 
 @pytest.fixture
