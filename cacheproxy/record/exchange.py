@@ -20,6 +20,7 @@ from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
+from cacheproxy.record.body import body_of
 
 
 class Outcome(StrEnum):
@@ -85,8 +86,14 @@ class Exchange:
 
     @property
     def client(self) -> str:
-        """The name of the client that sent it."""
+        """The client's name: that of the session, or as the request names itself."""
         return client_of(self.received) if self.session is None else self.session.client
+
+    @property
+    def model(self) -> str | None:
+        """The model that was asked for, where its body has been read or is small."""
+        model = body_of(self.sent or self.received).get("model")
+        return model if isinstance(model, str) and model else None
 
     @property
     def has_moved(self) -> bool:
