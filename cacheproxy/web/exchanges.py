@@ -14,6 +14,7 @@ from cacheproxy.core.diagnose.report import TurnReport, failed
 from cacheproxy.observe.recent import Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.row import page_of, row_of
 from cacheproxy.web.pages import Answer, answer, said
 from cacheproxy.web.prompts import Prompts
 
@@ -22,7 +23,7 @@ _NO_TURN = "no turn has come through this proxy yet"
 
 async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
     """Return the list of the ``recent`` ones."""
-    return {"exchanges": [_summary(exchange) for exchange in recent]}
+    return page_of(map(row_of, recent))
 
 
 def diagnosis(
@@ -46,29 +47,3 @@ def diagnosis(
         return found if prompts.why_not(request) is None else found | {"excerpts": None}
 
     return answer(request, page, _NO_TURN) if name == "last" else answer(request, page)
-
-
-def _summary(exchange: Exchange) -> dict[str, Any]:
-    """Return the figures of one exchange as JSON: no prompt text, no query, no header."""
-    usage, verdict, session = exchange.usage, exchange.verdict, exchange.session
-    return {
-        "number": exchange.number,
-        "client": session.client if session is not None else None,
-        "session": session.id if session is not None else None,
-        "turn": exchange.turn,
-        "side": exchange.side,
-        "method": exchange.received.method,
-        "path": exchange.received.path,
-        "status": exchange.status,
-        "outcome": exchange.outcome,
-        "error": exchange.error,
-        "usage": {"prompt": usage.prompt, "reused": usage.reused, "output": usage.output},
-        "verdict": verdict.judgement if verdict is not None else None,
-        "reason": verdict.reason if verdict is not None else None,
-        "rewrite": verdict.rewrite if verdict is not None else None,
-        "lost": verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None,
-        "rules": {report.rule: len(report.edits) for report in exchange.reports if report.edits},
-        "wall": exchange.wall,
-        "first_byte": exchange.first_byte,
-        "seconds": exchange.seconds,
-    }

@@ -11,10 +11,11 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
-from cacheproxy.doctor import outcome
-from cacheproxy.doctor.reuse import measure
+from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.router import ROUTERS, cure_of
+from cacheproxy.doctor.trial import PromptSender
 from tests import needs
+from tests.doctor.builders import HEADS, facts
 from tests.llama.routers import PAGE, recipes, routing
 from tests.peer import speaking
 
@@ -52,11 +53,13 @@ def test_a_router_that_takes_turns_is_seen(three, tmp_path, *, sticks, named):
         routing(recipe, three, tmp_path) as url,
         ChildProxy(url, "--placement", "quiet", *options) as proxy,
     ):
-        trial = measure("chat", Site(url), Site(proxy.url), (), "random", f"{sticks}{named}")
+        through = Site(proxy.url)
+        sender = PromptSender(upstream=Site(url), proxy=through, model="random", heads=HEADS)
+        trial = sender.measure("chat", f"{sticks}{named}")
     assert trial.has_several is not (sticks and named)
     if trial.has_several:
-        cure = cure_of(Site(three[0]))
-        finding = outcome.check(trial, (), "llama-server", has_package=True, cure=cure)
+        known = facts(trials=(trial,), router_cure=cure_of(Site(three[0])))
+        finding = next(server_checks.reuse(known))
         assert finding.state is FindingState.FAIL
         assert "it and another did not. Several" in finding.text
         assert "--session-header X-Conversation-Key" in finding.fix
@@ -65,7 +68,8 @@ def test_a_router_that_takes_turns_is_seen(three, tmp_path, *, sticks, named):
 def test_a_server_that_keeps_nothing_is_no_router(three, model):
     """It was sent as often, and never reused."""
     with LlamaServer(model, n_ctx=8192, n_cache_reuse=0) as server:
-        trial = measure("chat", Site(server.url), None, (), "random", "one")
+        sender = PromptSender(upstream=Site(server.url), model="random", heads=HEADS)
+        trial = sender.measure("chat", "one")
     assert not trial.has_several
     lost = replace(trial, second=trial.first, same=trial.first, repeated=trial.first)
     assert not lost.has_several
