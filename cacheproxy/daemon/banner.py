@@ -12,7 +12,7 @@ from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.words import short

@@ -16,8 +16,8 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.servers.identify import LLAMA_SERVER, OLLAMA, VLLM
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.profile import Profile, Reporting
 from cacheproxy.doctor import clients, proxy_checks, record, server_checks
 from cacheproxy.doctor.conclusion import judge, need
 from cacheproxy.doctor.facts import (
@@ -27,9 +27,9 @@ from cacheproxy.doctor.facts import (
     learned,
     look_at_proxy,
     look_at_server,
+    router_cure,
 )
 from cacheproxy.doctor.guard import Ask, Guard
-from cacheproxy.doctor.router import cure_of
 from cacheproxy.doctor.trial import PATHS, PromptSender, Trial
 from cacheproxy.plugin.packages import configured
 
@@ -136,16 +136,17 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
     profile = _profile(inputs, upstream, running if facts.is_own else None, on_step)
     guard = Guard(site, profile, facts.own, None if inputs.send else inputs.ask)
     trials = tuple(_trials(inputs, facts, guard, on_step))
-    cure = cure_of(site) if any(trial.has_several for trial in trials) else ""
+    cure = router_cure(site) if any(trial.has_several for trial in trials) else ""
     return replace(facts, profile=profile, trials=trials, not_sent=guard.why_not, router_cure=cure)
 
 
 def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -> Iterator[Trial]:
-    """Send test prompts on each path; to Ollama only for a named model, else it would load one."""
+    """Send test prompts on each path; where one would be loaded for it, only if it was named."""
     server, running = facts.server, facts.proxy
     if server is None or inputs.send is False or not facts.edits:
         return
-    if server.kind == OLLAMA and inputs.model is None:
+    kind = kind_of(guard.profile)
+    if kind.loads_models and inputs.model is None:
         return
     # It is kept out of the proxy's records.
     as_probe = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): running.probe}
@@ -157,8 +158,8 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
         rules=facts.found.on,
         **({"model": model} if model else {}),
         may_send=guard.allows,
-        has_one_slot=server.kind == LLAMA_SERVER and server.slots == 1,
-        counts=server.kind == VLLM,
+        has_one_slot=kind.similarity > 0 and server.slots == 1,
+        counts=kind.reporting is Reporting.FLAGGED,
         memory=guard.profile.memory,
         heads=facts.heads,
     )

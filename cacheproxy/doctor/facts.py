@@ -28,10 +28,10 @@ from cacheproxy.asking import (
 )
 from cacheproxy.client_setup.checkup import Volatile
 from cacheproxy.core.placement.placement import Late, Placement, alike
-from cacheproxy.core.servers import status
-from cacheproxy.core.servers.identify import PAGES, ServerFacts
-from cacheproxy.core.servers.look_profile import profile_from_look
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers import looking, routers
+from cacheproxy.core.servers.kind import ServerKind
+from cacheproxy.core.servers.kinds import all_kinds, kind_of
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.profile_text import profile_in
 from cacheproxy.core.servers.status import Look
 from cacheproxy.core.template import rendering
@@ -117,6 +117,11 @@ class Examination:
     def server(self) -> ServerFacts | None:
         """Which server it is; None: it cannot be looked at."""
         return self.upstream.server
+
+    @property
+    def kind(self) -> ServerKind:
+        """What is true of such servers."""
+        return kind_of(self.profile)
 
     @property
     def is_own(self) -> bool:
@@ -242,7 +247,7 @@ def look_at_server(site: Site) -> SeenUpstream:
             return None
         return one.status, one.body, one.software
 
-    answers = have_answered(status.asking({}), get)
+    answers = have_answered(looking.asking({}), get)
     if answers is None:
         problem = f"no model server answers at {url}: {why[0]}"
         fix = "start the model server, or name it with --upstream URL"
@@ -257,32 +262,32 @@ def look_at_server(site: Site) -> SeenUpstream:
     if not _is_model_server(answers.pages) or _asks_for_a_key(said):
         problem, fix = _refusal(url, said)
         return SeenUpstream(site.url, problem=problem, fix=fix)
-    seen = status.look_of(site.url, time.time(), time.monotonic(), answers)
+    seen = looking.look_of(site.url, time.time(), time.monotonic(), answers)
     model, seconds = _model(answers.pages.get("/v1/models")), next(iter(said.values())).seconds
-    return SeenUpstream(site.url, seen, profile_from_look(seen), model, seconds)
+    return SeenUpstream(site.url, seen, looking.profile_from_look(seen), model, seconds)
 
 
 def _is_model_server(pages: Mapping[str, Any]) -> bool:
     return any(
         isinstance(pages.get(path), dict) and key in pages[path]
-        for path, key in zip(PAGES, ("default_generation_settings", "data", "version"), strict=True)
+        for path, key in looking.marks().items()
     )
 
 
 def _asks_for_a_key(said: Mapping[str, Answer]) -> bool:
     """llama-server lists its models to anybody, but tells its properties only with the key."""
-    return any(path in said and said[path].status in (401, 403) for path in PAGES[:2])
+    return any(path in said and said[path].status in (401, 403) for path in [*looking.marks()][:2])
 
 
 def _refusal(url: str, said: Mapping[str, Answer]) -> tuple[str, str]:
     """Say why none of the pages could be had."""
     if _asks_for_a_key(said):
         return f"the server at {url} asks for a key", "give the key with --api-key KEY"
-    for path in PAGES:
+    for path in looking.marks():
         if path in said and said[path].status == 503:
             why = said[path].said() or "it answers 503"
             return f"the server at {url} is not ready: {why}", "wait for it"
-    text = f"the server at {url} is not a model server: it has none of {', '.join(PAGES)}"
+    text = f"the server at {url} is not a model server: it has none of {', '.join(looking.marks())}"
     return text, "name the model server's root URL with --upstream"
 
 
@@ -307,10 +312,10 @@ def learned(
         answer = site.post(path, body, _RENDER_SECONDS)
         return answer.status, answer.body
 
-    for path in rendering.PAGES:
-        questions = learning(found, path, model or "", datetime.now(UTC), formats)
+    for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
+        questions = learning(found, page, model or "", datetime.now(UTC), formats)
         try:
-            have_answered(questions, partial(render, path))
+            have_answered(questions, partial(render, page.path))
         except NoAnswerError:
             break
         except rendering.NoPageError:
@@ -318,3 +323,12 @@ def learned(
         if found:
             break
     return with_template(profile, found[-1:]) if found else profile
+
+
+def router_cure(site: Site) -> str:
+    """Return what makes the router at ``site`` keep a conversation at one server. Never raises."""
+    try:
+        models = site.get("/v1/models")
+    except NoAnswerError:
+        models = Answer(0, b"")
+    return routers.cure_of(models.software, models.body.decode("latin-1"), site.tell)

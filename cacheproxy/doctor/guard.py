@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cacheproxy.asking import Site
-from cacheproxy.core.servers.identify import LLAMA_SERVER
-from cacheproxy.core.servers.look_profile import profile_from_look
+from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.looking import profile_from_look
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor.facts import look_at_server
@@ -26,8 +26,6 @@ CHEAP = 1000
 """Tokens that a server reads again in no time; our own prompts are shorter, too."""
 _OURS = 2000
 """Tokens of our prompts in all the slots that they can be in at a time."""
-ALIKE = 0.1
-"""Of a prompt: what it must share with a slot's to be given that slot, by default."""
 _ALL = 0.9
 Ask = Callable[[str], bool]
 """Asks people whether to send, with the reason not to."""
@@ -52,8 +50,11 @@ def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
     return _worth(min(idle, key=lambda slot: slot.task or 0).used)
 
 
-def kept(record: Record | None, slots: int) -> bool:
-    """Whether the turns through the proxy show that the prompts of one slot are kept in RAM."""
+def kept(record: Record | None, slots: int, alike: float) -> bool:
+    """Whether the turns through the proxy show that the prompts of one slot are kept in RAM.
+
+    ``alike``: the share of itself that a prompt has in common with the slot's, to be like it.
+    """
     if record is None or slots != 1:
         return False
     for before, turn, between in later_turns(record):
@@ -62,7 +63,7 @@ def kept(record: Record | None, slots: int) -> bool:
             continue
         if any((one.prompt or 0) > prompt / 2 for one in between):  # it may hold what was reused
             continue
-        if any(_had_the_slot(one, before, turn) for one in between):
+        if any(_had_the_slot(one, before, turn, alike) for one in between):
             return True
     return False
 
@@ -82,10 +83,10 @@ def later_turns(
             yield measured[before], one, measured[before + 1 : index]
 
 
-def _had_the_slot(one: ExchangeRow, before: ExchangeRow, turn: ExchangeRow) -> bool:
+def _had_the_slot(one: ExchangeRow, before: ExchangeRow, turn: ExchangeRow, alike: float) -> bool:
     """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
     is_between = before.end <= one.wall and one.end <= turn.wall
-    is_unlike = one.reused is not None and one.reused <= ALIKE * min(
+    is_unlike = one.reused is not None and one.reused <= alike * min(
         one.prompt or 0, before.prompt or 0
     )
     return is_between and is_unlike
@@ -111,14 +112,14 @@ class Guard:
 
         ``ours``: tokens of those that were, 0 if none was.
         """
-        server = self.profile.server
+        alike = kind_of(self.profile).similarity
         self.ours = max(self.ours, ours)
-        if self.ask is None or server is None or server.kind != LLAMA_SERVER:
+        if self.ask is None or not alike:
             return True
         look = look_at_server(self.site).look
         slots = look.slots if look is not None else ()
         self.profile = profile_from_look(look, self.profile) if look is not None else self.profile
-        keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots))
+        keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots), alike)
         stake = at_stake(slots, keeps=keeps)
         if stake is not None and stake <= self.ours:
             return True

@@ -11,7 +11,6 @@ from cacheproxy.client_setup.finding import Finding, FindingState, fail, note, o
 from cacheproxy.core.judge.advice import setup_command
 from cacheproxy.core.judge.weights import share_in_words
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.core.servers.flags import flags_of
 from cacheproxy.core.servers.status import Look
 from cacheproxy.doctor import record as records
 from cacheproxy.doctor.facts import Examination
@@ -111,9 +110,9 @@ def _mend(facts: Examination, one: ExchangeRow) -> str:
 
 def larger_context(facts: Examination, one: ExchangeRow) -> str:
     """Return what to do where a prompt of this exchange's client does not fit."""
-    server, name = flags_of(facts.profile), records.client_of(one)
+    kind, name = facts.kind, records.client_of(one)
     client = next((each for each in facts.found.packages.clients if each.name == name), None)
-    larger = f"{server.context} larger for {server.name}, or " if server.context else ""
+    larger = f"{kind.context} larger for {kind.called}, or " if kind.context else ""
     return f"{larger}a smaller window for the client: {setup_command(client)}"
 
 

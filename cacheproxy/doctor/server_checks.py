@@ -9,13 +9,12 @@ from cacheproxy.client_setup.finding import Finding, FindingState, fail, ok, war
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.flags import RAM_CACHE, SIMILARITY, flags_of
-from cacheproxy.core.servers.identify import LLAMA_SERVER, OLLAMA
+from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.core.servers.profile import Thinking
 from cacheproxy.core.servers.profile_text import says
 from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination
-from cacheproxy.doctor.guard import ALIKE, later_turns
+from cacheproxy.doctor.guard import later_turns
 from cacheproxy.doctor.proxy_checks import PLACE
 from cacheproxy.doctor.trial import PATHS, Shot, Trial
 from cacheproxy.record.row import ExchangeRow
@@ -23,9 +22,7 @@ from cacheproxy.words import counted
 
 _NEAR = 256
 """Tokens: what is left of a conversation is what the other prompt shared, give or take these."""
-OTHER_TEMPLATE = (
-    "start the server with another chat template: llama-server --chat-template-file FILE"
-)
+OTHER_TEMPLATE = f"start the server with another chat template: {EXAMPLE.name} {EXAMPLE.template}"
 _CURE = "; the template keeps it if it is asked to and the client sends it back"
 _WITHOUT_CURE = "; cacheproxy knows no chat_template_kwargs that make the template keep it"
 _OPTION = (
@@ -45,14 +42,15 @@ def answering(facts: Examination) -> Iterator[Finding]:
         "upstream",
         f"{server.summary} at {shown(upstream.url)} answers in {_short(upstream.seconds)}",
     )
-    if server.kind != LLAMA_SERVER:
+    kind = facts.kind
+    if not kind.metrics:
         return
     if upstream.look.metrics is MetricsPage.OFF:
         text = (
-            "the server was started without --metrics, so nobody tells the speed that its "
+            f"the server was started without {kind.metrics}, so nobody tells the speed that its "
             "answers to /v1/messages do not"
         )
-        yield warn("metrics", text, "add --metrics to the llama-server command line")
+        yield warn("metrics", text, f"add {kind.metrics} to the {kind.name} command line")
     elif upstream.look.sample is not None:
         figures = upstream.look.sample.figures
         since = f"{figures.evaluated or 0:,.0f} prompt tokens evaluated"
@@ -90,11 +88,12 @@ def _not_tried(facts: Examination) -> Finding:
     if not facts.edits:
         text = "not tried: the server is not on your own network, and the proxy edits nothing there"
         return warn("reuse", text, "set edit_remote if the server is yours")
-    if server.kind == OLLAMA:
-        text = "not tried: Ollama would load a model for the test, and perhaps unload another one"
+    if facts.kind.loads_models:
+        text = f"not tried: {server.kind} would load a model for the test, "
+        text += "and perhaps unload another one"
         return warn("reuse", text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
-    state = FindingState.WARN if server.kind == LLAMA_SERVER else FindingState.FAIL
+    state = FindingState.WARN if facts.kind.similarity else FindingState.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 
 
@@ -165,17 +164,15 @@ def _lost(facts: Examination, trial: Trial, text: str) -> Finding:
 
 def _saying(facts: Examination) -> str | None:
     """Return what makes a server tell what it reused, if anything does."""
-    server = flags_of(facts.profile)
-    return f"start {server.name} with {server.reporting}" if server.reporting else None
+    return f"start {facts.kind.called} with {facts.kind.flag}" if facts.kind.flag else None
 
 
 def _caching(facts: Examination) -> str | None:
-    server = flags_of(facts.profile)
-    if server.keeps_none:
+    if facts.kind.keeps_none:
         return None
     start = "switch on the server's prompt cache, if it has one"
-    if server.caching is not None:
-        start = f"start {server.name} {server.caching.flag}"
+    if facts.kind.caching is not None:
+        start = f"start {facts.kind.called} {facts.kind.caching.flag}"
     return f"{start}, or try again when the server is idle"
 
 
@@ -185,9 +182,9 @@ def _reused(shot: Shot) -> str:
 
 def _mend(facts: Examination, error: str) -> str | None:
     if "context" in error:
-        server = flags_of(facts.profile)
-        flag = f": {server.context} 32768" if server.context.startswith("-") else ""
-        return f"start {server.name} with a larger context{flag}"
+        context = facts.kind.context
+        flag = f": {context} 32768" if context.startswith("-") else ""
+        return f"start {facts.kind.called} with a larger context{flag}"
     if "401" in error or "403" in error:
         return "give the server's key with --api-key KEY"
     return "name a model with --model" if "model" in error.lower() or "default" in error else None
@@ -206,22 +203,26 @@ def memory(facts: Examination) -> Iterator[Finding]:
         return
     if kept := says(facts.profile).get("memory"):
         yield ok("memory", kept)
-    if facts.server.kind != LLAMA_SERVER:
+    kind = facts.kind
+    if not kind.similarity:
         return
     taken: list[int] = []
     dropped: list[int] = []
     for before, turn, between in later_turns(facts.own) if facts.own is not None else ():
         if turn.verdict == Judgement.BREAK and turn.reason == Reason.EVICTED:
             again = max(0, (before.prompt or 0) - (turn.reused or 0))
-            (taken if any(_took(one, turn) for one in between) else dropped).append(again)
+            (
+                taken if any(_took(one, turn, kind.similarity) for one in between) else dropped
+            ).append(again)
     if taken:
         text = (
             f"{counted(len(taken), 'time')} a side request (a subagent, a fork) took the slot of a "
-            f"conversation, because 10% of it was alike: {sum(taken):,} tokens were read again"
+            f"conversation, because {kind.similarity:.0%} of it was alike: {sum(taken):,} tokens "
+            "were read again"
         )
-        yield warn("slots", text, f"start llama-server with {SIMILARITY.flag}")
+        yield warn("slots", text, f"start {kind.name} with {kind.slots}")
     came_back = [trial.again.is_reused for trial in facts.trials if trial.again is not None][:1]
-    fix = f"start llama-server with {RAM_CACHE.flag}"
+    fix = f"start {kind.name} with {kind.ram}"
     cost = f"; {counted(len(dropped), 'turn')} read {sum(dropped):,} tokens again" * bool(dropped)
     if came_back == [False]:  # our own prompts prove more than a turn's loss
         text = f"off: a slot's prompt is lost when another conversation takes the slot{cost}"
@@ -233,11 +234,11 @@ def memory(facts: Examination) -> Iterator[Finding]:
         yield ok("cache-ram", "on: a prompt that leaves its slot is kept and comes back")
 
 
-def _took(one: ExchangeRow, turn: ExchangeRow) -> bool:
+def _took(one: ExchangeRow, turn: ExchangeRow, alike: float) -> bool:
     """Whether ``turn`` found no more of its conversation than ``one`` had in common with it."""
     if one.reused is None or turn.reused is None or one.reused < _NEAR:
         return False
-    return one.reused >= ALIKE * (one.prompt or 0) and turn.reused <= one.reused + _NEAR
+    return one.reused >= alike * (one.prompt or 0) and turn.reused <= one.reused + _NEAR
 
 
 def late_messages(facts: Examination) -> Iterator[Finding]:
@@ -314,11 +315,9 @@ def _clock(facts: Examination) -> Iterator[Finding]:
     clock = facts.profile.clock
     if clock:
         text = f"the template prints {clock}: the server reads all text behind it again "
-        server = flags_of(facts.profile)
-        fix = (
-            f"start {server.name} with {server.template}: a copy of the template without that line"
-        )
-        yield warn("template", text + _WHEN[clock], fix if server.template else None)
+        fix = f"start {facts.kind.called} with {facts.kind.template}: a copy of the template "
+        fix += "without that line"
+        yield warn("template", text + _WHEN[clock], fix if facts.kind.template else None)
 
 
 def _again(does: str, what: str) -> str:

@@ -1,17 +1,12 @@
-"""An exchange as a row of the page /_cacheproxy/exchanges: its figures, and nothing of its texts.
-
-The proxy writes such rows, and its commands read them; what an older proxy does not say has its
-default.
-"""
+"""A row of the page /_cacheproxy/exchanges, as those read it who ask the proxy for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.exchange import Outcome
 
 _FAILED = 400
 """The first status that tells of a failure."""
@@ -22,18 +17,16 @@ class RowUsage(msgspec.Struct, frozen=True):
 
     prompt: int | None = None  #: tokens
     reused: int | None = None  #: tokens of the prompt
-    output: int | None = None  #: tokens
 
 
 class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one exchange."""
+    """The figures of one exchange; what an older proxy does not say has its default."""
 
     number: int = 0  #: the proxy's, counted from 1
     client: str | None = None  #: its name; None: it spoke no API that we know
     session: str | None = None  #: None as for ``client``
     turn: int = 0  #: of its session, from 1; 0: it is none
     side: bool = False  #: whether it was beside the conversation
-    method: str = ""  #: of HTTP
     path: str = ""  #: that the client asked for, without query
     status: int | None = None  #: as the client saw it; None: it saw nothing
     outcome: str | None = Outcome.COMPLETE  #: how it ended
@@ -46,9 +39,7 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     expected: int | None = None
     """Tokens that could have been reused, by our comparison; for a turn that goes on from the one
     before all that this one had."""
-    rules: Mapping[str, int] = {}  #: how many edits each rule made
     wall: float = 0.0  #: when it began, in seconds since the epoch
-    first_byte: float | None = None  #: seconds until then
     seconds: float = 0.0  #: how long it took
 
     @property
@@ -70,38 +61,6 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     def has_failed(self) -> bool:
         """Whether its client got an error, or half an answer. One that left is no failure."""
         return self.outcome == Outcome.UPSTREAM_FAILED or (self.status or 0) >= _FAILED
-
-
-def row_of(exchange: Exchange) -> ExchangeRow:
-    """Return the row of an exchange: no prompt text, no query, no header."""
-    usage, verdict, session = exchange.usage, exchange.verdict, exchange.session
-    return ExchangeRow(
-        number=exchange.number,
-        client=session.client if session is not None else None,
-        session=session.id if session is not None else None,
-        turn=exchange.turn,
-        side=exchange.side,
-        method=exchange.received.method,
-        path=exchange.received.path,
-        status=exchange.status,
-        outcome=exchange.outcome,
-        error=exchange.error,
-        usage=RowUsage(usage.prompt, usage.reused, usage.output),
-        verdict=verdict.judgement if verdict is not None else None,
-        reason=verdict.reason if verdict is not None else None,
-        rewrite=verdict.rewrite if verdict is not None else None,
-        lost=verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None,
-        expected=verdict.expected.tokens if verdict and verdict.expected else None,
-        rules={report.rule: len(report.edits) for report in exchange.reports if report.edits},
-        wall=exchange.wall,
-        first_byte=exchange.first_byte,
-        seconds=exchange.seconds,
-    )
-
-
-def page_of(rows: Iterable[ExchangeRow]) -> dict[str, Any]:
-    """Return the page of ``rows`` as plain values."""
-    return {"exchanges": [msgspec.to_builtins(row) for row in rows]}
 
 
 def rows_in(page: Any) -> list[ExchangeRow] | None:

@@ -7,7 +7,7 @@ import pytest
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.daemon import banner
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Packages

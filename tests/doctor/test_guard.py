@@ -74,15 +74,15 @@ TITLE = held_by(2, "a", 1, 500, 7, side=True)
 )
 def test_a_conversation_that_outlived_another_prompt_shows_the_ram_cache(between, is_kept):
     """Unless that prompt may have held what was reused, or was worked on at another time."""
-    assert kept(recorded(MAIN[0], between, MAIN[1]), 1) is is_kept
+    assert kept(recorded(MAIN[0], between, MAIN[1]), 1, 0.1) is is_kept
 
 
 def test_nothing_is_shown_without_such_a_turn():
     """Nor by a server with more slots than one, nor by a turn that lost its conversation."""
-    assert not kept(recorded(*MAIN), 1)
-    assert not kept(None, 1)
-    assert not kept(recorded(MAIN[0], TITLE, MAIN[1]), 2)
-    assert not kept(recorded(MAIN[0], TITLE, held_by(3, "a", 2, 11_200, 7)), 1)
+    assert not kept(recorded(*MAIN), 1, 0.1)
+    assert not kept(None, 1, 0.1)
+    assert not kept(recorded(MAIN[0], TITLE, MAIN[1]), 2, 0.1)
+    assert not kept(recorded(MAIN[0], TITLE, held_by(3, "a", 2, 11_200, 7)), 1, 0.1)
 
 
 def seen(number, session, turn, prompt, reused, reason=""):  # noqa: PLR0917 (a table)

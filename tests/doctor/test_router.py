@@ -11,8 +11,9 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.servers.routers import ROUTERS
 from cacheproxy.doctor import server_checks
-from cacheproxy.doctor.router import ROUTERS, cure_of
+from cacheproxy.doctor.facts import router_cure
 from cacheproxy.doctor.trial import PromptSender
 from tests import needs
 from tests.doctor.builders import HEADS, facts
@@ -58,7 +59,7 @@ def test_a_router_that_takes_turns_is_seen(three, tmp_path, *, sticks, named):
         trial = sender.measure("chat", f"{sticks}{named}")
     assert trial.has_several is not (sticks and named)
     if trial.has_several:
-        known = facts(trials=(trial,), router_cure=cure_of(Site(three[0])))
+        known = facts(trials=(trial,), router_cure=router_cure(Site(three[0])))
         finding = next(server_checks.reuse(known))
         assert finding.state is FindingState.FAIL
         assert "it and another did not. Several" in finding.text
@@ -83,9 +84,9 @@ def test_each_is_told_by_its_pages_and_gets_its_own_lines(router, peer):
     if pages is None:
         head = f"HTTP/1.1 200 OK\r\nServer: {router.name}/1.2\r\nContent-Length: 2\r\n\r\n{{}}"
         with speaking(head.encode()) as url:
-            assert cure_of(Site(url)) == router.cure
+            assert router_cure(Site(url)) == router.cure
     else:
-        assert cure_of(Site(peer(pages).url)) == router.cure
+        assert router_cure(Site(peer(pages).url)) == router.cure
     section = PAGE.read_text().split(f"### {router.name}\n")[1].split("\n### ")[0]
     assert router.line in section.replace("\\\n", " ")
     assert f"--session-header {router.header}{router.more}" in PAGE.read_text()
@@ -93,4 +94,4 @@ def test_each_is_told_by_its_pages_and_gets_its_own_lines(router, peer):
 
 def test_another_gets_the_general_line(peer):
     """HAProxy shows itself nowhere."""
-    assert "docs/fleet.md has the lines for each router" in cure_of(Site(peer({}).url))
+    assert "docs/fleet.md has the lines for each router" in router_cure(Site(peer({}).url))

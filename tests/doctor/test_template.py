@@ -12,8 +12,7 @@ from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.identify import ServerFacts
-from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking, ThinkingProfile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, Thinking, ThinkingProfile
 from cacheproxy.doctor import facts as asking
 from cacheproxy.doctor import server_checks
 from tests import needs

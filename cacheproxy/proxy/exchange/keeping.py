@@ -21,11 +21,10 @@ from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.http1.content_coding import codings_of, decoded
 from cacheproxy.core.http1.headers import values
-from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.messages import messages_of
 from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.servers.kinds import page_at
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.template.rendering import VLLM
 from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.keeping import (
     NO,
@@ -38,7 +37,7 @@ from cacheproxy.core.thinking.keeping import (
     way_of,
 )
 from cacheproxy.core.thinking.words import says
-from cacheproxy.proxy.learning.profiling import Profiling
+from cacheproxy.proxy.servers.profiling import Profiling
 
 _log = Logger()
 _THREAD_ABOVE, _MOST_MESSAGES = 128 << 10, 64
@@ -159,7 +158,8 @@ class Keeping:
 
     def _holds_for(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""
-        return profile.page != VLLM or self._profiling.key(request)[0] == CHAT
+        page = page_at(profile.page)
+        return page is None or page.dialect in ("", self._profiling.key(request)[0])
 
     def _say_once(self, client: str) -> None:
         what = self.says

@@ -7,7 +7,7 @@ import threading
 
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.proxy.learning import proving as module
+from cacheproxy.proxy.servers import proving as module
 from tests.core.templates import inline, thinking
 
 from .pages import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -17,7 +18,8 @@ from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.proxy.learning.proving import _AGAIN, Proving
+from cacheproxy.proxy.servers.asker import Asker
+from cacheproxy.proxy.servers.proving import _AGAIN, Proving
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually
 
@@ -92,7 +94,8 @@ class Told:
 
 def proving_at(reactor: HandTurned, url: str, **profile: Any) -> Proving:
     """Whoever asks the server at ``url``, of which ``profile`` is known."""
-    return Proving(reactor, Upstream(reactor.real, UpstreamURL.parse(url), 20.0), Told(**profile))
+    upstream = Upstream(reactor.real, UpstreamURL.parse(url), 20.0)
+    return Proving(Asker(reactor, upstream, time.time), Told(**profile))
 
 
 def chat(*messages: dict[str, Any], headers: Any = (), **fields: Any) -> Request:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-
-from cacheproxy.asking import Answer, NoAnswerError, Site
+from typing import Any
 
 _PAGE = "docs/fleet.md"
 
@@ -32,27 +32,12 @@ class Router:
         options = f"--session-header {self.header}{self.more}"
         return f"start cacheproxy with {options}, and {self.where}: {self.line}  ({_PAGE})"
 
-    def is_at(self, site: Site, models: Answer) -> bool:
-        """Whether it answers at ``site``, where ``models`` are listed."""
+    def is_at(self, software: str, models: str, tell: Callable[[str], Any]) -> bool:
+        """Whether it is what answers; arguments as of ``cure_of``."""
         if not self.page:
-            return models.software.lower().startswith(self.name.lower())
-        page = site.tell(self.page) if self.owner in models.body.decode("latin-1") else None
+            return software.lower().startswith(self.name.lower())
+        page = tell(self.page) if self.owner in models else None
         return isinstance(page, dict | str) and self.word in page
-
-
-def cure_of(site: Site) -> str:
-    """Return what makes the router at ``site`` keep a conversation at one server. Never raises."""
-    try:
-        models = site.get("/v1/models")
-    except NoAnswerError:
-        models = Answer(0, b"")
-    for router in ROUTERS:
-        if router.is_at(site, models):
-            return router.cure
-    return (
-        "start cacheproxy with --session-header X-Conversation-Key, and have the router keep each "
-        f"value of that header at one server: {_PAGE} has the lines for each router"
-    )
 
 
 _KEY = "X-Conversation-Key"
@@ -110,3 +95,18 @@ ROUTERS = (
     ),
 )
 """Those that can be told. HAProxy shows itself nowhere."""
+
+
+def cure_of(software: str, models: str, tell: Callable[[str], Any]) -> str:
+    """Return what makes a router keep a conversation at one server.
+
+    ``software``: its header Server; ``models``: its page that lists them; ``tell`` returns the JSON
+    value of a page, None where there is none.
+    """
+    for router in ROUTERS:
+        if router.is_at(software, models, tell):
+            return router.cure
+    return (
+        "start cacheproxy with --session-header X-Conversation-Key, and have the router keep each "
+        f"value of that header at one server: {_PAGE} has the lines for each router"
+    )
