@@ -16,7 +16,8 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.judge.proof import Compared, Proof, Rendered, proof_of
+from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.counters import Sample
 from cacheproxy.core.servers.inferred import Inferred
@@ -71,12 +72,13 @@ class Proving:
         """What its answers have shown."""
         return self._profiled.inferred
 
-    async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
+    async def prove(self, turn: Evidence) -> Proof | None:
         """Return what the rendered prompts show; None where they cannot be had. Never raises."""
-        page = page_at(self.profile.page)
-        if page is None:
+        page, before = page_at(self.profile.page), turn.before and turn.before.request
+        counted = turn.had and turn.usage.prompt
+        if page is None or before is None or turn.request is None or not counted:
             return None
-        asking = Deferred.fromCoroutine(self._proof(before, after, turn, page))
+        asking = Deferred.fromCoroutine(self._proof(before, turn.request, turn, page))
         try:
             return await asking.addTimeout(2 * PROOF_SECONDS, self._asker.reactor)
         except CancelledError:
@@ -153,7 +155,7 @@ class Proving:
         return round(reused - was) if not mark.owed or reused == was else None
 
     async def _proof(
-        self, before: Request, after: Request, turn: Compared, page: RenderingPage
+        self, before: Request, after: Request, turn: Evidence, page: RenderingPage
     ) -> Proof | None:
         was = await self._rendered(before, page)
         now = await self._rendered(after, page)

@@ -12,8 +12,9 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.judge.proof import Compared
+from cacheproxy.core.conversation.lanes import Before
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.inferred import Inferred
@@ -104,10 +105,10 @@ def chat(*messages: dict[str, Any], headers: Any = (), **fields: Any) -> Request
     return Request("POST", "/v1/chat/completions", headers, json.dumps(body).encode())
 
 
-def compared(before: Request, after: Request, was: int, now: int) -> Compared:
+def compared(before: Request, after: Request, was: int, now: int) -> Evidence:
     """Two requests whose prompts were counted as ``was`` and ``now`` tokens."""
     one = prompt_of(before, PromptOrder.SYSTEM_FIRST)
     other = prompt_of(after, PromptOrder.SYSTEM_FIRST)
     assert one is not None
     assert other is not None
-    return Compared(one, other, was, now, parting(one, other))
+    return Evidence(Before(one, one, was, before), other, other, Usage(now), request=after)
