@@ -14,12 +14,15 @@ from cacheproxy.core.judge.advice import advice
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.daemon import banner
 from cacheproxy.doctor import clients
 from cacheproxy.doctor.conclusion import judge
+from cacheproxy.plugin.packages import Configured
 from cacheproxy.plugin.setups import Setups, set_up
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
+from tests.doctor.builders import facts
 from tests.plugin.installing import loaded, others
 
 PROXY = "http://127.0.0.1:8081"
@@ -127,7 +130,8 @@ def test_doctor_examines_it(packages, tmp_path):
     (checked,) = clients.look(packages, case, ())
     assert [finding.text for finding in checked.checkup.findings] == ["it goes past the proxy"]
     assert clients.volatile_of([checked]).checkup.volatile.what == "clock"
-    need = judge((), [checked], (), (), alike(Late.REFUSED, ""), packages.clients)
+    found = Configured(packages, (), (), frozenset())
+    need = judge(facts(found=found, profile=Profile(placement=alike(Late.REFUSED, ""))))
     assert need.text.endswith("Novel Agent sends one at night")
 
 
