@@ -8,7 +8,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.prompt.dialect import ANTHROPIC, dialect_of
-from cacheproxy.proxy.transport.silence import Silence
+from cacheproxy.proxy.transport.deadline import Silence
 
 # Anthropic's API reference, "Streaming messages": any number of these may come anywhere.
 _ANTHROPIC_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
