@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Flag, auto
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from cacheproxy.core.prompt.client import client_of
@@ -100,17 +101,17 @@ EXCHANGES = (
     KeptColumn("dialect", WORD, "exchange.received.dialect"),
     KeptColumn("outcome", WORD, "exchange.outcome", _R | _D),
     KeptColumn("failed", NUMBER, "", _R | _T | _D),
-    KeptColumn("prompt", NUMBER, "usage.prompt", _R | _T | _D, sums=True),
-    KeptColumn("reused", NUMBER, "usage.reused", _R | _T | _D, sums=True),
-    KeptColumn("evaluated", NUMBER, "usage.evaluated", _R | _T | _D, sums=True),
-    KeptColumn("output", NUMBER, "usage.output", _R | _T | _D, sums=True),
+    KeptColumn("prompt", NUMBER, "exchange.usage.prompt", _R | _T | _D, sums=True),
+    KeptColumn("reused", NUMBER, "exchange.usage.reused", _R | _T | _D, sums=True),
+    KeptColumn("evaluated", NUMBER, "exchange.usage.evaluated", _R | _T | _D, sums=True),
+    KeptColumn("output", NUMBER, "exchange.usage.output", _R | _T | _D, sums=True),
     KeptColumn("tools", NUMBER, "parts.tools", _T | _D),
     KeptColumn("system", NUMBER, "parts.system", _T | _D),
     KeptColumn("history", NUMBER, "parts.history", _T | _D),
     KeptColumn("thinking", NUMBER, "parts.thinking", _T | _D),
     KeptColumn("newest", NUMBER, "parts.newest", _T | _D, "last"),
-    KeptColumn("prompt_ms", MS, "usage.prompt_seconds", _D),
-    KeptColumn("output_ms", MS, "usage.output_seconds", _R | _D),
+    KeptColumn("prompt_ms", MS, "exchange.usage.prompt_seconds", _D),
+    KeptColumn("output_ms", MS, "exchange.usage.output_seconds", _R | _D),
     KeptColumn("first_ms", MS, "exchange.first_byte", _R | _T | _D),
     KeptColumn("total_ms", MS, "exchange.seconds", _R | _D),
     KeptColumn("rest", FOUND, "", _R, "", "(e.total_ms - e.first_ms) / 1e3"),
@@ -194,31 +195,10 @@ _CHANGES = [
 ADD_TO_CONVERSATION = f"UPDATE sessions SET {', '.join(_CHANGES)} WHERE id = :session"  # noqa: S608
 
 
-def _fields() -> dict[str, tuple[list[KeptColumn], attrgetter[Any]]]:
-    """Return the columns that are fields of each source, and what reads all of these at once."""
-    found: dict[str, list[KeptColumn]] = {}
-    for each in KEPT:
-        if each.source:
-            found.setdefault(each.source.partition(".")[0], []).append(each)
-    return {
-        source: (columns, attrgetter(*(each.source.partition(".")[2] for each in columns)))
-        for source, columns in found.items()
-    }
-
-
-_FIELDS = _fields()
-
-
-def _fields_of(**sources: Any) -> Json:
-    """Return the columns that are fields of the ``sources``; None for all of one that is None."""
-    record: Json = {}
-    for name, (columns, read) in _FIELDS.items():
-        source = sources[name]
-        fields = [None] * len(columns) if source is None else read(source)
-        for column, field in zip(columns, fields, strict=True):
-            scale = column.kind.scale
-            record[column.name] = field if field is None or scale == 1 else round(field * scale)
-    return record
+_FIELDS = [each for each in KEPT if each.source]
+_SCALES = [(each.name, each.kind.scale) for each in _FIELDS]
+_read = attrgetter(*(each.source for each in _FIELDS))
+_NOTHING = SimpleNamespace(**{each.source.rpartition(".")[2]: None for each in _FIELDS})
 
 
 def record_of(exchange: Exchange, served: str | None = None) -> Json:
@@ -237,13 +217,16 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
     fired = [report.rule for report in exchange.reports if report.edits]
     sent = exchange.sent or received
     model = body_of(sent).get("model") if sent.dialect is not None else None
-    record = _fields_of(
+    sources = SimpleNamespace(
         exchange=exchange,
-        usage=exchange.usage,
-        verdict=verdict,
-        spared=None if failed else exchange.spared,
-        parts=None if failed else exchange.parts,
+        verdict=verdict or _NOTHING,
+        spared=(None if failed else exchange.spared) or _NOTHING,
+        parts=(None if failed else exchange.parts) or _NOTHING,
     )
+    record: Json = {
+        name: value if value is None or scale == 1 else round(value * scale)
+        for (name, scale), value in zip(_SCALES, _read(sources), strict=True)
+    }
     record |= {
         "client": session.client if session is not None else client_of(received),
         "served": served,

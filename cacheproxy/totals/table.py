@@ -32,7 +32,7 @@ TABLES = {
 START = (0, 0)
 
 
-def page(
+def rows_of(
     store: TotalsStore, name: str, since: int, after: tuple[int, int] = START
 ) -> tuple[str, tuple[int, int] | None]:
     """Return some rows of the table ``name`` from ``since`` (ms) on, and where to go on.
