@@ -49,12 +49,13 @@ class Shown(Flag):
     NOWHERE = 0
     REQUESTS = auto()  #: the list of requests
     TURNS = auto()  #: those of one conversation
+    REQUESTS_CSV = auto()  #: all of a window
     CONVERSATIONS = auto()  #: the list of them
     LATEST = auto()  #: the few on the overview
-    DOWNLOAD = auto()  #: requests.csv and conversations.csv
+    CONVERSATIONS_CSV = auto()  #: all of a window
 
 
-_R, _T, _C, _L, _D = list(Shown)
+_R, _T, _D, _C, _L, _E = list(Shown)
 
 
 class KeptColumn(NamedTuple):
@@ -138,47 +139,45 @@ _ROOT = "(SELECT {} FROM sessions WHERE id = e.root)"
 CONVERSATIONS = (
     KeptColumn("id", FOUND, "", _C, "row"),
     KeptColumn("id", FOUND, "", _C, "", "e.client || '/' || e.name"),
-    KeptColumn("client", TEXT, "", _C | _L | _D),
-    KeptColumn("name", TEXT, "", _C | _L | _D, "session"),
+    KeptColumn("client", TEXT, "", _C | _L | _E),
+    KeptColumn("name", TEXT, "", _C | _L | _E, "session"),
     KeptColumn(
         "root", NUMBER, "ifnull(:root, root)", _C, "", _ROOT.format("client || '/' || name")
     ),
-    KeptColumn("root", FOUND, "", _D, "", _ROOT.format("name")),
-    KeptColumn("model", TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)", _C | _D),
-    KeptColumn("upstream", NUMBER, ":upstream", _C | _D, "", _URL),
-    KeptColumn("first", MS, "", _C | _D),
-    KeptColumn("last", MS, ":at", _C | _D),
-    KeptColumn("requests", SUM, "1", _D),
-    KeptColumn("turns", SUM, _TURN, _C | _L | _D),
-    KeptColumn("side", SUM, ":side", _C | _D),
-    KeptColumn("prompt", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END", _L | _D),
-    KeptColumn("reused", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END", _C | _L | _D),
+    KeptColumn("root", FOUND, "", _E, "", _ROOT.format("name")),
+    KeptColumn("model", TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)", _C | _E),
+    KeptColumn("upstream", NUMBER, ":upstream", _C | _E, "", _URL),
+    KeptColumn("first", MS, "", _C | _E),
+    KeptColumn("last", MS, ":at", _C | _E),
+    KeptColumn("requests", SUM, "1", _E),
+    KeptColumn("turns", SUM, _TURN, _C | _L | _E),
+    KeptColumn("side", SUM, ":side", _C | _E),
+    KeptColumn("prompt", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END", _L | _E),
+    KeptColumn("reused", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END", _C | _L | _E),
     KeptColumn(
-        "evaluated", SUM, "CASE WHEN :prompt + :reused IS NOT NULL THEN :evaluated END", _C | _D
+        "evaluated", SUM, "CASE WHEN :prompt + :reused IS NOT NULL THEN :evaluated END", _C | _E
     ),
-    KeptColumn("output", SUM, ":output", _D),
+    KeptColumn("output", SUM, ":output", _E),
     KeptColumn(
         "context",
         NUMBER,
         f"ifnull(CASE WHEN {_TURN} THEN :prompt + ifnull(:output, 0) END, context)",
-        _L | _D,
+        _L | _E,
     ),
-    KeptColumn("breaks", SUM, _BREAK, _C | _D),
-    KeptColumn("lost", SUM, f"CASE WHEN {_BREAK} THEN :lost END", _C | _D),
-    KeptColumn("lost_ms", SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END", _C | _D),
-    KeptColumn("spared", SUM, ":spared", _C | _D, "saved"),
-    KeptColumn("spared_ms", SUM_MS, ":spared_ms", _C | _D, "saved_seconds"),
+    KeptColumn("breaks", SUM, _BREAK, _C | _E),
+    KeptColumn("lost", SUM, f"CASE WHEN {_BREAK} THEN :lost END", _C | _E),
+    KeptColumn("lost_ms", SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END", _C | _E),
+    KeptColumn("spared", SUM, ":spared", _C | _E, "saved"),
+    KeptColumn("spared_ms", SUM_MS, ":spared_ms", _C | _E, "saved_seconds"),
     KeptColumn("unpriced", SUM, "CASE WHEN :spared_ms IS NULL THEN :spared END", _C),
     KeptColumn("branches", FOUND, "", _C, "", "(SELECT count(*) FROM sessions WHERE root = e.id)"),
 )
 
 
-def select(
-    columns: tuple[KeptColumn, ...], on: Shown, rows: str, *, order: str, also: str = ""
-) -> str:
+def select(on: Shown, rows: str, order: str = "e.id", also: str = "") -> str:
     """Return the question for what the page ``on`` shows of ``rows``; ``also``: columns before."""
-    chosen = ", ".join(each.selected for each in columns if on in each.on)
-    return f"SELECT {also}{chosen} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608 - our own
+    shown = ", ".join(each.selected for each in (*EXCHANGES, *CONVERSATIONS) if on in each.on)
+    return f"SELECT {also}{shown} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608 - our own
 
 
 KEPT = tuple(each for each in EXCHANGES if each.kind.type)
