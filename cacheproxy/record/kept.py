@@ -12,7 +12,6 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from cacheproxy.core.prompt.client import client_of
 from cacheproxy.record.body import body_of
 from cacheproxy.record.exchange import Exchange
 
@@ -227,7 +226,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
         for (name, scale), value in zip(_SCALES, _read(sources), strict=True)
     }
     record |= {
-        "client": session.client if session is not None else client_of(received),
+        "client": exchange.client,
         "served": served,
         "route": exchange.route if exchange.server else None,
         "price": exchange.price or 0.0,
