@@ -15,6 +15,7 @@ import click
 
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
 from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.record.captured import Captured
 from cacheproxy.record.files import Problem, read, read_each
 from cacheproxy.record.har import to_har
@@ -105,8 +106,8 @@ class SessionRow:
 def _is_turn(record: Captured) -> bool:
     if record.session is not None:
         return record.turn > 0 and not record.side
-    counting = record.target.partition("?")[0].endswith(("/count_tokens", "/apply-template"))
-    return record.request.dialect is not None and not counting
+    request = record.request
+    return request.dialect is not None and endpoint_of(request.path).purpose.evaluates
 
 
 def _named(record: Captured) -> tuple[str, str]:

@@ -14,6 +14,8 @@ import msgspec
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Rewrite
+from cacheproxy.core.dialects.dialect import Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.judge.advice import setup_command
 from cacheproxy.core.judge.weights import FELT, share_in_words
 from cacheproxy.core.prompt.client import Client
@@ -156,7 +158,7 @@ def read(proxy: str, headers: Mapping[str, str]) -> Record | None:
 
 def _has_prompt(one: SeenExchange) -> bool:
     """Whether it is a turn, or would have been one if it had not failed."""
-    counts = one.path.rstrip("/").endswith("/count_tokens")
+    counts = endpoint_of(one.path).purpose is Purpose.COUNT
     return one.turn > 0 or (one.failed and bool(one.session) and not counts)
 
 

@@ -45,7 +45,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> dict[str, Any]:
         "upstream": exchange.upstream,
         "session": session.id if session is not None else None,
         "model": model[:LONGEST_NAME] if isinstance(model, str) and model else None,
-        "dialect": received.dialect,
+        "dialect": received.dialect.name if received.dialect is not None else None,
         "outcome": exchange.outcome,
         "verdict": verdict.judgement if verdict is not None else None,
         "reason": reason,

@@ -25,6 +25,7 @@ from cacheproxy.core.conversation.verdict import (
     TokenCount,
     Verdict,
 )
+from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.judge.cause import NOTHING_SEEN, Loss, Meanwhile, cause_of
 from cacheproxy.core.judge.counted import allowed, near
 from cacheproxy.core.judge.located import located, tokens_of
@@ -67,7 +68,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     known: bool = False,
     replaced: bool = False,
     caches: bool = True,
-    api: str | None = None,
+    api: Dialect | None = None,
 ) -> Verdict:
     """Return the verdict on a turn whose prompt was ``sent``, ``unedited`` as it came.
 
@@ -168,7 +169,7 @@ def _in_each(
 
 
 def _unaided(
-    compared: _Compared, unedited: Prompt, profile: Profile, api: str | None
+    compared: _Compared, unedited: Prompt, profile: Profile, api: Dialect | None
 ) -> TokenCount:
     """Return what could have been reused had nobody edited a request: servers mend some, too."""
     before, order = compared.before, compared.sent.order

@@ -17,13 +17,14 @@ to the head would also have moved those that we placed as user messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.segment import Segment
 from cacheproxy.core.placement.placement import Late
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
-from cacheproxy.core.prompt.segments import Piece, PieceRun, Segment, piece_of
+from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.identify import LLAMA_SERVER, VLLM
 from cacheproxy.core.servers.profile import Profile
 
@@ -41,16 +42,9 @@ _LINE = Repair(re.compile(rf"{_HEADER}[^\n]*\n?"), "")
 CCH = Repair(
     re.compile(rf"({_HEADER}:(?:(?!cch=).)*cch=)[\x00-\x7f]{{5}}(?=;)", re.DOTALL), r"\1fffff"
 )
-_REPAIRS: Mapping[tuple[str, str], Repair] = {
-    (VLLM, ANTHROPIC): _LINE,
-    (VLLM, CHAT): _LINE,
-    (VLLM, RESPONSES): _LINE,
-    (LLAMA_SERVER, ANTHROPIC): CCH,
-}
-"""By the kind of server and the dialect that it is spoken to in."""
 
 
-def as_unaided(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
+def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     """Return the prompt of a request that nobody edited as its server would have seen it.
 
     ``api``: the dialect it goes upstream in. It is ``prompt`` itself where that is the same.
@@ -63,11 +57,14 @@ def as_unaided(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
     return as_repaired(prompt, api, profile)
 
 
-def as_repaired(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
+def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     """Return ``prompt``, edited or not, without what its server mends in it: itself, as a rule."""
     kind = profile.server.kind if profile.server is not None else ""
-    repair = _REPAIRS.get((kind, api or ""))
-    if repair is None:
+    if kind == VLLM:
+        repair = _LINE
+    elif kind == LLAMA_SERVER and api is MESSAGES:
+        repair = CCH
+    else:
         return prompt
     made, changed = prompt.made, {}
     for name, piece in made.texts.items():

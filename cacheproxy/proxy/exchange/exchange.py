@@ -16,6 +16,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import NOTHING
 from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
@@ -28,7 +29,7 @@ from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
+from cacheproxy.proxy.exchange.pings import Pings, takes_pings
 from cacheproxy.proxy.exchange.relay import Relay
 from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.exchange.servers import Chosen
@@ -156,7 +157,7 @@ class _Running:
     def _begin(self, turn: Turn, request: Request) -> None:
         """Take note whose it is. ``request``: as the rules left it, as they see it next time."""
         self.session = turn.session
-        if _is_turn(request):
+        if endpoint_of(request.path).purpose.evaluates:
             self.place = self.context.store.begin(turn, request)
             self.turn = self.place.turn
             self._progressed(None)
@@ -232,7 +233,7 @@ class _Running:
         context = self.context
         if not context.ping_after or not takes_pings(head):
             return None
-        ping = ping_for(self.received.path)
+        ping = spoken(self.received.path).ping
         return Pings(context.clock, context.ping_after, ping, self.down.write)
 
     def _progressed(self, progress: Progress | None) -> None:
@@ -362,8 +363,3 @@ class _Running:
 
     def _after(self, moment: float | None) -> float | None:
         return None if moment is None else moment - self.started
-
-
-def _is_turn(request: Request) -> bool:
-    """Whether the server will evaluate a prompt: counting its tokens does not."""
-    return not request.path.rstrip("/").endswith(("/count_tokens", "/apply-template"))

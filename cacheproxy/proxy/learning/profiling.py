@@ -16,8 +16,9 @@ from typing import Any
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.logger import Logger
 
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.dialects import RENDERED
 from cacheproxy.core.placement.placement import Placement
-from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.identify import LLAMA_SERVER, ServerFacts
 from cacheproxy.core.servers.identify import VLLM as VLLM_SERVER
@@ -40,12 +41,12 @@ _PAGE_SECONDS = 2.0
 """For each status page, where somebody waits for what it says."""
 _MOST = 64
 """Models that are remembered: a client may name as many as it likes."""
-_PAGES = ((LLAMA, "", LLAMA_SERVER), (VLLM, CHAT, VLLM_SERVER))
-"""Rendering pages, the dialect that each speaks for ("" for all: vLLM's other APIs put prompts
+_PAGES = ((LLAMA, None, LLAMA_SERVER), (VLLM, RENDERED, VLLM_SERVER))
+"""Rendering pages, the dialect that each speaks for (None for all: vLLM's other APIs put prompts
 together otherwise), and whose they are."""
 
-Key = tuple[str, str]
-"""A dialect and a model, either "" for any."""
+Key = tuple[Dialect | None, str]
+"""A dialect and a model, None or "" for any."""
 
 
 class Profiling:
@@ -116,13 +117,12 @@ class Profiling:
 
     def key(self, request: Request) -> Key:
         """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
-        dialect = CHAT if self._dialects.translates(request) else request.dialect or ""
-        return dialect, model_of(request)
+        return self._dialects.spoken(request), model_of(request)
 
     def known(self, request: Request, *, fresh: bool = True) -> Placement | None:
         """Return what is known for ``request``; ``fresh``: of the server that is there now."""
         dialect, model = self.key(request)
-        for each in ((dialect, model), ("", model), (dialect, ""), ("", "")):
+        for each in ((dialect, model), (None, model), (dialect, ""), (None, "")):
             if each in self._learned and not (fresh and each in self._stale):
                 return self._learned[each]
         return None
