@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cacheproxy.client_setup.checkup import Case, Checkup, Volatile
+    from cacheproxy.client_setup.finding import Finding, FindingState
     from cacheproxy.client_setup.need import Need, Setup
     from cacheproxy.core.dialects.content import blocks_of
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
@@ -27,14 +29,19 @@ __all__ = [
     "SYSTEM_HEAD",
     "SYSTEM_TEXT",
     "USER_TEXT",
+    "Case",
+    "Checkup",
     "Client",
     "CodeRule",
     "Edit",
+    "Finding",
+    "FindingState",
     "Need",
     "Raw",
     "Request",
     "Rule",
     "Setup",
+    "Volatile",
     "blocks_of",
     "hookimpl",
     "lines_outside_code",
@@ -51,14 +58,19 @@ _MODULES = {
     "SYSTEM_HEAD": "core.rules.places",
     "SYSTEM_TEXT": "core.rules.places",
     "USER_TEXT": "core.rules.places",
+    "Case": "client_setup.checkup",
+    "Checkup": "client_setup.checkup",
     "Client": "core.prompt.client",
     "CodeRule": "core.rules.code_rule",
     "Edit": "core.document.edits",
+    "Finding": "client_setup.finding",
+    "FindingState": "client_setup.finding",
     "Need": "client_setup.need",
     "Raw": "core.document.edits",
     "Request": "core.prompt.request",
     "Rule": "core.rules.rule",
     "Setup": "client_setup.need",
+    "Volatile": "client_setup.checkup",
     "blocks_of": "core.dialects.content",
     "hookimpl": "hookspecs",
     "lines_outside_code": "core.prompt.codeblocks",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import click
 
+    from cacheproxy.client_setup.checkup import Case, Checkup
     from cacheproxy.client_setup.need import Need, Setup
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client
@@ -139,6 +140,19 @@ def cacheproxy_setup(need: Need) -> Setup:
     The answer depends on ``need`` alone: nothing else is read, and nothing written. It is variables
     of a shell, or a part of the client's configuration file; a file holds no secret, it names a
     variable. A hook that raises ends the command with one line that names the plugin.
+    """
+    raise NotImplementedError
+
+
+@_hookspec
+def cacheproxy_checkup(case: Case) -> Checkup:
+    """Return what is wrong with how the package's client is set up, for ``cacheproxy doctor``.
+
+    Called whether the client is used here or not: a package that finds no trace of it, in its
+    settings and by ``case.seen``, returns ``Checkup()``. ``case`` holds the proxy's URL and the
+    server's, the server's context window, the shell's variables and the user's folder. The client's
+    settings are read, never written, and what is secret in them is not told. A ``Finding`` has the
+    command that mends it. A hook that raises costs its findings, and one line names the plugin.
     """
     raise NotImplementedError
 

@@ -84,8 +84,7 @@ def load_capture(path: str | Path) -> list[Request]:
     """
     unpacked = _PACKED.get(Path(path).suffix, open)
     with unpacked(path, "rb") as lines:
-        found = [from_line(line) for line in lines if line.strip()]
-    return [Request(each.method, each.target, each.headers, each.body) for each in found]
+        return [from_line(line).received for line in lines if line.strip()]
 
 
 def find_captures(pattern: str, near: str | Path) -> list[Path]:

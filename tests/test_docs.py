@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import types
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import click
 import msgspec
 import pytest
 
-from cacheproxy import Need, Setup, hookspecs
+from cacheproxy import Case, Checkup, Need, Setup, hookspecs
 from cacheproxy.alarm.webhook import payload, signature
 from cacheproxy.config import RuleTable, options
 from cacheproxy.core.conversation.verdict import Judgement
@@ -70,7 +71,7 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
         rules_of,
     )
 
-    file, tests, client, setup = blocks(HOOKS, "python")
+    file, tests, client, setup, checkup = blocks(HOOKS, "python")
     module = types.ModuleType("cacheproxy_example")
     exec(file, module.__dict__)
     rules = rules_of(module)
@@ -94,6 +95,12 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
     exec(setup, module.__dict__)
     told = module.cacheproxy_setup(Need("http://here", model="m")).variables
     assert told["OPENAI_BASE_URL"] == "http://here/v1"
+    exec(checkup, module.__dict__)
+    case = Case(
+        {"EXAMPLE_BASE_URL": "http://localhost:80"}, tmp_path, "http://p", "http://127.0.0.1"
+    )
+    assert [found.name for found in module.cacheproxy_checkup(case).findings] == ["example"]
+    assert module.cacheproxy_checkup(replace(case, environ={})) == Checkup()
 
 
 def test_the_manual_lists_what_a_setup_is_made_of():
@@ -103,6 +110,15 @@ def test_the_manual_lists_what_a_setup_is_made_of():
         for name in vars(made):
             if not name.startswith("_"):
                 assert re.search(rf"`(?:Setup\.)?{name}[(`]", text), name
+
+
+def test_the_manual_lists_what_a_checkup_is_made_of():
+    """Each public name of what the hook gets, and of what it returns."""
+    text = HOOKS[HOOKS.index("## What `cacheproxy doctor` finds") :]
+    for made in (Case, Checkup):
+        for name in vars(made):
+            if not name.startswith("_"):
+                assert re.search(rf"`{name}[(`]", text), name
 
 
 def test_the_rule_page_names_every_key_and_place():

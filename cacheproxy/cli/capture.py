@@ -16,7 +16,7 @@ import click
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.dialects.dialects import endpoint_of
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import Problem, read, read_each
 from cacheproxy.record.har import to_har
 from cacheproxy.words import counted
@@ -91,29 +91,29 @@ class SessionRow:
     turns: int = 0  #: of its conversation, side requests not counted
     requests: int = 0  #: all of them
     bytes: int = 0  #: of the bodies, both ways
-    first: float = 0.0  #: time of the first request, as in ``Captured.wall``
+    first: float = 0.0  #: time of the first request, as in ``Exchange.wall``
     last: float = 0.0  #: time of the last one
 
-    def add(self, record: Captured) -> None:
+    def add(self, record: Exchange) -> None:
         """Count one exchange."""
         self.first = min(self.first, record.wall) if self.requests else record.wall
         self.last = max(self.last, record.wall)
         self.requests += 1
         self.turns += _is_turn(record)
-        self.bytes += len(record.body) + len(record.response_body or b"")
+        self.bytes += len(record.received.body) + len(record.response_body or b"")
 
 
-def _is_turn(record: Captured) -> bool:
+def _is_turn(record: Exchange) -> bool:
     if record.session is not None:
         return record.turn > 0 and not record.side
-    request = record.request
+    request = record.received
     return request.dialect is not None and endpoint_of(request.path).purpose.evaluates
 
 
-def _named(record: Captured) -> tuple[str, str]:
+def _named(record: Exchange) -> tuple[str, str]:
     if record.session is not None:
         return record.session.client, record.session.id
-    request = record.request
+    request = record.received
     session = session_of(request)
     return session.client, session.id if request.dialect is not None else ""
 

@@ -41,7 +41,7 @@ from cacheproxy.core.diagnose.winning import worth
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
 from cacheproxy.words import visible
 
@@ -165,7 +165,7 @@ def _cure(
 
 
 def _from_captures(
-    records: list[Captured],
+    records: list[Exchange],
     lanes: list[RecordedLane],
     name: str,
     found: Configured,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cacheproxy.asking import USUAL
 from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.servers.identify import ServerFacts
+from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
+from cacheproxy.plugin.packages import Packages
 
 _MOST_NAMED = 8
 """Rules that are named one by one."""
@@ -27,7 +30,7 @@ def rest(
     address: str,
     server: ServerFacts | None,
     rules: Sequence[Normalizer],
-    packages: Sequence[Package],
+    packages: Packages,
     *,
     edits: bool,
     open_to_others: bool,
@@ -72,7 +75,7 @@ def rest(
         elif package.warning is not None:
             yield f"  plugin      {package.warning}"
     if address.startswith("http"):  # a socket in the file system is for neither browser nor client
-        yield from _ways_in(_from_here(address))
+        yield from _ways_in(_from_here(address), packages.clients)
     if open_to_others:
         yield (
             "  access      other machines can reach the proxy: clients send the token as their "
@@ -116,11 +119,16 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
-def _ways_in(address: str) -> Iterator[str]:
-    where = proxy_option(address)
+def _ways_in(address: str, clients: Iterable[Client]) -> Iterator[str]:
     yield f"  dashboard   {address}/_cacheproxy/"
-    yield f'  Claude Code   eval "$(cacheproxy env claude{where})" && claude'
-    yield f"  Cline, Codex  base URL {address}/v1"
+    option, starts = proxy_option(address), defaultdict[str, list[str]](list)
+    for client in clients:
+        if client.start:
+            starts[client.starting(address, option)].append(client.called)
+    for line, called in starts.items():
+        yield f"  {', '.join(called):<12}  {line}"
+    if not starts:
+        yield f"  clients     base URL {address} or {address}/v1"
 
 
 def proxy_option(address: str) -> str:

@@ -34,7 +34,7 @@ from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.probe import trouble
 from cacheproxy.sources import ignored
 from cacheproxy.totals.windows import lifetime
-from cacheproxy.web.applying import ReloadError
+from cacheproxy.web.cures import ReloadError
 
 _log = Logger()
 _LOOK_SECONDS = 4.0

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from cacheproxy.asking import shown
+from cacheproxy.client_setup.checkup import Volatile
+from cacheproxy.client_setup.finding import Finding, FindingState
 from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.servers.profile import UNKNOWN, Profile
-from cacheproxy.doctor.claude import ATTRIBUTION, ClaudeSettings
-from cacheproxy.doctor.finding import Finding, FindingState
-from cacheproxy.doctor.outcome import HEADER_RULE
+from cacheproxy.doctor.clients import CheckedClient, volatile_of
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.record import Record, summary
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.upstream import SeenUpstream
 from cacheproxy.words import counted
 
-_LATE = (
-    "this server's template does not accept system messages where they stand; Claude Code "
-    "2.1.197 and later sends one in each turn, and Codex sends a second one at the head"
-)
-
-
+_LATE = "this server's template does not accept system messages where they stand"
 _MOST_NAMED, _RULES = 5, "cacheproxy rules"
 
 
@@ -36,68 +32,67 @@ class Superfluous:
     text: str  #: why, or why not
 
 
-def judge(
+def judge(  # noqa: PLR0917 (what may make it superfluous)
     trials: Sequence[Trial],
-    settings: ClaudeSettings,
+    checked: Sequence[CheckedClient],
     rules: Sequence[str],
-    clients: Sequence[str],
+    seen: Sequence[str],
     placement: Placement | None = None,
+    clients: Iterable[Client] = (),
 ) -> Superfluous | None:
     """Return whether the proxy is needed, as far as it is known; None if nothing is.
 
-    ``rules``: names of those that are on. ``clients``: those seen by the proxy.
-    ``placement``: what is known of the server's template.
+    ``checked``: the clients whose packages were asked. ``rules``: names of those that are on.
+    ``seen``: names of the clients seen by the proxy. ``placement``: what is known of the server's
+    template. ``clients``: those whose packages are installed.
     """
     if placement is not None and placement.late.harms:
-        return Superfluous(False, f"needed: {_LATE}")
+        late = ", and ".join(client.sends_late for client in clients if client.sends_late)
+        return Superfluous(False, f"needed: {_LATE}{'; ' if late else ''}{late}")
+    tried = volatile_of(checked)
+    if tried is None or tried.checkup.volatile is None:
+        return None
+    volatile = tried.checkup.volatile
     measured = [
         trial
         for trial in trials
         if trial.error is None and trial.is_measured and trial.without is not None
     ]
-    others = [
-        name
-        for name in rules
-        if name not in NAMES and not name.startswith("claude-") and HEADER_RULE not in name
-    ]
-    strangers = [name for name in clients if name != "claude"]
+    others = [name for name in rules if name not in NAMES and name not in tried.rules]
+    strangers = [name for name in seen if name != tried.client.name]
     named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
     rest = f"; other rules: {named}" if others else ""
-    off = settings.header_off
-    if off is not None:
-        text = f"with {ATTRIBUTION}=0 Claude Code has no volatile header to make constant"
+    if text := tried.checkup.needless:
         if others or strangers:
             return Superfluous(
-                False, f"not needed for Claude Code: {text}; perhaps for others{rest}"
+                False, f"not needed for {tried.client.called}: {text}; perhaps for others{rest}"
             )
         return Superfluous(True, f"not needed: {text}; only its statistics are left")
     if not measured:
         return None
     if all(trial.works_without for trial in measured):
-        text = "the server reuses a prompt although its billing header changes"
+        text = f"the server reuses a prompt although its {volatile.what} changes"
         if others:
             return Superfluous(
-                False, f"not needed for Claude Code: {text}; perhaps for others{rest}"
+                False, f"not needed for {tried.client.called}: {text}; perhaps for others{rest}"
             )
         return Superfluous(True, f"not needed: {text}, with the rules and without")
-    return _needed(measured)
+    return _needed(measured, volatile)
 
 
-def _needed(measured: Sequence[Trial]) -> Superfluous | None:
+def _needed(measured: Sequence[Trial], volatile: Volatile) -> Superfluous | None:
     working = [trial for trial in measured if trial.works and not trial.works_without]
     if not working:
         return None
-    repaired = [one for one in working if one.cch_only is not None and one.cch_only.is_reused]
+    repaired = [one for one in working if one.next_turn is not None and one.next_turn.is_reused]
     if repaired:
         path = repaired[0].path
         without = repaired[0].without
         left = without.usage.reused if without is not None else 0
         return Superfluous(
             False,
-            f"partly: on {path} the server repairs the header's cch itself, so it also reuses the "
-            "turns of one Claude Code conversation without the proxy; but a new conversation or "
-            f"subagent has another cc_version, and reuses {left or 0:,} tokens without the proxy"
-            + (f". {_on_others(working, path)}" if len(working) > 1 else ""),
+            f"partly: on {path} the server {volatile.repaired}, and reuses {left or 0:,} tokens "
+            "without the proxy" + (f". {_on_others(working, path)}" if len(working) > 1 else ""),
         )
     return Superfluous(False, f"needed: {_on_others(working, '')}")
 
@@ -140,6 +135,7 @@ class Examination:
     need: Superfluous | None  #: None: it is not known whether the proxy is needed
     profile: Profile = UNKNOWN  #: what is known of the server
     findings: tuple[Finding, ...] = ()  #: in the report's order
+    checked: tuple[CheckedClient, ...] = ()  #: the clients whose packages were asked
 
 
 def conclude(known: Examination) -> Conclusion:
@@ -156,8 +152,10 @@ def conclude(known: Examination) -> Conclusion:
     failed = {finding.name for finding in known.findings if finding.state is FindingState.FAIL}
     if known.proxy.is_up and "traffic" in failed:
         return Conclusion(Working.NOT_MEASURED, "No agent request has come through the proxy yet.")
-    if known.proxy.is_up and "claude" in failed:
-        return Conclusion(Working.NOT_MEASURED, "Claude Code is set up to go past the proxy.")
+    for one in known.checked:
+        if known.proxy.is_up and one.client.name in failed:
+            text = f"{one.client.called} is set up to go past the proxy."
+            return Conclusion(Working.NOT_MEASURED, text)
     return _of_trials(known)
 
 
@@ -220,7 +218,9 @@ def _of_trials(known: Examination) -> Conclusion:
 def _has_no_rule(trial: Trial, known: Examination) -> bool:
     if trial.edited is not None:
         return not trial.edited
-    return not any("billing-header" in name for name in known.proxy.rules)
+    tried = volatile_of(known.checked)
+    volatile = tried.checkup.volatile if tried is not None else None
+    return volatile is not None and {*volatile.rules}.isdisjoint(known.proxy.rules)
 
 
 def _sentence(text: str) -> str:

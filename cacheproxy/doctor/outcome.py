@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cacheproxy.core.servers.flags import of_kind
-from cacheproxy.doctor.finding import Finding, fail, ok, warn
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
+from cacheproxy.core.servers.kinds import kind_called
+from cacheproxy.doctor.clients import CheckedClient
 from cacheproxy.doctor.reuse import Shot, Trial
 
-PACKAGE = "cacheproxy-claude-code"
-HEADER_RULE = "billing-header"
-"""Part of the names of the rules that make the header constant."""
 NO_MODEL = "default"
 """The model that is asked for where the server lists none."""
 
 
 def check(
-    trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool, cure: str = ""
+    trial: Trial, rules: tuple[str, ...], kind: str, tried: CheckedClient | None, cure: str = ""
 ) -> Finding:
     """Return the finding on ``trial``; ``rules``: the names of those that were on.
 
-    ``kind``: the server's. ``has_package``: whether the package that brings the rule for the
-    header is installed. ``cure``: what mends the router, where there is one.
+    ``kind``: the server's. ``tried``: the client with whose volatile heads it was sent. ``cure``:
+    what mends the router, where there is one.
     """
+    volatile = tried.checkup.volatile if tried is not None else None
     if trial.error is not None:
         return warn("reuse", trial.error, _mend(trial.error, kind))
     first, second, without = trial.first, trial.second, trial.without
@@ -39,14 +38,16 @@ def check(
         )
         return warn("reuse", text)
     if not trial.is_measured:
+        other = f"with another {volatile.what} " if volatile is not None else ""
         text = (
             f"{trial.path}: the server does not say what it reused. A {prompt}prompt took "
-            f"{_seconds(first)}, again with another billing header {_seconds(second)} {how}"
+            f"{_seconds(first)}, again {other}{_seconds(second)} {how}"
             + (f", and {_seconds(without)} without" if without is not None else "")
         )
         fix = _saying(kind) or "compare the seconds; cacheproxy demo --upstream URL shows more"
         return warn("reuse", text, fix)
-    sent = f"{trial.path}: sent one {prompt}prompt twice with different billing headers: "
+    heads = f" with different {volatile.what}s" if volatile is not None else ""
+    sent = f"{trial.path}: sent one {prompt}prompt twice{heads}: "
     if trial.has_several:
         text = (
             f"{trial.path}: one {prompt}prompt was sent several times {how}; one answer reused it "
@@ -66,15 +67,14 @@ def check(
         text += "; the same prompt sent again reused no more, so the server reuses nothing"
         return fail("reuse", text, _caching(kind))
     text += f"; the same prompt sent again reused {_reused(trial.same)}"
-    if any(HEADER_RULE in name for name in rules):
+    if tried is None or volatile is None:
+        return fail("reuse", text, _caching(kind))
+    if not {*volatile.rules}.isdisjoint(rules):
         text += ": the rule for the header does not reach the requests"
         fix = "look in the proxy's log: is this another proxy, or another upstream?"
         return fail("reuse", text, fix)
-    text += ": no rule for this header is on, which matters if you use Claude Code"
-    fix = "pip install ./clients/claude-code (in a checkout of cacheproxy)"
-    if has_package:
-        fix = "switch claude-billing-header on (cacheproxy plugins)"
-    return warn("reuse", text, fix)
+    text += f": no rule for this header is on, which matters if you use {tried.client.called}"
+    return warn("reuse", text, f"switch {volatile.rules[0]} on (cacheproxy plugins)")
 
 
 def unreported(trials: Sequence[Trial], kind: str) -> list[Finding]:
@@ -91,16 +91,16 @@ def unreported(trials: Sequence[Trial], kind: str) -> list[Finding]:
 
 def _saying(kind: str) -> str | None:
     """Return what makes a server tell what it reused, if anything does."""
-    server = of_kind(kind)
-    return f"start {server.name} with {server.reporting}" if server.reporting else None
+    server = kind_called(kind)
+    return f"start {server.called} with {server.flag}" if server.flag else None
 
 
 def _caching(kind: str) -> str | None:
-    server = of_kind(kind)
+    server = kind_called(kind)
     if server.keeps_none:
         return None
     if server.caching is not None:
-        return f"start {server.name} {server.caching.flag}, or try again when the server is idle"
+        return f"start {server.called} {server.caching.flag}, or try again when the server is idle"
     return (
         "switch on the server's prompt cache, if it has one, or try again when the server is idle"
     )
@@ -116,9 +116,9 @@ def _seconds(shot: Shot) -> str:
 
 def _mend(error: str, kind: str) -> str | None:
     if "context" in error:
-        server = of_kind(kind)
+        server = kind_called(kind)
         flag = f": {server.context} 32768" if server.context.startswith("-") else ""
-        return f"start {server.name} with a larger context{flag}"
+        return f"start {server.called} with a larger context{flag}"
     if "401" in error or "403" in error:
         return "give the server's key with --api-key KEY"
     if "model" in error.lower() or NO_MODEL in error:

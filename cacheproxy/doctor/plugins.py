@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import Configured
 

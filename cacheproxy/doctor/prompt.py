@@ -1,9 +1,8 @@
-"""The prompt that doctor sends: made up, about 600 tokens, with Claude Code's volatile header."""
+"""The prompt that doctor sends: made up, about 600 tokens, behind a client's volatile head."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Literal
 
 Api = Literal["chat", "messages"]
@@ -25,22 +24,6 @@ _LONGEST = 2600
 QUESTION = "Answer with one word: how many people can sit at the table?"
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The parts of the billing header that vary."""
-
-    version: str  #: three hex digits in real ones
-    cch: str  #: five
-
-    @property
-    def text(self) -> str:
-        """The header as Claude Code spells it."""
-        return (
-            f"x-anthropic-billing-header: cc_version=2.1.285.{self.version}; cc_entrypoint=cli; "
-            f"cch={self.cch};"
-        )
-
-
 def rounds_for(block: int) -> int:
     """Return how often to say the sentences, so that two blocks of ``block`` tokens are filled.
 
@@ -55,14 +38,15 @@ def text(mark: str, rounds: int = _ROUNDS) -> str:
     return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * rounds)
 
 
-def body(api: Api, model: str, header: Header, mark: str, rounds: int = _ROUNDS) -> bytes:
-    """Return a request body that asks for one token; the header stands at the prompt's head."""
+def body(api: Api, model: str, head: str, mark: str, rounds: int = _ROUNDS) -> bytes:
+    """Return a request body that asks for one token; ``head`` stands before the prompt, if any."""
     request: dict[str, Any] = {"model": model, "max_tokens": 1, "stream": False}
     question = {"role": "user", "content": QUESTION}
+    parts = [part for part in (head, text(mark, rounds)) if part]
     if api == "messages":
-        blocks = [{"type": "text", "text": part} for part in (header.text, text(mark, rounds))]
+        blocks = [{"type": "text", "text": part} for part in parts]
         request |= {"system": blocks, "messages": [question]}
     else:
-        system = {"role": "system", "content": f"{header.text}\n{text(mark, rounds)}"}
+        system = {"role": "system", "content": "\n".join(parts)}
         request |= {"messages": [system, question]}
     return json.dumps(request, separators=(",", ":")).encode()

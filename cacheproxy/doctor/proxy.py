@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,11 +22,12 @@ from cacheproxy.asking import (
     proxy_option,
     shown,
 )
+from cacheproxy.client_setup.finding import Finding, FindingState, fail, ok, warn
 from cacheproxy.core.placement.placement import Late, Placement, alike
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers import status
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.profile_text import profile_in
-from cacheproxy.doctor.finding import Finding, FindingState, fail, ok, warn
 from cacheproxy.doctor.record import Record
 from cacheproxy.words import counted
 
@@ -225,14 +226,20 @@ class TrafficLook:
         return tokens > 0 if tokens is not None else self.tasks != before.tasks
 
 
-def check_traffic(
-    proxy: str, upstream: str, before: TrafficLook, after: TrafficLook, watched: float
+def check_traffic(  # noqa: PLR0917 (two places, two looks)
+    proxy: str,
+    upstream: str,
+    before: TrafficLook,
+    after: TrafficLook,
+    watched: float,
+    clients: Iterable[Client] = (),
 ) -> list[Finding]:
     """Return the findings.
 
     ``proxy``, ``upstream``: URLs. ``before``, ``after``: looks ``watched`` seconds apart; with 0
-    they are the same.
+    they are the same. ``clients``: those whose packages are installed.
     """
+    through = _through(proxy, clients)
     if after.record is None:
         text = (
             "this proxy keeps no record of its requests, so doctor cannot tell whether your "
@@ -240,7 +247,7 @@ def check_traffic(
         )
         return [warn("traffic", text)]
     if watched:
-        return [_watched(proxy, upstream, before, after, watched)]
+        return [_watched(through, upstream, before, after, watched)]
     seen = len(after.record.seen)
     if seen:
         text = f"{counted(seen, 'request')} with a prompt came through this proxy"
@@ -248,17 +255,17 @@ def check_traffic(
     work = _work(after)
     if work is None:
         text = "no agent request has come through this proxy yet"
-        return [warn("traffic", text, _through(proxy))]
+        return [warn("traffic", text, through)]
     text = (
         f"{work}, but no agent request has come through this proxy. If you used your agent since "
         f"then, it talks to {shown(upstream)} directly. To be sure, use your agent during: "
         f"cacheproxy doctor --watch 60{proxy_option(proxy)}"
     )
-    return [warn("traffic", text, _through(proxy))]
+    return [warn("traffic", text, through)]
 
 
 def _watched(
-    proxy: str, upstream: str, before: TrafficLook, after: TrafficLook, watched: float
+    through: str, upstream: str, before: TrafficLook, after: TrafficLook, watched: float
 ) -> Finding:
     assert after.record is not None
     new = after.record.after(before.record) if before.record is not None else after.record.seen
@@ -273,7 +280,7 @@ def _watched(
                 f", but the server {did}, {tokens - evaluated:,} of them for requests from "
                 "elsewhere"
             )
-            return warn("traffic", text, _through(proxy))
+            return warn("traffic", text, through)
         return ok("traffic", text)
     if not after.worked_since(before):
         text = (
@@ -285,7 +292,7 @@ def _watched(
         f"{when} the server {did}, but no request came through this proxy: your agent still talks "
         f"to {shown(upstream)} directly"
     )
-    return fail("traffic", text, _through(proxy))
+    return fail("traffic", text, through)
 
 
 def _work(look: TrafficLook) -> str | None:
@@ -299,5 +306,8 @@ def _work(look: TrafficLook) -> str | None:
     return f"the server's slots hold a prompt of {look.held:,} tokens"
 
 
-def _through(proxy: str) -> str:
-    return f"ANTHROPIC_BASE_URL={shown(proxy)} claude   (OpenAI clients: {shown(proxy)}/v1)"
+def _through(proxy: str, clients: Iterable[Client]) -> str:
+    """Return how clients come to use the proxy."""
+    url, option = shown(proxy), proxy_option(proxy)
+    start = next((one.starting(url, option) for one in clients if one.start), f"base URL {url}")
+    return f"{start}   (OpenAI clients: {url}/v1)"

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from cacheproxy.asking import NoAnswerError, Site
+from cacheproxy.client_setup.finding import Finding, FindingState, ok
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Rewrite
 from cacheproxy.core.dialects.dialect import Purpose
@@ -19,8 +20,8 @@ from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.judge.advice import setup_command
 from cacheproxy.core.judge.weights import FELT, share_in_words
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.servers.flags import ServerFlags, of_kind
-from cacheproxy.doctor.finding import Finding, FindingState, ok
+from cacheproxy.core.servers.kind import ServerKind
+from cacheproxy.core.servers.kinds import kind_called
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.words import ago, clients, counted
 
@@ -192,7 +193,7 @@ def check_requests(
         return []
     failing = record.failing
     known = {client.name: client for client in clients}
-    see = partial(_mend, server=of_kind(kind), clients=known)
+    see = partial(_mend, server=kind_called(kind), clients=known)
     found = [_finding(FindingState.FAIL, last, see, now) for last in failing.values()]
     rest = [one for one in record.seen[-_LAST:] if one.client not in failing]
     if any(one.failed for one in rest):
@@ -232,12 +233,12 @@ def _finding(
     return Finding("requests", state, text, mend(worst))
 
 
-def _mend(one: SeenExchange, server: ServerFlags, clients: Mapping[str, Client]) -> str:
+def _mend(one: SeenExchange, server: ServerKind, clients: Mapping[str, Client]) -> str:
     said, see = one.said or "", f"cacheproxy diagnose {one.number}"
     if _SYSTEM.search(said):
         return PLACE
     if _CONTEXT.search(said):
-        larger = f"{server.context} larger for {server.name}, or " if server.context else ""
+        larger = f"{server.context} larger for {server.called}, or " if server.context else ""
         command = setup_command(clients.get(one.client))
         return f"{larger}a smaller window for the client: {command}"
     if one.status in (401, 403):

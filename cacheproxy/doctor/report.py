@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from cacheproxy.asking import shown, with_proxy
+from cacheproxy.client_setup.finding import Finding, FindingState
 from cacheproxy.core.servers.counters import NOTHING
 from cacheproxy.core.servers.profile_text import for_people
 from cacheproxy.core.servers.status import Look
 from cacheproxy.doctor.conclusion import Conclusion, Examination, Working, conclude
-from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.reuse import Shot, Trial
 from cacheproxy.words import counted
 

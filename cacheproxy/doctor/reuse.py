@@ -1,4 +1,4 @@
-"""Does it reuse: one prompt, two volatile headers, with the rules and without."""
+"""Does it reuse: one prompt behind two volatile heads, with the rules and without."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from cacheproxy.asking import Answer, NoAnswerError, Site
+from cacheproxy.client_setup.checkup import Volatile
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.servers.profile import Memory
-from cacheproxy.doctor.prompt import PATHS, Api, Header, body, rounds_for
+from cacheproxy.doctor.prompt import PATHS, Api, body, rounds_for
 from cacheproxy.doctor.upstream import Counters
 
 GOOD = 0.8
@@ -24,8 +25,8 @@ _FEW, _MOST_SERVERS = 2, 5
 """How often to look whether another server answers: at one, each costs a token, or all of them
 where it keeps nothing."""
 _NOT_SERVED = (404, 405, 501)
-_FIRST, _SECOND = Header("1a2", "a1b2c"), Header("3b4", "d3e4f")
-_OTHER, _OTHER_CCH = Header("5c6", "0a9b8"), Header("5c6", "7c6d5")
+_CONSTANT = Volatile("", (), ("", "", ""), "", "")
+"""Where no client is known whose prompt has a volatile head: one prompt is sent again."""
 
 ANY = Memory()
 """Of which nothing is known: any token can be gone back to."""
@@ -66,10 +67,10 @@ class Trial:
 
     path: str  #: of the API
     through_proxy: bool  #: through the one that runs, else through the rules in this process
-    first: Shot | None = None  #: through the rules, as ``second``, with different headers
+    first: Shot | None = None  #: through the rules, as ``second``, behind different heads
     second: Shot | None = None  #: see ``first``
-    without: Shot | None = None  #: a third header, not edited
-    cch_only: Shot | None = None  #: ``without`` but for the cch, repaired by llama.cpp in messages
+    without: Shot | None = None  #: a third head, not edited
+    next_turn: Shot | None = None  #: ``without`` a turn later, which some servers repair
     same: Shot | None = None  #: exactly what was sent last: does the server reuse anything at all
     again: Shot | None = None  #: the first, after those unlike it: has one slot a RAM cache
     repeated: Shot | None = None
@@ -135,6 +136,7 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     has_one_slot: bool = False,
     counters: Counters | None = None,
     memory: Memory = ANY,
+    volatile: Volatile | None = None,
 ) -> Trial | None:
     """Send the requests; None if the server does not serve the path of ``api``.
 
@@ -143,12 +145,14 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     that no earlier prompt has, so that the first is cold. ``may_send``: asked before each prompt
     that is unlike those before.
     ``has_one_slot``: whether ``again`` tells something. ``counters``, ``memory``: the server's.
-    Never raises.
+    ``volatile``: what stands before the prompt; None: nothing, and the trial tells nothing of the
+    rules. Never raises.
     """
     counters = counters or Counters(upstream, has_them=False)
     prompt = partial(body, api, model, mark=mark, rounds=rounds_for(memory.block or 1))
     trial = Trial(PATHS[api], proxy is not None)
-    trying = _Trying(trial, prompt, upstream, proxy, rules, may_send, counters, memory)
+    heads = volatile or _CONSTANT
+    trying = _Trying(trial, prompt, heads, upstream, proxy, rules, may_send, counters, memory)
     try:
         trying.send_all(has_one_slot=has_one_slot)
     except _HeldBackError:
@@ -167,7 +171,8 @@ class _Trying:
     """One trial under way."""
 
     trial: Trial  #: what has come of it so far
-    prompt: Callable[[Header], bytes]  #: its body with a header
+    prompt: Callable[[str], bytes]  #: its body behind a head
+    heads: Volatile  #: what stands before the prompt
     upstream: Site  #: the model server
     proxy: Site | None  #: None: none runs
     rules: Sequence[Normalizer]  #: for where none runs
@@ -180,48 +185,54 @@ class _Trying:
         return normalize(Request("POST", self.trial.path, (), data), self.rules).request.body
 
     def send_all(self, *, has_one_slot: bool) -> None:
-        trial, plain = self.trial, self.prompt(_FIRST)
+        trial, (first, other, third) = self.trial, self.heads.texts
+        plain = self.prompt(first)
         trial.edited = self.edit(plain) != plain if self.proxy is None else None
-        self.send("first", _FIRST, with_rules=True, is_new=True)
-        is_new = self.proxy is None and not trial.edited
-        second = self.send("second", _SECOND, with_rules=True, is_new=is_new)
+        self.send("first", first, with_rules=True, is_new=True)
+        is_new = self.proxy is None and not trial.edited and first != other
+        second = self.send("second", other, with_rules=True, is_new=is_new)
         is_lost = not second.is_reused and second.share is not None
         if second.is_reused:
-            self.repeat(second, _SECOND, _FEW, with_rules=True)
+            self.repeat(second, other, _FEW, with_rules=True)
+        if first == other:
+            if is_lost:
+                self.send_same(other, with_rules=True)
+            return
         try:
-            without = self.send("without", _OTHER, with_rules=False, is_new=True)
+            without = self.send("without", third, with_rules=False, is_new=True)
         except _NotServedError:
             if self.proxy is None:
                 raise
             if is_lost:
-                self.send_same(_SECOND, with_rules=True)
+                self.send_same(other, with_rules=True)
             trial.translated = True
             return
+        later = self.heads.next_turn
         if trial.path == PATHS["messages"] and not without.is_reused:
-            self.send("cch_only", _OTHER_CCH, with_rules=False, is_new=True)
+            self.send("next_turn", later, with_rules=False, is_new=True)
         if is_lost:
-            self.send_same(_OTHER_CCH if trial.cch_only else _OTHER, with_rules=False)
+            self.send_same(later if trial.next_turn else third, with_rules=False)
         if has_one_slot and second.is_reused and not without.is_reused:
-            self.send("again", _FIRST, with_rules=True)
+            self.send("again", first, with_rules=True)
 
-    def send_same(self, header: Header, *, with_rules: bool) -> None:
+    def send_same(self, head: str, *, with_rules: bool) -> None:
         """Send what was sent last, which a single server has now, if it keeps anything."""
-        same = self.send("same", header, with_rules=with_rules)
+        same = self.send("same", head, with_rules=with_rules)
         if same.share is not None:
-            self.repeat(same, header, _MOST_SERVERS, with_rules=with_rules)
+            self.repeat(same, head, _MOST_SERVERS, with_rules=with_rules)
 
-    def repeat(self, shot: Shot, header: Header, most: int, *, with_rules: bool) -> None:
+    def repeat(self, shot: Shot, head: str, most: int, *, with_rules: bool) -> None:
         """Send it until it fares unlike ``shot``: a router may give it to another server."""
         for _ in range(most):
             is_new = not shot.is_reused
-            again = self.send("repeated", header, with_rules=with_rules, is_new=is_new)
+            again = self.send("repeated", head, with_rules=with_rules, is_new=is_new)
             if again.is_reused is not shot.is_reused:
                 break
 
-    def send(self, name: str, header: Header, *, with_rules: bool, is_new: bool = False) -> Shot:
+    def send(self, name: str, head: str, *, with_rules: bool, is_new: bool = False) -> Shot:
         if is_new and not self.may_send(self.ours):
             raise _HeldBackError
-        data, site = self.prompt(header), self.upstream
+        data, site = self.prompt(head), self.upstream
         if with_rules and self.proxy is not None:
             site = self.proxy
         elif with_rules:

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from cacheproxy.asking import CommandError
+from cacheproxy.client_setup.finding import Finding, FindingState, ok, warn
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.serverlog.reader import LogReader
 from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
-from cacheproxy.core.servers.flags import RAM_CACHE
+from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.doctor.conclusion import Conclusion, Working
-from cacheproxy.doctor.finding import Finding, FindingState, ok, warn
 from cacheproxy.doctor.report import DoctorReport
 from cacheproxy.words import counted
 
+_LOG = EXAMPLE.log
 _SHOWN = 40
 """Requests in the table; ``--json`` has all of them."""
 _HEAD = "   line   task slot   prompt   reused              new     time  verdict"
@@ -27,13 +28,12 @@ def read(lines: Iterable[str], name: str) -> DoctorReport:
     requests = sorted([*requests, *reader.close()], key=lambda request: request.line)
     if not reader.facts.lines:
         raise CommandError(
-            f"{name} is not a log of llama-server: none of its lines looks like one of its log "
+            f"{name} is not a log of {EXAMPLE.name}: none of its lines looks like one of its log "
             "lines"
         )
     if not requests:
         raise CommandError(
-            f"{name} is a log of llama-server, but it shows no request; start the server with "
-            "--verbosity 4 to log requests"
+            f"{name} is a log of {EXAMPLE.name}, but it shows no request; {_LOG.verbose}"
         )
     return DoctorReport(
         _conclude(requests),
@@ -81,31 +81,30 @@ def _findings(requests: Sequence[LoggedRequest], facts: LogFacts) -> Iterator[Fi
             f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
             "window or recurrent model) and computed the whole prompt again"
         )
-        fix = "llama-server --checkpoint-min-step 256 (or --swa-full, for a sliding window)"
-        yield warn("memory", text, fix)
+        yield warn("memory", text, _LOG.memory)
     if facts.evicted:
         text = f"{counted(facts.evicted, 'prompt')} dropped from the cache in RAM"
         text += f" (limit {facts.ram_limit_mib:,.0f} MiB)" if facts.ram_limit_mib else ""
-        yield warn("cache-ram", text, "raise --cache-ram of llama-server")
+        yield warn("cache-ram", text, _LOG.evicted)
     elif facts.ram_prompts is not None:
         text = f"{counted(facts.ram_prompts, 'prompt')} kept in RAM, {facts.ram_mib:,.0f} MiB"
         yield ok("cache-ram", text)
     elif facts.ram_off:
         text = "off: a slot's prompt is lost when another conversation takes the slot"
-        yield warn("cache-ram", text, f"start llama-server with {RAM_CACHE.flag}")
+        yield warn("cache-ram", text, _LOG.ram_off)
     if truncated := sum(one.truncated for one in requests):
         text = f"{counted(truncated, 'request')} ran out of context and was cut"
-        yield warn("context", text, "a larger -c, or less in the client's window")
+        yield warn("context", text, _LOG.context)
     if refused := sum(one.error is not None for one in requests):
         text = f"{counted(refused, 'request')} refused: the prompt is longer than the context"
-        yield warn("context", text, "a larger -c, or less in the client's window")
+        yield warn("context", text, _LOG.context)
     if any(one.derived for one in requests):
         text = (
             "figures with ~ are worked out from the slots' final lengths; this log does not say "
             "whether the server could go back in its memory (sliding window, recurrent model), "
             "nor what its cache in RAM holds"
         )
-        yield ok("figures", text, "llama-server --verbosity 4 logs all of that")
+        yield ok("figures", text, _LOG.verbose_tells)
 
 
 def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:

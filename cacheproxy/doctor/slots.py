@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cacheproxy.asking import Site
+from cacheproxy.client_setup.finding import Finding, ok, warn
 from cacheproxy.core.conversation.verdict import Judgement, Reason
-from cacheproxy.core.servers.flags import RAM_CACHE, SIMILARITY
-from cacheproxy.core.servers.look_profile import profile_from_look
+from cacheproxy.core.servers.kinds import EXAMPLE, kind_called
+from cacheproxy.core.servers.looking import profile_from_look
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import upstream
-from cacheproxy.doctor.finding import Finding, ok, warn
 from cacheproxy.doctor.record import Record, SeenExchange
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.words import counted
@@ -34,8 +34,6 @@ CHEAP = 1000
 """Tokens that a server reads again in no time; our own prompts are shorter, too."""
 _OURS = 2000
 """Tokens of our prompts in all the slots that they can be in at a time."""
-ALIKE = 0.1
-"""Of a prompt: what it must share with a slot's to be given that slot, by default."""
 _ALL = 0.9
 _NEAR = 256
 """Tokens: what is left of a conversation is what the other prompt shared, give or take these."""
@@ -95,7 +93,7 @@ def later_turns(
 def _had_the_slot(one: SeenExchange, before: SeenExchange, turn: SeenExchange) -> bool:
     """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
     is_between = before.end <= one.wall and one.end <= turn.wall
-    is_unlike = one.reused is not None and one.reused <= ALIKE * min(
+    is_unlike = one.reused is not None and one.reused <= EXAMPLE.similarity * min(
         one.prompt or 0, before.prompt or 0
     )
     return is_between and is_unlike
@@ -122,7 +120,7 @@ def check(record: Record | None, trials: Sequence[Trial]) -> list[Finding]:
             f"{counted(forks, 'time')} a side request (a subagent, a fork) took the slot of a "
             f"conversation, because 10% of it was alike: {taken:,} tokens were read again"
         )
-        fix = f"start llama-server with {SIMILARITY.flag}"
+        fix = f"start {EXAMPLE.name} with {EXAMPLE.slots}"
         found.append(warn("slots", text, fix))
     return found + _ram(trials, dropped, lost)
 
@@ -130,7 +128,7 @@ def check(record: Record | None, trials: Sequence[Trial]) -> list[Finding]:
 def _ram(trials: Sequence[Trial], dropped: int, lost: int) -> list[Finding]:
     """Return the finding on the cache in RAM; our own prompts prove more than a turn's loss."""
     shown = [trial.again.is_reused for trial in trials if trial.again is not None]
-    fix = f"start llama-server with {RAM_CACHE.flag}"
+    fix = f"start {EXAMPLE.name} with {EXAMPLE.ram}"
     cost = f"; {counted(dropped, 'turn')} read {lost:,} tokens again" if dropped else ""
     if shown and not shown[0]:
         text = f"off: a slot's prompt is lost when another conversation takes the slot{cost}"
@@ -147,7 +145,9 @@ def _took(one: SeenExchange, turn: SeenExchange) -> bool:
     """Whether ``turn`` found no more of its conversation than ``one`` had in common with it."""
     if one.reused is None or turn.reused is None or one.reused < _NEAR:
         return False
-    return one.reused >= ALIKE * (one.prompt or 0) and turn.reused <= one.reused + _NEAR
+    return (
+        one.reused >= EXAMPLE.similarity * (one.prompt or 0) and turn.reused <= one.reused + _NEAR
+    )
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class Guard:
         """
         server = self.profile.server
         self.ours = max(self.ours, ours)
-        if self.ask is None or server is None or server.kind != upstream.LLAMA:
+        if self.ask is None or server is None or not kind_called(server.kind).similarity:
             return True
         look = upstream.look(self.site).look
         slots = look.slots if look is not None else ()

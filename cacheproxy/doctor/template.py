@@ -6,26 +6,25 @@ asked in the same way: it renders a few dozen words, and evaluates nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 
 from cacheproxy.asking import NoAnswerError, Site, have_answered
+from cacheproxy.client_setup.finding import Finding, ok, warn
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.flags import of_kind
+from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds, kind_called
 from cacheproxy.core.servers.profile import Profile, Thinking
 from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
-from cacheproxy.doctor.finding import Finding, ok, warn
 from cacheproxy.doctor.record import PLACE, Record
 
-OTHER = "start the server with another chat template: llama-server --chat-template-file FILE"
+OTHER = f"start the server with another chat template: {EXAMPLE.name} {EXAMPLE.template}"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
-_SENDERS = ("claude", "codex")
-"""Clients that send system messages besides the first: Codex a second one at the head."""
 _CURE = "; the template keeps it if it is asked to and the client sends it back"
 _OPTION = (
     "start the proxy with --keep-thinking yes: the proxy then asks the template, and gives back "
@@ -43,10 +42,10 @@ def learned(
     ``formats``: see ``Look``. ``model``: for servers that want to know it.
     """
     found: list[TemplateAnswer] = []
-    for path in rendering.PAGES:
-        questions = learning(found, path, model or "", datetime.now(UTC), formats)
+    for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
+        questions = learning(found, page, model or "", datetime.now(UTC), formats)
         try:
-            have_answered(questions, partial(_render, site, path))
+            have_answered(questions, partial(_render, site, page.path))
         except NoAnswerError:
             break
         except rendering.NoPageError:
@@ -61,16 +60,18 @@ def _render(site: Site, path: str, body: bytes) -> tuple[int, bytes]:
     return answer.status, answer.body
 
 
-def check(placement: Placement | None, record: Record | None) -> list[Finding]:
+def check(
+    placement: Placement | None, record: Record | None, clients: Iterable[Client] = ()
+) -> list[Finding]:
     """Return the findings on late system messages, if there is anything to say.
 
-    ``record``: tells whether clients came that send late system messages.
+    ``record``: tells which of the ``clients`` came that send late system messages.
     """
     refuses = [_refused(what) for what in (placement.refuses if placement is not None else ())]
     if placement is not None and placement.late != Late.UNKNOWN:
         return [ok("template", placement.mended), *refuses]
-    clients = record.clients() if record is not None else {}
-    senders = [client for client in _SENDERS if client in clients]
+    seen = record.clients() if record is not None else {}
+    senders = [one.name for one in clients if one.sends_late and one.name in seen]
     if not senders:
         return refuses
     text = (
@@ -96,7 +97,7 @@ def check_turns(profile: Profile, record: Record | None = None, keeps: str = "")
     if profile.clock:
         text = f"the template prints {profile.clock}: the server reads all text behind it again "
         kind = profile.server.kind if profile.server is not None else ""
-        flag = of_kind(kind).template
+        flag = kind_called(kind).template
         fix = (
             f"start {kind} with {flag}: a copy of the template without that line" if flag else None
         )

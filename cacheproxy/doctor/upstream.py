@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, have_answered, shown
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.servers import status
+from cacheproxy.core.servers import looking
 from cacheproxy.core.servers.counters import NOTHING, ServerFigures
-from cacheproxy.core.servers.identify import LLAMA_SERVER, PAGES, ServerFacts
-from cacheproxy.core.servers.look_profile import profile_from_look
+from cacheproxy.core.servers.kinds import kind_called
 from cacheproxy.core.servers.metrics_page import sample_of
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.status import METRICS, Look, MetricsPage
-from cacheproxy.doctor.finding import Finding, fail, ok, warn
 from cacheproxy.doctor.proxy import is_health
 
-LLAMA = LLAMA_SERVER
 _TRIES, _PAUSE = 10, 0.05
 """Looks, and seconds between them: the counters may be behind the answer."""
 
@@ -56,7 +54,7 @@ def look(site: Site) -> SeenUpstream:
             return None
         return one.status, one.body, one.software
 
-    answers = have_answered(status.asking({}), get)
+    answers = have_answered(looking.asking({}), get)
     if answers is None:
         problem = f"no model server answers at {url}: {why[0]}"
         fix = "start the model server, or name it with --upstream URL"
@@ -69,9 +67,9 @@ def look(site: Site) -> SeenUpstream:
     if not _is_model_server(answers.pages) or _asks_for_a_key(said):
         problem, fix = _refusal(url, said)
         return SeenUpstream(site.url, problem=problem, fix=fix)
-    seen = status.look_of(site.url, time.time(), time.monotonic(), answers)
+    seen = looking.look_of(site.url, time.time(), time.monotonic(), answers)
     model, seconds = _model(answers.pages.get("/v1/models")), next(iter(said.values())).seconds
-    return SeenUpstream(site.url, seen, profile_from_look(seen), model, seconds)
+    return SeenUpstream(site.url, seen, looking.profile_from_look(seen), model, seconds)
 
 
 def check(upstream: SeenUpstream) -> list[Finding]:
@@ -81,14 +79,15 @@ def check(upstream: SeenUpstream) -> list[Finding]:
         return [fail("upstream", upstream.problem or "", upstream.fix)]
     answers = f"{server.summary} at {shown(upstream.url)} answers in {_short(upstream.seconds)}"
     found = [ok("upstream", answers)]
-    if server.kind != LLAMA or upstream.look is None:
+    kind = kind_called(server.kind)
+    if not kind.metrics or upstream.look is None:
         return found
     if upstream.look.metrics is MetricsPage.OFF:
         text = (
-            "the server was started without --metrics, so nobody tells the speed that its "
+            f"the server was started without {kind.metrics}, so nobody tells the speed that its "
             "answers to /v1/messages do not"
         )
-        fix = "add --metrics to the llama-server command line"
+        fix = f"add {kind.metrics} to the {kind.name} command line"
         found.append(warn("metrics", text, fix))
     elif upstream.look.sample is not None:
         figures = upstream.look.sample.figures
@@ -101,7 +100,7 @@ def check(upstream: SeenUpstream) -> list[Finding]:
 def _is_model_server(pages: Mapping[str, Any]) -> bool:
     return any(
         isinstance(pages.get(path), dict) and key in pages[path]
-        for path, key in zip(PAGES, ("default_generation_settings", "data", "version"), strict=True)
+        for path, key in looking.marks().items()
     )
 
 
@@ -115,18 +114,18 @@ def _is_a_cacheproxy(site: Site) -> bool:
 
 def _asks_for_a_key(said: Mapping[str, Answer]) -> bool:
     """llama-server lists its models to anybody, but tells its properties only with the key."""
-    return any(path in said and said[path].status in (401, 403) for path in PAGES[:2])
+    return any(path in said and said[path].status in (401, 403) for path in [*looking.marks()][:2])
 
 
 def _refusal(url: str, said: Mapping[str, Answer]) -> tuple[str, str]:
     """Say why none of the pages could be had."""
     if _asks_for_a_key(said):
         return f"the server at {url} asks for a key", "give the key with --api-key KEY"
-    for path in PAGES:
+    for path in looking.marks():
         if path in said and said[path].status == 503:
             why = said[path].said() or "it answers 503"
             return f"the server at {url} is not ready: {why}", "wait for it"
-    text = f"the server at {url} is not a model server: it has none of {', '.join(PAGES)}"
+    text = f"the server at {url} is not a model server: it has none of {', '.join(looking.marks())}"
     return text, "name the model server's root URL with --upstream"
 
 

@@ -132,25 +132,25 @@ class Judging:
 
     def _begin(self, exchange: Exchange) -> None:
         self._number += 1
-        number, size = self._number, len(exchange.received.body)
+        exchange.number, size = self._number, len(exchange.received.body)
         is_too_much = self._waiting and self._waiting + size > self.most_waiting
         if not exchange.turn or is_too_much:
-            self._ready_now.append(replace(exchange, number=number))
+            self._ready_now.append(exchange)
             return
         if not self._waiting and _is_quick(exchange):
-            self._take(exchange, number, self._judged(exchange))
+            self._take(exchange, self._judged(exchange))
             return
         self._waiting += size
-        self._pool.callInThread(self._judge_in_thread, exchange, number, size)
+        self._pool.callInThread(self._judge_in_thread, exchange, size)
 
-    def _judge_in_thread(self, exchange: Exchange, number: int, size: int) -> None:
+    def _judge_in_thread(self, exchange: Exchange, size: int) -> None:
         with self._collector.paused():
             judged = self._judged(exchange)
-        self._reactor.callFromThread(self._back, exchange, number, judged, size)
+        self._reactor.callFromThread(self._back, exchange, judged, size)
 
-    def _back(self, exchange: Exchange, number: int, judged: Judged | None, size: int) -> None:
+    def _back(self, exchange: Exchange, judged: Judged | None, size: int) -> None:
         self._waiting -= size
-        self._take(exchange, number, judged)
+        self._take(exchange, judged)
         self._give_on()
 
     def _judged(self, exchange: Exchange) -> Judged | None:
@@ -168,14 +168,15 @@ class Judging:
     def _of(self, exchange: Exchange) -> KnownUpstream | None:
         return self.known.get(exchange.upstream)
 
-    def _take(self, exchange: Exchange, number: int, judged: Judged | None) -> None:
+    def _take(self, exchange: Exchange, judged: Judged | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""
         if judged is None:
-            self._line_up(replace(exchange, number=number))
+            self._line_up(exchange)
             return
         known = self._of(exchange)
         profile = None if known is None else known.profile
-        exchange = _with(exchange, judged, number=number, profile=profile)
+        exchange.profile = profile
+        _fill(exchange, judged)
         counts = profile is not None and judged.usage.reused is None and profile.counts_reuse
         if known is not None and (counts or (judged.wants_proof and judged.before is not None)):
             held = self._line_up(exchange, is_ready=False)
@@ -196,14 +197,14 @@ class Judging:
                 return
             usage = replace(usage, reused=reused)
             judged = judged._replace(usage=usage, verdict=judged.again(usage, meanwhile=meanwhile))
-            held.exchange = _with(held.exchange, judged)
+            _fill(held.exchange, judged)
         before = judged.before
         if before is None or not judged.wants_proof:
             return
         if is_another(before.start, await known.started()):
             meanwhile = meanwhile._replace(restarted=True)
             verdict = judged.again(usage, meanwhile=meanwhile)
-            held.exchange = replace(held.exchange, verdict=verdict)
+            held.exchange.verdict = verdict
             if verdict.basis is Basis.TOLD:
                 return
         compared, request = judged.compared(profile), held.exchange.sent
@@ -214,7 +215,7 @@ class Judging:
             return
         verdict = judged.again(usage, meanwhile=meanwhile, proof=proof)
         learn(known.inferred, verdict, proof, usage)
-        held.exchange = replace(held.exchange, verdict=verdict)
+        held.exchange.verdict = verdict
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
         """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
@@ -246,18 +247,11 @@ def _session(exchange: Exchange) -> tuple[str, str]:
     return (session.client, session.id) if session is not None else ("", "")
 
 
-def _with(exchange: Exchange, judged: Judged, **more: Any) -> Exchange:
-    place = judged.place
-    return replace(
-        exchange,
-        verdict=judged.verdict,
-        place=place,
-        turn=place.turn,
-        side=place.is_side,
-        usage=judged.usage,
-        parts=judged.parts,
-        **more,
-    )
+def _fill(exchange: Exchange, judged: Judged) -> None:
+    """Fill in what a verdict says of a turn."""
+    exchange.verdict, exchange.usage, exchange.parts = judged.verdict, judged.usage, judged.parts
+    place = exchange.place = judged.place
+    exchange.turn, exchange.side = place.turn, place.is_side
 
 
 def _is_quick(exchange: Exchange) -> bool:

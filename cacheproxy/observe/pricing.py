@@ -125,8 +125,8 @@ class Pricing:
         self._upstreams: dict[str, _Upstream] = {}
 
     def __call__(self, exchanges: Iterable[Exchange]) -> None:
-        """Price ``exchanges``, and deliver them."""
-        self._deliver([self._priced(exchange) for exchange in exchanges])
+        """Price ``exchanges``, and deliver them: they are complete with that, and frozen."""
+        self._deliver([self._priced(exchange).finish() for exchange in exchanges])
 
     def _priced(self, exchange: Exchange) -> Exchange:
         usage = exchange.usage
@@ -141,15 +141,13 @@ class Pricing:
         verdict = exchange.verdict
         if verdict is not None and (lost := _untimed(verdict)) is not None:
             seconds = known.seconds(cost, usage.reused or 0, lost)
-            verdict = replace(verdict, seconds_lost=seconds)
-            exchange = replace(exchange, verdict=verdict)
+            verdict = exchange.verdict = replace(verdict, seconds_lost=seconds)
         tokens = spared_tokens(usage.reused, verdict)
         if tokens and not exchange.has_failed:
-            exchange = replace(exchange, spared=known.spared(cost, usage, tokens))
+            exchange.spared = known.spared(cost, usage, tokens)
         price = self.prices.get(exchange.server)
         if price is not None and exchange.turn and usage.prompt is not None:
-            charged = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
-            exchange = replace(exchange, price=charged)
+            exchange.price = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
         return exchange
 
     def speed(self, url: str) -> float | None:

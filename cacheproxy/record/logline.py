@@ -14,6 +14,7 @@ from cacheproxy.core.judge.explain import command, said_of
 from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
+from cacheproxy.core.servers.kinds import name_of
 from cacheproxy.record.column import RecordColumn, row_of
 from cacheproxy.record.exchange import Exchange, Outcome
 
@@ -151,7 +152,7 @@ def _refused(exchange: Exchange, label: str) -> str:
     said = f" {verdict(exchange)}"
     if exchange.outcome is Outcome.COMPLETE:
         who = next(iter(values(exchange.response_headers, b"server")), b"")
-        name = "llama-server" if who.startswith(b"llama.cpp") else "the upstream"
+        name = name_of(who.decode("latin-1")) or "the upstream"
         where = f" at {_path(exchange)}" if exchange.status in _NOT_THERE else ""
         said = f" from {name}{where}{_quoted(exchange.error)}"
     edited = _edited(exchange)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, Json, Shown, select
 from cacheproxy.totals.requests import like
-from cacheproxy.totals.store import Json, TotalsStore
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.windows import WINDOWS, scope_of
 
 SORTS = {"last": "last", "cost": "lost"}
@@ -13,39 +14,20 @@ _PAGE = 50
 _TURNS = 400
 _BRANCHES, _BRANCH_TURNS = 24, 100
 _RECENT = 24
-_PARTS = ("tools", "system", "history", "thinking", "newest")
+_PARTS = ("tools", "system", "history", "thinking", "last")
 _ORDERS = {
     PromptOrder.TOOLS_FIRST: ["tools", "system", "history", "thinking", "last"],
     PromptOrder.SYSTEM_FIRST: ["system", "tools", "history", "thinking", "last"],
     PromptOrder.HOISTED: ["system", "tools", "history", "thinking", "last"],
 }
-_CONVERSATIONS = """
-SELECT s.id AS row, s.client || '/' || s.name AS id, s.client, s.name AS session, s.model,
-    u.url AS upstream, s.first / 1e3 AS first, s.last / 1e3 AS last, s.turns, s.side,
-    s.reused, s.evaluated, s.spared AS saved, s.spared_ms / 1e3 AS saved_seconds,
-    s.unpriced, s.breaks, s.lost, s.lost_ms / 1e3 AS lost_seconds,
-    r.client || '/' || r.name AS root,
-    (SELECT count(*) FROM sessions AS b WHERE b.root = s.id) AS branches
-FROM ({sessions}) AS s LEFT JOIN upstreams AS u ON u.id = s.upstream
-LEFT JOIN sessions AS r ON r.id = s.root
-"""
 _RECENT_PROMPTS = """
 SELECT prompt FROM exchanges INDEXED BY exchanges_session
 WHERE session = ? AND turn > 0 AND side = 0 AND prompt IS NOT NULL ORDER BY id DESC LIMIT ?
 """
-_OF_CONVERSATION = """
-SELECT e.id AS row, e.number, e.at / 1e3 AS at, e.turn, e.side, e.failed, e.status, e.prompt,
-    e.reused, e.evaluated, e.output, e.tools, e.system, e.history, e.thinking, e.newest,
-    w.text AS rendered, e.equal AS breaks_at, v.text AS verdict, r.text AS reason, e.lost,
-    e.lost_ms / 1e3 AS lost_seconds, e.first_ms / 1e3 AS first_seconds
-FROM (
-    SELECT * FROM exchanges INDEXED BY exchanges_session
-    WHERE session = :session AND (turn > 0 OR failed) AND (:before IS NULL OR id < :before)
-    ORDER BY id DESC LIMIT :limit
-) AS e
-LEFT JOIN words AS w ON w.id = e.rendered LEFT JOIN words AS v ON v.id = e.verdict
-LEFT JOIN words AS r ON r.id = e.reason
-ORDER BY e.id
+_TURNS_OF = """
+SELECT * FROM exchanges INDEXED BY exchanges_session
+WHERE session = :session AND (turn > 0 OR failed) AND (:before IS NULL OR id < :before)
+ORDER BY id DESC LIMIT :limit
 """
 
 
@@ -129,7 +111,8 @@ def conversation(store: TotalsStore, name: str, before: int | None = None) -> Js
 def _known(store: TotalsStore, rows: list[int]) -> list[Json]:
     marks = ", ".join("?" * len(rows))
     sessions = f"SELECT * FROM sessions WHERE id IN ({marks})"  # noqa: S608 - question marks
-    return store.rows(_CONVERSATIONS.format(sessions=sessions), rows)
+    sql = select(CONVERSATIONS, Shown.CONVERSATIONS, sessions, order="e.id")
+    return store.rows(sql, rows)
 
 
 def _conversation(store: TotalsStore, found: Json) -> Json:
@@ -152,21 +135,20 @@ def _turns(
 ) -> tuple[list[Json], int | None]:
     """Return the turns, and the row before which there are more, None if there are none."""
     scope = {"session": session, "before": before, "limit": limit + 1}
-    rows = store.rows(_OF_CONVERSATION, scope)
+    sql = select(EXCHANGES, Shown.TURNS, _TURNS_OF, order="e.id")
+    rows = store.rows(sql, scope | {"first_row": store.first})
     more = rows[1]["row"] if len(rows) > limit else None
-    return [_turn(store, row) for row in rows[-limit:]], more
+    return [_turn(row) for row in rows[-limit:]], more
 
 
-def _turn(store: TotalsStore, found: Json) -> Json:
+def _turn(found: Json) -> Json:
     parts = [found.pop(name) for name in _PARTS]
-    order = _ORDERS[PromptOrder(found.pop("rendered") or PromptOrder.TOOLS_FIRST)]
+    order = _ORDERS[PromptOrder(found["order"] or PromptOrder.TOOLS_FIRST)]
     failed, side = found.pop("failed"), found.pop("side")
     is_compacted = found["verdict"] == "compacted"
-    names = (*_PARTS[:-1], "last")
     return found | {
-        "number": found["number"] if found["row"] >= store.first else None,
         "kind": "failed" if failed else "compacted" if is_compacted else "side" if side else "turn",
-        "parts": None if parts[0] is None else dict(zip(names, parts, strict=True)),
+        "parts": None if parts[0] is None else dict(zip(_PARTS, parts, strict=True)),
         "order": order,
     }
 

@@ -14,8 +14,8 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.kept import record_of
 from cacheproxy.totals.database import Database
-from cacheproxy.totals.record import milliseconds, record_of
 from cacheproxy.totals.retention import Age, tidy
 from cacheproxy.totals.store import MOST, InMemory
 
@@ -80,7 +80,7 @@ class Totals:
     @property
     def now(self) -> int:
         """Now, in the milliseconds that questions take."""
-        return milliseconds(self._wall())
+        return round(self._wall() * 1e3)
 
     def _stop_tidying(self) -> None:
         if self._tidying.running:
@@ -112,7 +112,7 @@ class InMemoryTotals:
     @property
     def now(self) -> int:
         """Now, in the milliseconds that questions take."""
-        return milliseconds(self._wall())
+        return round(self._wall() * 1e3)
 
     @hookimpl
     @quick

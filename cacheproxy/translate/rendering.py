@@ -1,8 +1,7 @@
 """A prompt of any API as a chat body, which is what servers render for us.
 
-llama-server's POST ``/apply-template`` and vLLM's POST ``/tokenize`` take messages of Chat
-Completions. What a server makes of Messages or Responses inside may differ in a mark or two; who
-compares the result checks it by the count of its tokens.
+Their pages take messages of Chat Completions. What a server makes of Messages or Responses inside
+may differ in a mark or two; who compares the result checks it by the count of its tokens.
 """
 
 from __future__ import annotations
@@ -27,23 +26,6 @@ def chat_of(request: Request) -> dict[str, Any] | None:
     if body is None or not isinstance(body.get("messages"), list):
         return None
     return {name: body[name] for name in _KEPT if body.get(name) is not None}
-
-
-def for_vllm(chat: dict[str, Any]) -> dict[str, Any]:
-    """Return the question to vLLM's page that shows the prompt of ``chat``, and its tokens.
-
-    Its chat API reads ``reasoning_content`` under the newer name ``reasoning``; the page knows that
-    name alone. Source: vLLM 0.32, chat_completion/protocol.py and tokenize/protocol.py.
-    """
-    return {**chat, "messages": [*map(_renamed, chat["messages"])], "return_token_strs": True}
-
-
-def _renamed(message: Any) -> Any:
-    thought = message.get("reasoning_content") if isinstance(message, dict) else None
-    if thought is None:
-        return message
-    others = {name: value for name, value in message.items() if name != "reasoning_content"}
-    return others if others.get("reasoning") is not None else {**others, "reasoning": thought}
 
 
 def _chat(request: Request) -> dict[str, Any] | None:

@@ -17,14 +17,7 @@ from cacheproxy.totals.table import START, TABLES, page
 from cacheproxy.totals.totals import Source
 from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.web.dashboard import window_of
-from cacheproxy.web.pages import (
-    NOTHING_ELSE,
-    DirectPage,
-    QueryError,
-    failed,
-    not_allowed,
-    query_of,
-)
+from cacheproxy.web.pages import DirectPage, PageError, begin, failed, only, query_of
 
 _log = Logger()
 
@@ -37,12 +30,8 @@ def downloads(source: Source) -> dict[bytes, DirectPage]:
 
 
 def _download(source: Source, name: str, request: ProxyRequest) -> bytes | int:
-    if request.method not in (b"GET", b"HEAD"):
-        return not_allowed(request, b"GET, HEAD", "this page can only be read")
-    try:
-        window = WINDOWS[window_of(query_of(request))]
-    except QueryError as error:
-        return failed(request, 400, str(error))
+    only(request)
+    window = WINDOWS[window_of(query_of(request))]
     if request.method == b"HEAD":
         _begin(request, name)
         return b""
@@ -94,7 +83,7 @@ class _Download:
         if self._request.started:
             self._request.channel.abort()
         else:
-            self._request.write(failed(self._request, 503, why))
+            self._request.write(failed(self._request, PageError(why, 503)))
             self._request.finish()
 
     def pauseProducing(self) -> None:
@@ -114,11 +103,6 @@ class _Download:
 
 
 def _begin(request: ProxyRequest, name: str) -> None:
-    for header, value in (
-        (b"Content-Type", b"text/csv; charset=utf-8; header=present"),
-        (b"Content-Disposition", b'attachment; filename="%s.csv"' % name.encode()),
-        (b"Cache-Control", b"no-store"),
-        (b"X-Content-Type-Options", b"nosniff"),
-        (b"Content-Security-Policy", NOTHING_ELSE),
-    ):
-        request.setHeader(header, value)
+    as_file = b'attachment; filename="%s.csv"' % name.encode()
+    kind = b"text/csv; charset=utf-8; header=present"
+    begin(request, kind, ((b"Content-Disposition", as_file),))

@@ -9,7 +9,7 @@ from typing import Any
 from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.core.judge.weights import FELT
-from cacheproxy.core.servers.flags import LLAMA, flags_of
+from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
 
@@ -38,20 +38,20 @@ def todo(
 
 
 def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Iterator[Json]:
-    flags = flags_of(profile)
+    kind = kind_of(profile)
     if look is not None and look.state is UpstreamState.DOWN:
         yield _card("upstream-down", "Start the model server", f"{look.url} does not answer.")
         return
-    if profile.reuses is False and flags.caching is not None:
-        yield _card("prompt-cache", f"Switch on {flags.name}'s prompt cache", flags.caching.says)
+    if profile.reuses is False and kind.caching is not None:
+        yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", kind.caching.says)
     is_unmeasured = sums["prompt"] and not (sums["reused"] or sums["evaluated"])
-    flag = profile.flag or flags.reporting
+    flag = profile.flag or kind.flag
     if flag and is_unmeasured:
         why = f"Start it with {flag}: its answers say then how much they reused."
-        yield _card("reporting", f"Have {flags.name} report reuse", why)
-    if look is not None and look.metrics is MetricsPage.OFF and flags is LLAMA:
-        why = "Start it with --metrics: then its counters tell the speed that some answers do not."
-        yield _card("metrics", "Have llama-server count", why)
+        yield _card("reporting", f"Have {kind.called} report reuse", why)
+    if look is not None and look.metrics is MetricsPage.OFF and kind.metrics:
+        why = "then its counters tell the speed that some answers do not."
+        yield _card("metrics", f"Have {kind.called} count", f"Start it with {kind.metrics}: {why}")
 
 
 def _causes(

@@ -27,6 +27,8 @@ from cacheproxy import SYSTEM_HEAD, Client, Need, Rule, Setup, hookimpl
 CLIENT = Client(
     name="cline",
     agents=("cline/",),
+    title="Cline",
+    start="base URL {url}/v1",
     head=(
         "You are Cline, an AI coding agent.",
         "You are Cline, a careful and helpful coding agent",

@@ -23,6 +23,9 @@ from cacheproxy import Client, Need, Request, Setup, hookimpl, quick
 CLIENT = Client(
     name="codex",
     agents=("codex",),
+    title="Codex",
+    start="base URL {url}/v1",
+    sends_late="Codex sends a second one at the head",
     headers=("x-codex-turn-metadata", "x-codex-window-id"),
     # One prompt for each family of models; the first is for those that it does not know.
     head=(

@@ -12,11 +12,10 @@ from cacheproxy.asking import CommandError, Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.doctor import prompt
 from tests import needs
+from tests.doctor.builders import HEADS
 from tests.peer import NOBODY, Peer
 
-VOCABULARY = "\n".join(
-    [prompt.text("0123456789abcdef"), prompt.QUESTION, prompt.Header("1a2", "b3c4d").text] * 3
-)
+VOCABULARY = "\n".join([prompt.text("0123456789abcdef"), prompt.QUESTION, HEADS.texts[0]] * 3)
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from cacheproxy.client_setup.finding import fail
 from cacheproxy.core.placement.placement import Late, alike
-from cacheproxy.doctor.claude import ClaudeSetting, ClaudeSettings
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.doctor.conclusion import Examination, Superfluous, Working, conclude, judge
-from cacheproxy.doctor.finding import fail
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.upstream import SeenUpstream
-from tests.doctor.builders import record, seen, server_look, shot, trial
+from tests.doctor.builders import CHECKED, CLIENT, record, seen, server_look, shot, trial
 
 UP = SeenUpstream("http://localhost:8080", server_look())
 RUNS = Proxy("http://127.0.0.1:8081", "0.1.0", rules=("claude-billing-header",))
@@ -96,24 +96,22 @@ def test_what_the_test_prompt_showed(change, answer, words):
 
 @pytest.mark.parametrize("name", ["traffic", "claude"])
 def test_an_agent_that_goes_past_is_not_measured_by_the_test_prompt(name):
-    found = conclude(replace(WORKS, findings=(fail(name, ""),)))
+    found = conclude(replace(WORKS, findings=(fail(name, ""),), checked=(CHECKED,)))
     assert found.answer is Working.NOT_MEASURED
     assert "test prompt" not in found.text
 
 
-PLAIN = ClaudeSettings({}, present=False)
-OFF = ClaudeSettings(
-    {"CLAUDE_CODE_ATTRIBUTION_HEADER": ClaudeSetting("0", "this shell")}, present=True
-)
+PLAIN = [CHECKED]
+OFF = [replace(CHECKED, checkup=replace(CHECKED.checkup, needless="it has no volatile header"))]
 CLAUDE = ("claude-billing-header",)
 BOTH = (*CLAUDE, "openclaw-message-id")
 LOST, KEPT = trial(639, 33), trial(639, 639)
-REPAIRED = trial(639, 46, cch_only=639, path="/v1/messages")
+REPAIRED = trial(639, 46, next_turn=639, path="/v1/messages")
 FAILED = Trial("/v1/messages", through_proxy=True, error="no")
 
 
 @pytest.mark.parametrize(
-    ("trials", "settings", "rules", "clients", "is_superfluous", "words"),
+    ("trials", "checked", "rules", "clients", "is_superfluous", "words"),
     [
         (
             [LOST],
@@ -131,10 +129,10 @@ FAILED = Trial("/v1/messages", through_proxy=True, error="no")
     ],
 )
 def test_whether_it_is_needed(  # noqa: PLR0917 (a table)
-    trials, settings, rules, clients, is_superfluous, words
+    trials, checked, rules, clients, is_superfluous, words
 ):
     """The header costs the prompt, or the server or the client's own switch sees to it."""
-    need = judge(trials, settings, rules, clients)
+    need = judge(trials, checked, rules, clients)
     assert need.is_superfluous is is_superfluous
     assert words in need.text
 
@@ -145,9 +143,12 @@ def test_nothing_is_said_where_nothing_is_known(trials):
     assert judge(trials, PLAIN, CLAUDE, ()) is None
 
 
-@pytest.mark.parametrize(("trials", "settings"), [([KEPT], PLAIN), ([], OFF)])
-def test_a_template_that_takes_no_late_system_message_needs_the_proxy(trials, settings):
+@pytest.mark.parametrize(("trials", "checked"), [([KEPT], PLAIN), ([], OFF)])
+def test_a_template_that_takes_no_late_system_message_needs_the_proxy(trials, checked):
     """Whatever becomes of the header: without the proxy requests are refused, or read again."""
-    need = judge(trials, settings, CLAUDE, ("claude",), alike(Late.REFUSED, ""))
+    refused = alike(Late.REFUSED, "")
+    need = judge(trials, checked, CLAUDE, ("claude",), refused, [CLIENT, Client("other")])
     assert not need.is_superfluous
     assert need.text.startswith("needed: this server's template")
+    assert need.text.endswith("stand; Claude Code sends one in each turn")
+    assert judge(trials, [], (), (), refused).text.endswith("where they stand")

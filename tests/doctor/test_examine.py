@@ -8,11 +8,12 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.prompt import Header, text
+from cacheproxy.doctor.prompt import text
+from tests.doctor.builders import head
 
 pytestmark = pytest.mark.llama
 AGENT = {"User-Agent": "claude-cli/2.1.285 (external, cli)"}
@@ -43,7 +44,7 @@ def converse(url, session, turns, before=""):
     site = Site(url, AGENT | {"X-Claude-Code-Session-Id": session})
     messages = [{"role": "user", "content": f"Look at the house. {session}"}]
     for number in range(turns):
-        system = before * number + Header("1a2", f"{number:05x}").text + text(session)
+        system = before * number + head("1a2", f"{number:05x}") + text(session)
         request = {"model": "m", "max_tokens": 1, "system": system, "messages": messages}
         assert site.post("/v1/messages", json.dumps(request).encode(), 60).status == 200
         messages += [

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy import Rule
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.doctor import plugins
-from cacheproxy.doctor.finding import FindingState
 from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Configured, configured

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.asking import HEALTH
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import record
-from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.proxy import TrafficLook
 from cacheproxy.doctor.record import Record
 from tests.doctor.builders import seen, server_look

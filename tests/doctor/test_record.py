@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import record
-from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.proxy import TrafficLook
 from cacheproxy.doctor.record import Record
 from cacheproxy.plugin.packages import Packages

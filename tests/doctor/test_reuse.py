@@ -9,10 +9,12 @@ from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.doctor import outcome
-from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.prompt import Header, body, text
-from cacheproxy.doctor.reuse import Trial, measure
+from cacheproxy.doctor.prompt import body, text
+from cacheproxy.doctor.reuse import Trial
+from cacheproxy.doctor.reuse import measure as measured
+from tests.doctor.builders import CHECKED, HEADS, RULE, head
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +29,21 @@ def marks():
     return (f"mark{number:012}" for number in range(1000))
 
 
-def check(trial, rules=("claude-billing-header",), kind="llama-server", has_package=True):
-    return outcome.check(trial, rules, kind, has_package=has_package)
+def measure(*parties, **more):
+    return measured(*parties, **({"volatile": HEADS} | more))
+
+
+def check(trial, rules=(RULE,), kind="llama-server", tried=CHECKED):
+    return outcome.check(trial, rules, kind, tried)
 
 
 def test_the_prompt_is_about_600_tokens_of_made_up_text():
     """Four to five characters a token; the mark stands right behind the header."""
     assert 2400 < len(text("x")) < 3000
     for api in ("chat", "messages"):
-        data = body(api, "m", Header("1a2", "b3c4d"), "MARK").decode()
-        head = r"x-anthropic-billing-header: cc_version=2\.1\.285\.1a2; .*?cch=b3c4d;"
-        assert re.search(head + r".{0,40}\[cacheproxy doctor MARK\]", data)
+        data = body(api, "m", head("1a2", "b3c4d"), "MARK").decode()
+        header = r"x-anthropic-billing-header: cc_version=2\.1\.285\.1a2; .*?cch=b3c4d;"
+        assert re.search(header + r".{0,40}\[cacheproxy doctor MARK\]", data)
         assert '"max_tokens":1' in data
 
 
@@ -73,7 +79,7 @@ def test_the_installed_rules_do_the_same_in_this_process(site, rules, marks):
 def test_on_messages_the_server_repairs_the_cch_alone(site, rules, marks):
     """As llama.cpp does since 2026: said, for it makes the proxy less needed."""
     trial = measure("messages", site, None, rules, "random", next(marks))
-    assert trial.cch_only.is_reused
+    assert trial.next_turn.is_reused
     assert not trial.without.is_reused
 
 
@@ -84,13 +90,22 @@ def test_without_a_rule_the_server_is_not_blamed(site, marks):
     assert not trial.works
     assert trial.same.is_reused
     assert trial.edited is False
-    missing = check(trial, rules=(), has_package=False)
-    assert (missing.state, "./clients/claude-code" in missing.fix) == (FindingState.WARN, True)
     off = check(trial, rules=("openclaw-message-id",))
     assert (off.state, "plugins" in off.fix) == (FindingState.WARN, True)
     broken = check(trial)
     assert broken.state is FindingState.FAIL
     assert "does not reach" in broken.text
+
+
+@pytest.mark.llama
+def test_without_a_client_package_one_prompt_is_sent_again(site, marks):
+    """No head is known that changes: the trial shows whether the server reuses anything."""
+    trial = measure("chat", site, None, (), "random", next(marks), volatile=None)
+    assert trial.works
+    assert trial.without is None
+    found = check(trial, rules=(), tried=None)
+    assert found.state is FindingState.OK
+    assert "-token prompt twice: the second answer reused" in found.text
 
 
 @pytest.mark.llama

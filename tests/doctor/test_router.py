@@ -10,10 +10,11 @@ from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.servers.routers import ROUTERS
 from cacheproxy.doctor import outcome
-from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.reuse import measure
-from cacheproxy.doctor.router import ROUTERS, cure_of
+from cacheproxy.doctor.router import cure_of
 from tests import needs
 from tests.llama.routers import PAGE, recipes, routing
 from tests.peer import speaking

@@ -9,10 +9,11 @@ from cacheproxy_demo.embedded import LlamaServer
 from rich.console import Console
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.prompt import Header, body
+from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.doctor.prompt import body
 from cacheproxy.doctor.server_log import read
 from tests.core.serverlog.test_reader import turn
+from tests.doctor.builders import HEADS
 
 
 def text(report):
@@ -23,7 +24,7 @@ def text(report):
 @pytest.mark.parametrize("verbosity", [3, 4])
 def test_the_real_server_s_log(model, verbosity):
     """What the log tells is what the answers told, at the default verbosity, too."""
-    headers = [Header("1a2", "b3c4d")] * 2 + [Header("5d6", "e7f80")]
+    headers = [HEADS.texts[0]] * 2 + [HEADS.texts[1]]
     with LlamaServer(model, n_ctx=2048, verbosity=verbosity, cache_ram_mib=64) as server:
         site = Site(server.url)
         usages = [

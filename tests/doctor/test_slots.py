@@ -9,12 +9,12 @@ from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import slots
 from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.slots import at_stake, kept

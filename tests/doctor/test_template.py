@@ -8,17 +8,16 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import HEALTH, Site
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.identify import ServerFacts
-from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking, ThinkingProfile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, Thinking, ThinkingProfile
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template, upstream
-from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.record import Record, SeenExchange
 from tests import needs
-from tests.doctor.builders import seen
+from tests.doctor.builders import CLIENT, seen
 from tests.llama.templates import REWRITING, TEMPLATES
 
 REFUSED = alike(Late.REFUSED, "/apply-template")
@@ -33,7 +32,9 @@ def known(peer, placement):
 
 def test_what_the_proxy_has_learned_is_printed_in_its_words(peer):
     """From its health page."""
-    (found,) = template.check(known(peer, {"setting": "auto"} | REFUSED.as_dict()), CLAUDE)
+    (found,) = template.check(
+        known(peer, {"setting": "auto"} | REFUSED.as_dict()), CLAUDE, [CLIENT]
+    )
     assert (found.name, found.state, found.text) == ("template", FindingState.OK, REFUSED.mended)
 
 
@@ -46,10 +47,10 @@ UNTOLD = alike(Late.UNKNOWN, "").as_dict()
 def test_what_is_not_known_matters_to_clients_that_send_such_messages(peer, placement):
     """They are told what can be done; nothing is said where no such client came."""
     placement = known(peer, placement)
-    (found,) = template.check(placement, CLAUDE)
+    (found,) = template.check(placement, CLAUDE, [CLIENT])
     assert found.state is FindingState.WARN
     assert "--placement user" in found.fix
-    assert template.check(placement, OTHER) == []
+    assert template.check(placement, OTHER, [CLIENT]) == []
     assert template.check(placement, None) == []
 
 
@@ -71,7 +72,7 @@ def test_what_nothing_can_mend_is_said_where_the_rest_is_not_known(peer):
     placement = replace(alike(Late.UNKNOWN, ""), refuses=("calls", "ids"))
     placement = known(peer, placement.as_dict())
     assert [finding.fix for finding in template.check(placement, None)] == [template.OTHER] * 2
-    assert len(template.check(placement, CLAUDE)) == 3
+    assert len(template.check(placement, CLAUDE, [CLIENT])) == 3
 
 
 SEEN = (

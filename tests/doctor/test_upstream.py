@@ -6,12 +6,12 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.servers.counters import ServerFigures
 from cacheproxy.core.servers.profile import Memory, MemoryKind
 from cacheproxy.doctor import outcome, upstream
 from cacheproxy.doctor.conclusion import Examination, Working, conclude
-from cacheproxy.doctor.finding import FindingState
 from cacheproxy.doctor.prompt import rounds_for
 from cacheproxy.doctor.proxy import Proxy, TrafficLook
 from cacheproxy.doctor.reuse import ANY, measure

@@ -15,8 +15,7 @@ from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
-from cacheproxy.core.servers.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.profile import Profile, ServerFacts
 from cacheproxy.testing import request
 from tests import needs
 
@@ -26,7 +25,7 @@ from .test_placement import LONG, conversation
 
 pytestmark = pytest.mark.llama
 
-PROFILE = Profile(server=ServerFacts(LLAMA_SERVER), order=PromptOrder.SYSTEM_FIRST)
+PROFILE = Profile(server=ServerFacts("llama-server"), order=PromptOrder.SYSTEM_FIRST)
 HEADER = "x-anthropic-billing-header: cc_version=2.1.114.{}; cc_entrypoint=cli; cch={};"
 REST = "You are an agent. Read the file and say what it does. " * 20
 PAIRS = {
@@ -104,7 +103,7 @@ def claimed(url, bodies, edit, path, profile):
 def test_what_placing_is_credited_with_is_what_it_spared(hoisting, api):
     """Measured with and without: within a tenth, as places are in characters."""
     placement = alike(Late.HOISTED, "test")
-    profile = Profile(server=ServerFacts(LLAMA_SERVER), placement=placement)
+    profile = Profile(server=ServerFacts("llama-server"), placement=placement)
     bodies = [json.loads(json.dumps(body)) for body in conversation(api)]
 
     def edit(came):

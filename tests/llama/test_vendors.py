@@ -14,10 +14,10 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template
-from cacheproxy.doctor.finding import FindingState
 from tests import needs
 from tests.proxy.harness import eventually
 

@@ -7,8 +7,7 @@ import json
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.counters import ServerFigures
-from cacheproxy.core.servers.metrics_page import Sample
+from cacheproxy.core.servers.counters import Sample, ServerFigures
 from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
 from cacheproxy.record.exchange import Exchange, Outcome
 

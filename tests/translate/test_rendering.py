@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.rendering import chat_of, for_vllm
+from cacheproxy.translate.rendering import chat_of
 
 PATHS = {
     "messages": "/v1/messages",
@@ -246,23 +246,3 @@ def test_whatever_comes_is_a_chat_or_nothing(api, body):
     if found is not None:
         assert isinstance(found["messages"], list)
         json.dumps(found)
-
-
-@pytest.mark.parametrize(
-    ("sent", "asked"),
-    [
-        ({"reasoning_content": "so"}, {"reasoning": "so"}),
-        ({"reasoning": "so"}, {"reasoning": "so"}),
-        ({"reasoning_content": "so", "reasoning": "thus"}, {"reasoning": "thus"}),
-        ({"reasoning_content": "so", "reasoning": None}, {"reasoning": "so"}),
-        ({}, {}),
-    ],
-)
-def test_reasoning_goes_to_vllms_page_by_the_name_that_it_reads(sent, asked):
-    """As its chat API renames it; else the page shows another prompt than the one it answered."""
-    said = {"role": "assistant", "content": "yes"}
-    user = {"role": "user", "content": "no"}
-    question = for_vllm({"model": "m", "messages": [user, said | sent]})
-    assert question["messages"] == [user, said | asked]
-    assert question["return_token_strs"] is True
-    assert question["model"] == "m"

@@ -13,8 +13,8 @@ from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.exchange.workers import LeftOutError
-from cacheproxy.web.applying import Applying, ReloadError
-from cacheproxy.web.cures import Cures, NoCureError
+from cacheproxy.web.cures import Applying, Cures, ReloadError
+from cacheproxy.web.pages import PageError
 from cacheproxy.web.prompts import Prompts
 from tests.observe.exchanges import body
 
@@ -66,7 +66,7 @@ def test_what_is_read_for_it_is_not_kept(made):
     lane = store.conversation(broke.session).lane(broke.place.lane)
     for request in (*lane.broken[:2], *store.requests(1 << 20)):
         assert not request.is_read
-    with pytest.raises(NoCureError, match="did not break"):
+    with pytest.raises(PageError, match="did not break"):
         result(cures.of(first))
 
 
@@ -82,7 +82,7 @@ def test_why_nothing_was_worked_out_is_said(made):
     async def left_out(_):
         raise LeftOutError
 
-    with pytest.raises(NoCureError, match="it took too long several times: restart"):
+    with pytest.raises(PageError, match="it took too long several times: restart"):
         result(replace(cures, run=left_out).of(broke))
 
 
@@ -96,5 +96,6 @@ def test_what_cannot_be_taken_back_is_said(made, tmp_path):
         raise ReloadError("it is not read")
 
     cure = replace(result(cures.of(broke)), file=str(file))
-    page = result(Applying(reload, at_once).apply("2", cure))
-    assert (page.status, b"was edited since" in page.body) == (409, True)
+    with pytest.raises(PageError, match="was edited since") as error:
+        result(Applying(reload, at_once).apply("2", cure))
+    assert error.value.status == 409

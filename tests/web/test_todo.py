@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.core.judge.advice import Advice
-from cacheproxy.core.servers.identify import ServerFacts
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
 from cacheproxy.web.todo import todo
 

@@ -1,4 +1,4 @@
-"""Captured requests, sorted into conversations: a session's turns and its side requests."""
+"""Exchange requests, sorted into conversations: a session's turns and its side requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 
 _HALF = 0.5
 
@@ -25,7 +25,7 @@ class RecordedTurn:
     """One request of a conversation, as it came."""
 
     index: int  #: among all that were given, from 0
-    record: Captured  #: as it was captured
+    record: Exchange  #: as it was captured
     request: Request  #: that it holds
     prompt: Prompt  #: what the request says
     place: Place  #: where it belongs
@@ -42,7 +42,7 @@ class RecordedLane:
 
 
 def lanes_of(
-    records: Sequence[Captured],
+    records: Sequence[Exchange],
     name: Callable[[Request], str | None] = lambda _: None,
     *,
     answered: bool = False,
@@ -56,7 +56,7 @@ def lanes_of(
     store = Store(sys.maxsize)
     sessions: dict[Session, _Session] = {}
     for index, record in enumerate(records):
-        request = record.request
+        request = record.received
         if (answered and record.has_failed) or not endpoint_of(request.path).purpose.evaluates:
             continue
         turn = store.find(record.session or session_of(request, name(request)), request)
@@ -76,10 +76,10 @@ def lanes_of(
     return sorted(lanes, key=lambda lane: lane.turns[0].index)
 
 
-def is_doctors(record: Captured) -> bool:
+def is_doctors(record: Exchange) -> bool:
     """Whether our own doctor sent it: since it marks its requests, none comes into a capture."""
     session = record.session
-    return (client_of(record.request) if session is None else session.client) == DOCTOR
+    return (client_of(record.received) if session is None else session.client) == DOCTOR
 
 
 @dataclass(eq=False, slots=True)

@@ -15,7 +15,7 @@ from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 
 _CHARS_PER_TOKEN = 4.0
 """Where no server has counted."""
@@ -94,7 +94,7 @@ class Inspection:
 
 
 def inspect(
-    records: Sequence[Captured],
+    records: Sequence[Exchange],
     rules: Sequence[Normalizer] = (),
     active: Iterable[str] | None = None,
     *,

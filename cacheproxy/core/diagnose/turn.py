@@ -19,7 +19,7 @@ from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.servers.profile import UNKNOWN
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 
 
 def report_captured(
@@ -76,19 +76,19 @@ def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
     return replace(recorded, where=replace(where, was=now.where.was, now=now.where.now))
 
 
-def judged(before: Captured | None, after: Captured, *, replaced: bool = False) -> Verdict:
+def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) -> Verdict:
     """Return the verdict on a captured turn; where no server has counted, by our own estimate.
 
     ``replaced``: see ``turns.Place``. ``where`` is there for every turn that does not extend the
     one before, a break or not.
     """
     order = _order(after)
-    sent, unedited = prompt_of(_sent(after), order), prompt_of(after.request, order)
+    sent, unedited = prompt_of(_sent(after), order), prompt_of(after.received, order)
     if sent is None or unedited is None:
         return Verdict(Judgement.UNKNOWN)
     if before is None:
         return judge(None, sent, unedited, after.usage, first=True)
-    ours, theirs = prompt_of(_sent(before), order), prompt_of(before.request, order)
+    ours, theirs = prompt_of(_sent(before), order), prompt_of(before.received, order)
     if ours is None or theirs is None:
         return Verdict(Judgement.UNKNOWN)
     counted = before.usage.prompt
@@ -112,12 +112,12 @@ def judged(before: Captured | None, after: Captured, *, replaced: bool = False) 
     return verdict
 
 
-def _order(record: Captured) -> PromptOrder:
+def _order(record: Exchange) -> PromptOrder:
     return (record.profile or UNKNOWN).order or PromptOrder.TOOLS_FIRST
 
 
-def _sent(record: Captured) -> Request:
-    return record.sent_request or record.request
+def _sent(record: Exchange) -> Request:
+    return record.sent or record.received
 
 
 def _named(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cacheproxy.core.conversation.verdict import Basis, Evidence, Reason, Rewrite
 from cacheproxy.core.judge.counted import near
 from cacheproxy.core.judge.proof import Proof
+from cacheproxy.core.servers.kind import UNLIKE
 from cacheproxy.core.servers.profile import MemoryKind, Profile
 
 _HALF = 0.5
@@ -20,8 +21,6 @@ _LOOSE = 0.15
 _LOOSE_TOKENS = 64
 _FULL = 0.8
 """Share of the cache's room from which it is likely to have dropped something."""
-_UNLIKE = 0.12
-"""Share of a prompt below which llama-server takes another slot (0.1, as it counts)."""
 _SHIFTED = 8
 
 
@@ -118,7 +117,7 @@ def _rendered(loss: Loss, proof: Proof) -> Cause:
     if is_clock and further > near(proof.shared, memory):
         return Cause(Reason.TEMPLATE_CHANGED, Basis.RENDERED, Rewrite.CLOCK)
     # A prompt that shares too little with a slot is given another one: that is not the memory.
-    is_unlike = proof.shared <= _UNLIKE * loss.prompt
+    is_unlike = proof.shared <= UNLIKE * loss.prompt
     if beneath is not None and (is_unlike or further <= near(proof.shared, memory)):
         return Cause(beneath, Basis.RENDERED, rewrite)
     evidence = evidence_of(loss)

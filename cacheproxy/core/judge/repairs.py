@@ -1,14 +1,7 @@
-r"""What a server repairs by itself: the prompt that it would have seen without our edits.
+"""What a server repairs by itself: the prompt that it would have seen without our edits.
 
-Only reuse beyond that is due to us. Two servers remove Claude Code's billing header if a system
-text begins with it:
-
-* vLLM (read in 0.32.0) drops its line: ``vllm.renderers.chat_utils``,
-  ``_strip_claude_code_billing_header``, whatever is rendered as chat, so Responses, too; on
-  messages the block that is this line (``vllm.entrypoints.anthropic.serving``,
-  ``_convert_system_message``). Not for role developer.
-* llama.cpp writes ``fffff`` over the first ``cch``, if that has five bytes, on messages alone
-  (``tools/server/server-chat.cpp``, ``normalize_anthropic_billing_header``, pull request 21793).
+Only reuse beyond that is due to us. Some servers remove Claude Code's billing header if a system
+text begins with it (see ``ServerKind.repairs``).
 
 Older versions may not: then we claim less than is due. A template that moves late system messages
 to the head would also have moved those that we placed as user messages.
@@ -16,32 +9,16 @@ to the head would also have moved those that we placed as user messages.
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
 from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.segment import Segment
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
-from cacheproxy.core.servers.identify import LLAMA_SERVER, VLLM
+from cacheproxy.core.servers.kind import Repair
+from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile
 
 _HEADER = "x-anthropic-billing-header"
-
-
-class Repair(NamedTuple):
-    """What becomes of a beginning of system text that a server mends by itself."""
-
-    text: re.Pattern[str]  #: what it begins with
-    becomes: str  #: what the server makes of it
-
-
-_LINE = Repair(re.compile(rf"{_HEADER}[^\n]*\n?"), "")
-CCH = Repair(
-    re.compile(rf"({_HEADER}:(?:(?!cch=).)*cch=)[\x00-\x7f]{{5}}(?=;)", re.DOTALL), r"\1fffff"
-)
 
 
 def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
@@ -59,12 +36,8 @@ def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
 
 def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     """Return ``prompt``, edited or not, without what its server mends in it: itself, as a rule."""
-    kind = profile.server.kind if profile.server is not None else ""
-    if kind == VLLM:
-        repair = _LINE
-    elif kind == LLAMA_SERVER and api is MESSAGES:
-        repair = CCH
-    else:
+    repair = kind_of(profile).repair_of(api)
+    if repair is None:
         return prompt
     made, changed = prompt.made, {}
     for name, piece in made.texts.items():

@@ -92,6 +92,13 @@ class Client:
     """What to do about turns that broke: why (``tools_changed``, ``model_changed``, ``system
     message hoisted``: as verdicts say it), whose setting it is, and the setting with what it
     does."""
+    title: str = field(default="", repr=False, compare=False)
+    """What people call it (``Claude Code``); "": its name."""
+    start: str = field(default="", repr=False, compare=False)
+    """How people start it with the proxy, in one line: ``base URL {url}/v1``. ``{url}`` is the
+    proxy's, ``{option}`` the one with which our commands find it. "": see ``cacheproxy env``."""
+    sends_late: str = field(default="", repr=False, compare=False)
+    """When it sends system messages besides the first, as a sentence; "": it does not."""
     has_setup: bool = field(default=False, repr=False, compare=False)
     """Whether ``cacheproxy env`` knows it: its package has the hook cacheproxy_setup."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
@@ -109,6 +116,9 @@ class Client:
         rows = self.advice if type(self.advice) is tuple else ((),)
         if not all(len(row) == 3 and all(type(text) is str for text in row) for row in rows):
             raise ClientError(f"client {self.name!r}: its advice is rows of three texts")
+        words = (self.title, self.start, self.sends_late)
+        if not all(type(word) is str and word.isprintable() for word in words):
+            raise ClientError(f"client {self.name!r}: what is said of it is lines of text")
         if self.is_every and (self.agents or self.headers or self.head or self.lines):
             raise ClientError("the client '*' means every client, and may have no marks")
         object.__setattr__(self, "agents", tuple(agent.lower() for agent in self.agents))
@@ -119,6 +129,15 @@ class Client:
     def is_every(self) -> bool:
         """Whether this stands for all clients."""
         return self.name == EVERY
+
+    @property
+    def called(self) -> str:
+        """What people call it."""
+        return self.title or self.name
+
+    def starting(self, url: str, option: str) -> str:
+        """Return ``start`` for the proxy at ``url``, which commands find by ``option``."""
+        return self.start.replace("{url}", url).replace("{option}", option)
 
     def sent(self, request: Request) -> bool:
         """Whether ``request`` is this client's: asked once, whatever is edited later."""

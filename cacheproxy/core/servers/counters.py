@@ -36,6 +36,29 @@ NOTHING = ServerFigures()
 
 
 @dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """How a server keeps prompts. None: not told."""
+
+    block: int | None = None  #: tokens of a block
+    capacity: int | None = None  #: tokens in all
+    is_hybrid: bool = False  #: a part of the model keeps a state beside the blocks
+    reuses: bool | None = None  #: whether prompts are looked up there at all
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at ``/metrics``. None: not told."""
+
+    figures: ServerFigures  #: its counters, as told
+    model: str | None = None  #: the one name in its labels
+    start: str | None = None  #: of the process, as text
+    running: int | None = None  #: requests
+    waiting: int | None = None  #: requests
+    kv: float | None = None  #: share of the KV cache in use, 0 to 1
+    cache: CacheConfig | None = None  #: how its memory is made
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """A server's counters at one moment, as told: never differences of two, which may fall."""
 

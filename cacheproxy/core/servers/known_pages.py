@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from cacheproxy.core.servers.identify import LLAMA_SERVER, VERSION
+from cacheproxy.core.servers.kinds import all_kinds, kind_called
 from cacheproxy.core.servers.status import (
     ABSENT,
     HEALTH,
     METRICS,
+    MODELS,
     Identity,
     Look,
     MetricsPage,
@@ -23,8 +24,6 @@ from cacheproxy.core.servers.status import (
     identity_of,
 )
 
-LASTING = ("/api/version", VERSION, "/v1/models")
-"""Pages that say the same for as long as the server runs; the cheapest first."""
 _REMIND = 30
 """Looks after which they are asked for again: not every restart shows."""
 
@@ -34,6 +33,11 @@ class Said(NamedTuple):
 
     status: int  #: of the answer
     value: Any  #: its JSON value if the status was 200
+
+
+def lasting() -> tuple[str, ...]:
+    """Return pages that say the same for as long as the server runs; the cheapest first."""
+    return (*(kind.version_page for kind in all_kinds() if kind.version_page), MODELS)
 
 
 class KnownPages:
@@ -55,18 +59,18 @@ class KnownPages:
             self._looks = 1
             self._said = {path: said for path, said in self._said.items() if said.status in ABSENT}
         known = dict(self._said)
-        if self._kind == LLAMA_SERVER and not self._tells_start:
+        if kind_called(self._kind).metrics and not self._tells_start:
             # From when it counts must be known exactly, and it may be started anew within a
             # second, then with --metrics: an older one, which does not tell.
             known.pop(METRICS, None)
         if HEALTH in known:
-            alive = (path for path in LASTING if path in known and known[path].status == 200)
+            alive = (path for path in lasting() if path in known and known[path].status == 200)
             known.pop(next(alive, HEALTH))
         return known
 
     def take(self, path: str, status: int, value: Any) -> None:
         """Remember what a page said, if that is worth it."""
-        if status in ABSENT or (status == 200 and path in LASTING):
+        if status in ABSENT or (status == 200 and path in lasting()):
             self._said[path] = Said(status, value)
 
     def forget(self) -> None:

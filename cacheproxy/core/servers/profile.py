@@ -11,7 +11,32 @@ from enum import StrEnum
 
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.identify import ServerFacts
+
+UNKNOWN_KIND = "model server"
+"""What a server is called that does not tell what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What is known of the upstream; None where it does not say."""
+
+    kind: str = UNKNOWN_KIND  #: what software it is
+    version: str | None = None  #: as it spells it
+    model: str | None = None  #: the one that it serves
+    context: int | None = None  #: tokens
+    slots: int | None = None  #: how many prompts it holds at a time
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        parts = [f"{self.kind} {self.version}" if self.version else self.kind]
+        if self.model:
+            parts.append(self.model)
+        if self.context:
+            parts.append(f"{self.context:,} context")
+        if self.slots:
+            parts.append(f"{self.slots} slot{'s' if self.slots > 1 else ''}")
+        return " · ".join(parts)
 
 
 class Thinking(StrEnum):

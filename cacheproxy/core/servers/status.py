@@ -1,47 +1,20 @@
-"""One look at the upstream: whether it is there, its counters, its slots, what it serves.
-
-Sources: llama.cpp's ``tools/server/README.md`` (``/health``, ``/slots``, ``/props``); vLLM's and
-SGLang's ``/v1/models``; Ollama's ``docs/api.md``.
-"""
+"""One look at the upstream: whether it is there, its counters, its slots, what it serves."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cacheproxy.core.document.parsed import parsed
-from cacheproxy.core.servers.clock import clock_formats
-from cacheproxy.core.servers.counters import Reading
-from cacheproxy.core.servers.identify import (
-    LOADING,
-    OLLAMA,
-    UNKNOWN,
-    VERSION,
-    ServerFacts,
-    Signs,
-    identify,
-    may_tell,
-)
-from cacheproxy.core.servers.metrics_page import Sample, sample_of
+from cacheproxy.core.servers.counters import Reading, Sample
+from cacheproxy.core.servers.profile import UNKNOWN_KIND, ServerFacts
 
 HEALTH = "/health"
 METRICS = "/metrics"
-SLOTS = "/slots"
-PROPS = "/props"
-RUNNING = "/api/ps"
-PAGES = (HEALTH, METRICS, SLOTS, PROPS, "/v1/models", "/api/version")
-"""What to ask for, in this order."""
-MORE_PAGES = (VERSION, LOADING, RUNNING)
-"""What to ask for besides where it may tell (see ``Answers.wants``). RUNNING: the models that
-Ollama has loaded, each with the context that it got (its ``docs/api.md``)."""
+MODELS = "/v1/models"
 ABSENT = frozenset({401, 403, 404, 405, 501})
 """Status codes by which a server says that it has no such page, or not for us."""
-_LARGEST = 512 << 10
-"""Bytes of a page that is read: it is read on the reactor."""
-_MOST_SLOTS = 256
 
 
 class UpstreamState(StrEnum):
@@ -62,7 +35,7 @@ class MetricsPage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A KV lane of llama-server. Nothing of what it holds."""
+    """A KV lane of a server that has such. Nothing of what it holds."""
 
     id: int  #: its number
     context: int  #: tokens that it has room for
@@ -84,11 +57,11 @@ class Look:
     server: ServerFacts | None = None  #: None where it did not answer
     served: str | None = None
     """The one model it serves; None where there are several, or none is named."""
-    slots: tuple[Slot, ...] = ()  #: of llama-server
+    slots: tuple[Slot, ...] = ()  #: of a server that has them
     start: str | None = None  #: see ``Reading``
     tasks: int | None = None  #: see ``Reading``
     formats: tuple[str, ...] = ()  #: in which its chat template prints the time
-    context: int | None = None  #: tokens that the one loaded model of Ollama got
+    context: int | None = None  #: tokens that the one loaded model got
     has_cleared: bool = False  #: a slot held a prompt and holds none, though it is idle
 
     @property
@@ -119,7 +92,7 @@ def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, b
     server = look.server
     if server is None:
         return before, False
-    kind = None if server.kind == UNKNOWN else server.kind
+    kind = None if server.kind == UNKNOWN_KIND else server.kind
     now: Identity = (look.start, look.served, kind, server.version)
     if before is None:
         return now, False
@@ -130,7 +103,7 @@ def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, b
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What PAGES answered."""
+    """What a server's pages answered."""
 
     statuses: Mapping[str, int]  #: by path
     pages: Mapping[str, Any]  #: JSON values of those that said 200, by path
@@ -138,158 +111,34 @@ class Answers:
     software: str = ""  #: what the answers' header Server says
 
     @property
-    def server(self) -> ServerFacts:
-        """Who answered."""
-        return identify(self.pages, self._signs)
-
-    def wants(self, path: str) -> bool:
-        """Whether one of MORE_PAGES can tell more of a server that has answered PAGES so."""
-        if path == RUNNING:
-            return self.server.kind == OLLAMA
-        return may_tell(path, self.pages, self._signs)
+    def model(self) -> Mapping[str, Any]:
+        """The first model that is listed, {} for none."""
+        page = self.pages.get(MODELS)
+        data = page.get("data") if isinstance(page, dict) else None
+        first = data[0] if isinstance(data, list) and data else None
+        return first if isinstance(first, dict) else {}
 
     @property
-    def _signs(self) -> Signs:
-        return Signs(self.software, self.statuses)
+    def owner(self) -> str:
+        """Whose that model is, in small letters."""
+        return (text(self.model.get("owned_by")) or "").lower()
 
 
-Asking = Generator[str, tuple[int, bytes, str] | None, Answers | None]
-"""Yields paths to GET; takes of each answer the status, the body and the header Server, or None."""
-
-
-def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
-    """Ask a server for its status pages, whoever gets the paths that this yields.
-
-    It returns what they say; None where the first that is asked for does not answer. ``known``: the
-    status and the JSON value of those that need not be asked for.
-    """
-    statuses: dict[str, int] = {}
-    pages: dict[str, Any] = {}
-    sample: Sample | None = None
-    software, is_there = "", False
-    for path in (*PAGES, *MORE_PAGES):
-        if path in known:
-            statuses[path], value = known[path]
-            pages |= {path: value} if value is not None else {}
-            continue
-        if path in MORE_PAGES and not Answers(statuses, pages, sample, software).wants(path):
-            continue
-        answer = yield path
-        if answer is None:
-            if not is_there:
-                return None
-            continue
-        is_there = True
-        status, body, said = answer
-        statuses[path], software = status, software or said
-        if status == 200 and len(body) <= _LARGEST:
-            if path == METRICS:
-                sample = sample_of(body.decode("utf-8", "replace"))
-            elif path != HEALTH:
-                pages[path] = parsed(body)
-    return Answers(statuses, pages, sample, software)
-
-
-def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
-    """Return the look at a server that answered; arguments as in Look."""
-    statuses, pages, sample = answers.statuses, answers.pages, answers.sample
-    metrics = MetricsPage.UNKNOWN
-    if statuses.get(METRICS) == 200 and sample is not None:
-        metrics = MetricsPage.ON
-    elif statuses.get(METRICS) in ABSENT or statuses.get(METRICS) == 200:
-        metrics = MetricsPage.OFF
-    loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
-    served, props = _served(pages.get("/v1/models")), pages.get(PROPS)
-    slots = slots_of(pages.get(SLOTS))
-    return Look(
-        url=url,
-        wall=wall,
-        moment=moment,
-        state=UpstreamState.LOADING if loading else UpstreamState.UP,
-        metrics=MetricsPage.UNKNOWN if loading else metrics,
-        sample=sample,
-        server=answers.server,
-        served=served or (sample.model if sample is not None else None),
-        slots=slots,
-        start=start_of(props, sample),
-        # They are given in order, from 0, by each server.
-        tasks=max((slot.task for slot in slots if slot.task is not None), default=None),
-        formats=clock_formats(props.get("chat_template") if isinstance(props, dict) else None),
-        context=_context(pages.get(RUNNING)),
-        has_cleared=_has_cleared(pages.get(SLOTS)),
-    )
-
-
-def slots_of(page: Any) -> tuple[Slot, ...]:
-    """Return the slots that llama-server's ``/slots`` lists; none for anything else."""
-    return tuple(map(_slot, _slots_in(page)))
-
-
-def _slots_in(page: Any) -> list[dict[str, Any]]:
-    found = page[:_MOST_SLOTS] if isinstance(page, list) else ()
-    return [slot for slot in found if isinstance(slot, dict)]
-
-
-def _slot(slot: Mapping[str, Any]) -> Slot:
-    next_token = slot.get("next_token")
-    token = next_token[0] if isinstance(next_token, list) and next_token else next_token
-    decoded = _number(token.get("n_decoded")) if isinstance(token, dict) else 0
-    busy = slot.get("is_processing") is True
-    # An idle slot's n_prompt_tokens is all it holds; while it works, its answer comes beside it.
-    used = _number(slot.get("n_prompt_tokens")) + (decoded if busy else 0)
-    context = _number(slot.get("n_ctx"))
-    task = slot.get("id_task")
-    return Slot(
-        _number(slot.get("id")),
-        context,
-        min(used, context),
-        busy,
-        task if type(task) is int and task >= 0 else None,
-    )
-
-
-def _has_cleared(page: Any) -> bool:
-    """Whether an idle slot that had a task holds nothing."""
-    return any(
-        slot.get("is_processing") is False
-        and type(slot.get("id_task")) is int
-        and slot["id_task"] >= 0
-        and slot.get("n_prompt_tokens") == 0
-        for slot in _slots_in(page)
-    )
-
-
-def _context(page: Any) -> int | None:
-    """Return the context of the one model that Ollama has loaded."""
-    return _number(_only(page, "models").get("context_length")) or None
-
-
-def start_of(props: Any, sample: Sample | None) -> str | None:
-    """Return what is another after a restart.
-
-    llama-server makes the marker for media in its prompts anew, at random, when it starts. Kept
-    is a hash: who knows the marker could write it into a prompt.
-    """
-    if sample is not None and sample.start is not None:
-        return sample.start
-    marker = props.get("media_marker") if isinstance(props, dict) else None
-    if not isinstance(marker, str) or not marker:
+def text(value: Any) -> str | None:
+    """Return printable text of a sane length: it goes to a terminal."""
+    if not isinstance(value, str) or not value.isprintable():
         return None
-    return hashlib.sha256(marker.encode("utf-8", "replace")).hexdigest()[:16]
+    return value[:80]
 
 
-def _served(page: Any) -> str | None:
-    name = _only(page, "data").get("id")
-    return name[:120] if isinstance(name, str) and name and name.isprintable() else None
+def number(value: Any) -> int | None:
+    """Return a positive whole number that a page said."""
+    return value if type(value) is int and 0 < value < 1 << 53 else None
 
 
-def _only(page: Any, name: str) -> dict[str, Any]:
+def only(page: Any, name: str) -> dict[str, Any]:
     """Return the one object that ``page`` lists under ``name``; {} where there is not one."""
     found = page.get(name) if isinstance(page, dict) else None
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
         return {}
     return found[0]
-
-
-def _number(value: Any) -> int:
-    return value if type(value) is int and 0 <= value < 1 << 53 else 0

@@ -1,8 +1,7 @@
 """Ask a chat template what it does with late system messages.
 
 A server that can render a conversation without evaluating it gets a dozen words of our own, once
-for each question. Marks in the rendered text give the answer. Sources: llama-server's POST
-``/apply-template`` (its tools/server/README.md), vLLM's POST ``/tokenize`` with ``messages``.
+for each question. Marks in the rendered text give the answer.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import TypeVar
 
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.placement.placement import ROLES, Late, Placement, Treatment
+from cacheproxy.core.servers.kind import RenderingPage
 from cacheproxy.core.template.questions import (
     HEAD,
     JOINED,
@@ -35,9 +35,6 @@ Rendered = Mapping[str, str | None]
 """The rendered text by question; None where the template refused."""
 Asking = Generator[bytes, tuple[int, bytes], Told]
 """Yields bodies to POST, takes the status and the body of each answer."""
-LLAMA, VLLM = "/apply-template", "/tokenize"
-PAGES: Mapping[str, Json] = {LLAMA: {}, VLLM: {"return_token_strs": True}}
-"""Where servers render a conversation, and what they are asked for besides."""
 _NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
 
 
@@ -97,8 +94,8 @@ def _refused(rendered: Rendered) -> Iterator[str]:
         yield "a user's message right behind a tool's result"
 
 
-def asking(path: str, model: str = "") -> Asking[Placement | None]:
-    """Ask the page ``path``, whoever sends the bodies that this yields.
+def asking(page: RenderingPage, model: str = "") -> Asking[Placement | None]:
+    """Ask ``page``, whoever sends the bodies that this yields.
 
     It takes the status and the body of each answer, and returns what is known then: None where
     a plain conversation is refused, as by a server that wants to know the ``model``.
@@ -110,21 +107,21 @@ def asking(path: str, model: str = "") -> Asking[Placement | None]:
         for name, question in questions.items():
             if name != TOOL and rendered.get(TOOL, "") is None:
                 break
-            rendered[name] = yield from render(path, question, model)
+            rendered[name] = yield from render(page, question, model)
             if rendered[name] is None and name == PLAIN:
                 return None
-        placement = placement_of(rendered, path)
+        placement = placement_of(rendered, page.path)
         if placement is None:
             raise NoPageError
     return placement
 
 
-def render(path: str, question: Json, model: str = "") -> Asking[str | None]:
+def render(page: RenderingPage, question: Json, model: str = "") -> Asking[str | None]:
     """Ask for one conversation; return its text, None where the template refuses it.
 
     Raises NoPageError.
     """
-    more = {**PAGES[path], "model": model} if model else PAGES[path]
+    more = {**page.also, "model": model} if model else page.also
     status, body = yield body_of(question, **more)
     text = read(body) if status == 200 else None
     if text is None and (status in _NO_PAGE or status == 200):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.clock import clock_in
+from cacheproxy.core.servers.kind import RenderingPage
 from cacheproxy.core.servers.profile import Profile, Thinking, ThinkingProfile
 from cacheproxy.core.template.questions import (
     BARE_ENDED,
@@ -55,19 +56,23 @@ class TemplateAnswer(NamedTuple):
 
 
 def learning(
-    found: list[TemplateAnswer], path: str, named: str, now: datetime, formats: Sequence[str] = ()
+    found: list[TemplateAnswer],
+    page: RenderingPage,
+    named: str,
+    now: datetime,
+    formats: Sequence[str] = (),
 ) -> Asking[None]:
-    """Ask the page ``path`` for all that it tells, and append that to ``found``.
+    """Ask ``page`` for all that it tells, and append that to ``found``.
 
     First the placement, which a request may wait for. ``named``: the model to ask for where the
     server wants one. Raises NoPageError.
     """
     for model in ("", named) if named else ("",):
-        placement = yield from asking(path, model)
+        placement = yield from asking(page, model)
         if placement is not None:
-            found.append(TemplateAnswer(placement, model, path))
-            traits = yield from asking_traits(path, model, now, formats)
-            found.append(TemplateAnswer(placement, model, path, traits))
+            found.append(TemplateAnswer(placement, model, page.path))
+            traits = yield from asking_traits(page, model, now, formats)
+            found.append(TemplateAnswer(placement, model, page.path, traits))
             return
 
 
@@ -83,9 +88,9 @@ def with_template(profile: Profile, found: Sequence[TemplateAnswer]) -> Profile:
 
 
 def asking_traits(
-    path: str, model: str = "", now: datetime | None = None, formats: Sequence[str] = ()
+    page: RenderingPage, model: str = "", now: datetime | None = None, formats: Sequence[str] = ()
 ) -> Asking[Traits]:
-    """Ask the page ``path`` as ``rendering.asking`` does, where a template was found there.
+    """Ask ``page`` as ``rendering.asking`` does, where a template was found there.
 
     ``now``: by the server's clock, as far as we know; ``formats``: see ``clock_formats``.
     Raises NoPageError.
@@ -93,14 +98,14 @@ def asking_traits(
     rendered: dict[str, str | None] = {}
     questions = turn_questions()
     for name in (ENDED, BARE_OPEN, BARE_ENDED):
-        rendered[name] = yield from render(path, questions[name], model)
+        rendered[name] = yield from render(page, questions[name], model)
     keeper = None
     if _shows(rendered, ENDED) is False:
-        rendered[OPEN] = yield from render(path, questions[OPEN], model)
+        rendered[OPEN] = yield from render(page, questions[OPEN], model)
         if _shows(rendered, OPEN):
             for name, value in KEEPERS:
                 asked = questions[ENDED] | {"chat_template_kwargs": {name: value}}
-                text = yield from render(path, asked, model)
+                text = yield from render(page, asked, model)
                 if text is not None and THOUGHT in text:
                     keeper = name, value
                     break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.servers.flags import as_object
+from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.thinking.keeping import YES, may_keep
 

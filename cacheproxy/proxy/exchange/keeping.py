@@ -23,8 +23,8 @@ from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.http1.content_coding import codings_of, decoded
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.prompt.request import Headers, Request, messages_of
+from cacheproxy.core.servers.kinds import page_at
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.template.rendering import VLLM
 from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.keeping import (
     NO,
@@ -158,8 +158,9 @@ class Keeping:
 
     def _holds_for(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""
-        dialect = self._profiling.key(request)[0]
-        return profile.page != VLLM or (dialect is not None and dialect.is_rendered)
+        page, dialect = page_at(profile.page), self._profiling.key(request)[0]
+        is_alone = page is not None and page.is_alone
+        return not is_alone or (dialect is not None and dialect.is_rendered)
 
     def _say_once(self, client: str) -> None:
         what = self.says

@@ -16,6 +16,7 @@ from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.role_error import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.servers.kind import RenderingPage
 from cacheproxy.core.servers.status import Look
 from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
 from cacheproxy.core.template.traits import TemplateAnswer, learning
@@ -74,15 +75,15 @@ class Inquiry:
         return await poller.look()
 
     async def rendered(
-        self, path: str, request: Request | None, formats: Sequence[str] = ()
+        self, page: RenderingPage, request: Request | None, formats: Sequence[str] = ()
     ) -> TemplateAnswer | None:
-        """Return what the page ``path`` (LLAMA, VLLM) tells, None where there is none.
+        """Return what ``page`` tells, None where there is none.
 
         ``request``: one whose credentials are used, and whose model is named where one has to be.
         ``formats``: in which the template prints the time, as far as is known.
         """
         found: list[TemplateAnswer] = []
-        asking = Deferred.fromCoroutine(self._render(path, request, formats, found))
+        asking = Deferred.fromCoroutine(self._render(page, request, formats, found))
         try:
             await asking.addTimeout(_RENDER_SECONDS, self._reactor)
         except CancelledError:
@@ -93,7 +94,7 @@ class Inquiry:
 
     async def _render(
         self,
-        path: str,
+        page: RenderingPage,
         request: Request | None,
         formats: Sequence[str],
         found: list[TemplateAnswer],
@@ -104,10 +105,10 @@ class Inquiry:
             headers += credentials_in(request.headers)
         named = "" if request is None else model_of(request)
         now = datetime.fromtimestamp(self._wall())  # noqa: DTZ006 (the server's is likely ours)
-        questions = learning(found, path, named, now, formats)
+        questions = learning(found, page, named, now, formats)
         body = next(questions)
         while True:
-            asked = Request("POST", path, headers, body)
+            asked = Request("POST", page.path, headers, body)
             answer = await ask(self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via)
             try:
                 body = questions.send(answer)

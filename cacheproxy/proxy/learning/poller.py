@@ -12,13 +12,8 @@ from twisted.logger import Logger
 
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.known_pages import KnownPages
-from cacheproxy.core.servers.status import (
-    Answers,
-    Look,
-    UpstreamState,
-    asking,
-    look_of,
-)
+from cacheproxy.core.servers.looking import asking, look_of
+from cacheproxy.core.servers.status import Answers, Look, UpstreamState
 from cacheproxy.proxy.upstream.probe import ProbeAnswer, answer
 from cacheproxy.proxy.upstream.upstream import Upstream
 

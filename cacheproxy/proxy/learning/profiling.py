@@ -20,13 +20,11 @@ from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import RENDERED
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.servers.identify import VLLM as VLLM_SERVER
 from cacheproxy.core.servers.inferred import Inferred
-from cacheproxy.core.servers.look_profile import profile_from_look
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.kinds import all_kinds, kind_of
+from cacheproxy.core.servers.looking import profile_from_look
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.status import Identity, Look, UpstreamState, identity_of
-from cacheproxy.core.template.rendering import LLAMA, VLLM
 from cacheproxy.core.template.traits import TemplateAnswer, with_template
 from cacheproxy.proxy.learning.inquiry import Inquiry, model_of
 from cacheproxy.proxy.learning.seldom import Seldom
@@ -41,10 +39,6 @@ _PAGE_SECONDS = 2.0
 """For each status page, where somebody waits for what it says."""
 _MOST = 64
 """Models that are remembered: a client may name as many as it likes."""
-_PAGES = ((LLAMA, None, LLAMA_SERVER), (VLLM, RENDERED, VLLM_SERVER))
-"""Rendering pages, the dialect that each speaks for (None for all: vLLM's other APIs put prompts
-together otherwise), and whose they are."""
-
 Key = tuple[Dialect | None, str]
 """A dialect and a model, None or "" for any."""
 
@@ -246,14 +240,13 @@ class Profiling:
 
     async def _have_rendered(self, request: Request | None) -> None:
         """Ask the pages that the server may have, until one tells."""
-        server = self._status.server if self._status is not None else None
-        owners = {owner for *_, owner in _PAGES}
-        for path, dialect, owner in _PAGES:
-            is_owner = server is not None and server.kind == owner
-            is_others = server is not None and server.kind in owners and not is_owner
-            if is_others or not (self._asks or is_owner):
+        kind = kind_of(self._status or UNKNOWN)
+        for owner in all_kinds():
+            page = owner.rendering
+            is_others = kind.rendering is not None and owner is not kind
+            if page is None or is_others or not (self._asks or owner is kind):
                 continue
-            found = await self._inquiry.rendered(path, request, self._formats)
+            found = await self._inquiry.rendered(page, request, self._formats)
             if found is None:
                 continue
             self._rendered.pop(found.model, None)
@@ -261,7 +254,7 @@ class Profiling:
             if len(self._rendered) > _MOST:
                 self._rendered.popitem(last=False)
             if self._asks:
-                self.keep((dialect, found.model), found.placement)
+                self.keep((RENDERED if page.is_alone else None, found.model), found.placement)
             self._compose()
             return
 

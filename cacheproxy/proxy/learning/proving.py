@@ -1,9 +1,7 @@
 """Asks an upstream what it rendered, and what it counted, after a turn has ended.
 
 This is off the request path: the client has its answer already. Large texts are read in a thread;
-an answer that is too late or too large proves nothing. Sources: llama-server's POST
-``/apply-template`` and ``/tokenize`` (its tools/server/README.md); vLLM's POST ``/tokenize`` and
-GET ``/metrics``.
+an answer that is too late or too large proves nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
@@ -21,17 +20,19 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.http1.headers import credentials_in
 from cacheproxy.core.judge.proof import Compared, Proof, Rendered, proof_of
 from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.servers.counters import Sample
 from cacheproxy.core.servers.inferred import Inferred
-from cacheproxy.core.servers.metrics_page import Sample, sample_of
+from cacheproxy.core.servers.kind import RenderingPage
+from cacheproxy.core.servers.kinds import all_kinds, page_at
+from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.servers.status import METRICS, PROPS, Look, start_of
+from cacheproxy.core.servers.status import METRICS, Look
 from cacheproxy.core.template.rendered import text_of
-from cacheproxy.core.template.rendering import LLAMA, VLLM
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.seldom import Seldom
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
-from cacheproxy.translate.rendering import chat_of, for_vllm
+from cacheproxy.translate.rendering import chat_of
 
 _log = Logger()
 _Value = TypeVar("_Value")
@@ -39,7 +40,6 @@ _SECONDS = 3.0
 """For each page, and twice that for all: many times what a server takes to render 500 kB."""
 _LARGEST = 4 << 20
 """Bytes of a request that is rendered."""
-_TOKENIZE = "/tokenize"
 _AGAIN = 0.25
 """Seconds after which counters are read once more that do not show the answer yet."""
 _MOST_COUNTED = 8
@@ -85,8 +85,8 @@ class Proving:
 
     async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
         """Return what the rendered prompts show; None where they cannot be had. Never raises."""
-        page = self.profile.page
-        if page not in (LLAMA, VLLM):
+        page = page_at(self.profile.page)
+        if page is None:
             return None
         asking = Deferred.fromCoroutine(self._proof(before, after, turn, page))
         try:
@@ -102,17 +102,23 @@ class Proving:
     async def started(self) -> str | None:
         """Return what is another after a restart of the server, as of now. Never raises."""
         try:
-            sample = await self._sample() if self.profile.counts_reuse else None
-            if sample is not None and sample.start is not None:
-                return sample.start
-            status, page = await self._get(PROPS)
-            if status != 200:
-                return None
-            return await self._in_thread(lambda: start_of(json.loads(page), None))
+            return await self._started()
         except CancelledError:
             raise
         except Exception:
             return None
+
+    async def _started(self) -> str | None:
+        sample = await self._sample() if self.profile.counts_reuse else None
+        if sample is not None and sample.start is not None:
+            return sample.start
+        for kind in all_kinds():
+            if kind.start is not None:
+                path, read = kind.start
+                status, page = await self._get(path)
+                if status == 200:
+                    return await self._in_thread(partial(_read_start, read, page))
+        return None
 
     def looked(self, look: Look) -> None:
         """Take note of the counters as a look found them, if they were not read before."""
@@ -161,24 +167,24 @@ class Proving:
         return round(reused - was) if not mark.owed or reused == was else None
 
     async def _proof(
-        self, before: Request, after: Request, turn: Compared, page: str
+        self, before: Request, after: Request, turn: Compared, page: RenderingPage
     ) -> Proof | None:
         was = await self._rendered(before, page)
         now = await self._rendered(after, page)
         return await self._in_thread(lambda: proof_of(was, now, turn))
 
-    async def _rendered(self, request: Request, page: str) -> Rendered:
+    async def _rendered(self, request: Request, page: RenderingPage) -> Rendered:
         if len(request.body) > _LARGEST:
             raise NotShownError
         body = await self._in_thread(lambda: _question(request, page))
         if body is None:
             raise NotShownError
-        shown = await self._post(page, request, body)
-        if page == VLLM:
-            return await self._in_thread(lambda: _of_vllm(shown))
+        shown = await self._post(page.path, request, body)
+        if not page.tokenizer:
+            return await self._in_thread(lambda: _read(shown, shown))
         asked = await self._in_thread(lambda: _to_tokenize(shown))
-        tokens = await self._post(_TOKENIZE, request, asked)
-        return await self._in_thread(lambda: _of_llama(shown, tokens))
+        tokens = await self._post(page.tokenizer, request, asked)
+        return await self._in_thread(lambda: _read(shown, tokens))
 
     async def _post(self, path: str, like: Request, body: bytes) -> bytes:
         keys = credentials_in(like.headers)
@@ -216,11 +222,15 @@ def _gain(mark: _Mark, now: Sample | None) -> float:
     return now.figures.prompt - was
 
 
-def _question(request: Request, page: str) -> bytes | None:
+def _question(request: Request, page: RenderingPage) -> bytes | None:
     chat = chat_of(request)
     if chat is None:
         return None
-    return json.dumps(for_vllm(chat) if page == VLLM else chat).encode()
+    return json.dumps({**page.spelled(chat), **page.also}).encode()
+
+
+def _read_start(read: Callable[[Any], str | None], page: bytes) -> str | None:
+    return read(json.loads(page))
 
 
 def _to_tokenize(shown: bytes) -> bytes:
@@ -230,17 +240,9 @@ def _to_tokenize(shown: bytes) -> bytes:
     return json.dumps({"content": text, "add_special": True, "parse_special": True}).encode()
 
 
-def _of_llama(shown: bytes, tokens: bytes) -> Rendered:
-    return _read(json.loads(shown)["prompt"], json.loads(tokens))
-
-
-def _of_vllm(shown: bytes) -> Rendered:
-    answer = json.loads(shown)
-    return _read(text_of(answer), answer)
-
-
-def _read(text: str | None, answer: Any) -> Rendered:
-    tokens = array("q", answer["tokens"])
+def _read(shown: bytes, counted: bytes) -> Rendered:
+    """Return what an answer shows, with the tokens that another (or it) tells."""
+    text, tokens = text_of(json.loads(shown)), array("q", json.loads(counted)["tokens"])
     if text is None or min(tokens, default=0) < 0:
         raise NotShownError
     return Rendered(text, tokens)

@@ -13,8 +13,7 @@ from cacheproxy.core.diagnose.report import ReportError, TurnReport, report
 from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.servers.identify import ServerFacts
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.profile import Profile, ServerFacts
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
 from tests.record.test_jsonl import exchange
 

@@ -14,15 +14,14 @@ from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import BY_OPTION, Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of, reordered
-from cacheproxy.core.servers.identify import LLAMA_SERVER, VLLM, ServerFacts
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.testing import request
 from tests.core.late import PATHS, assistant, body_of, system, text, user
 
 HEADER = "x-anthropic-billing-header: cc_version=2.1.114.{0}a3; cc_entrypoint=cli; cch=0000{1};"
 TOOLS = [{"name": "ls", "description": "list files " * 20, "input_schema": {}}]
-ON_VLLM = Profile(server=ServerFacts(VLLM, "0.32.0"))
-ON_LLAMA = Profile(server=ServerFacts(LLAMA_SERVER))
+ON_VLLM = Profile(server=ServerFacts("vLLM", "0.32.0"))
+ON_LLAMA = Profile(server=ServerFacts("llama-server"))
 DIALECTS = {"messages": MESSAGES, "chat": CHAT, "responses": RESPONSES}
 
 

@@ -6,15 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.servers.identify import (
-    LOADING,
-    NO_SIGNS,
-    PAGES,
-    VERSION,
-    ServerFacts,
-    Signs,
-    identify,
-)
+from cacheproxy.core.servers import looking
+from cacheproxy.core.servers.looking import marks
+from cacheproxy.core.servers.profile import ServerFacts
+from cacheproxy.core.servers.status import Answers
+from cacheproxy.core.servers.transformers_serve import LOADING
+
+VERSION = "/version"
+NO_SIGNS = ("", {})
+
+
+def identify(pages, signs=NO_SIGNS):
+    software, statuses = signs
+    return looking.identify(Answers(statuses, pages, software=software))
+
 
 MODELS = {"data": [{"id": "Qwen3-Coder-Next Q6_K", "owned_by": "llamacpp"}]}
 PROPS = {
@@ -25,8 +30,8 @@ PROPS = {
 
 VLLM_MODEL = {"id": "q", "object": "model", "owned_by": "vllm", "max_model_len": 4096}
 MLX_MODEL = {"id": "/models/q", "object": "model", "created": 1795351699}
-PYTHON = Signs("BaseHTTP/0.6 Python/3.11.7")
-UVICORN = Signs("uvicorn", {"/props": 404, LOADING: 405})
+PYTHON = ("BaseHTTP/0.6 Python/3.11.7", {})
+UVICORN = ("uvicorn", {"/props": 404, LOADING: 405})
 
 
 @pytest.mark.parametrize(
@@ -73,17 +78,17 @@ UVICORN = Signs("uvicorn", {"/props": 404, LOADING: 405})
         # by the header Server, who owns the models, a page that is there for POST alone
         (
             {"/v1/models": {"data": [VLLM_MODEL]}, VERSION: {"version": "0.32.0"}},
-            Signs("uvicorn"),
+            ("uvicorn", {}),
             "vLLM 0.32.0 · q · 4,096 context",
         ),
         (
             {"/v1/models": {"data": [VLLM_MODEL]}, VERSION: {"version": 7}},
-            Signs(),
+            NO_SIGNS,
             "vLLM · q · 4,096 context",
         ),
-        ({VERSION: {"version": "1.0"}}, Signs(), "model server"),
+        ({VERSION: {"version": "1.0"}}, NO_SIGNS, "model server"),
         ({"/v1/models": {"data": [MLX_MODEL]}}, PYTHON, "mlx-lm · /models/q"),
-        ({"/v1/models": {"data": [MLX_MODEL]}}, Signs("uvicorn"), "model server · /models/q"),
+        ({"/v1/models": {"data": [MLX_MODEL]}}, ("uvicorn", {}), "model server · /models/q"),
         (
             {"/v1/models": {"data": [MLX_MODEL | {"owned_by": "me"}]}},
             PYTHON,
@@ -94,10 +99,10 @@ UVICORN = Signs("uvicorn", {"/props": 404, LOADING: 405})
         ({"/v1/models": {"data": [VLLM_MODEL]}}, UVICORN, "vLLM · q · 4,096 context"),
         (
             {"/v1/models": {"data": [{"id": "q", "owned_by": "organization_owner"}]}},
-            Signs(),
+            NO_SIGNS,
             "LM Studio · q",
         ),
-        ({"/v1/models": {"data": [{"id": "q", "owned_by": "tabbyAPI"}]}}, Signs(), "TabbyAPI · q"),
+        ({"/v1/models": {"data": [{"id": "q", "owned_by": "tabbyAPI"}]}}, NO_SIGNS, "TabbyAPI · q"),
     ],
 )
 def test_a_server_is_known_by_its_pages_and_by_signs_besides(pages, signs, summary):
@@ -143,7 +148,7 @@ anything = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(PAGES), anything))
+@given(st.dictionaries(st.sampled_from([*marks()]), anything))
 def test_whatever_the_pages_say_there_is_a_printable_summary(pages):
     """No page of a server makes the proxy fail."""
     assert identify(pages).summary.isprintable()

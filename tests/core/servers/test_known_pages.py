@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.servers.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.servers.known_pages import LASTING, KnownPages, Said
+from cacheproxy.core.servers.known_pages import KnownPages, Said, lasting
+from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.servers.status import HEALTH, METRICS, Look, MetricsPage, UpstreamState
 
 MODELS = {"data": [{"id": "m"}]}
@@ -54,7 +54,7 @@ def test_what_may_be_other_with_the_next_look_is_not_kept(status):
     assert known.begin() == {}
 
 
-@pytest.mark.parametrize("lasting", LASTING)
+@pytest.mark.parametrize("lasting", lasting())
 def test_something_is_always_asked_for(known, lasting):
     """Where there is no page of health, the cheapest page that is there; else that of health."""
     known.take(HEALTH, 404, None)
@@ -105,7 +105,7 @@ def test_where_its_start_is_not_told_any_more_its_counters_are_unknown(known):
 def test_a_llama_server_that_never_tells_it_is_asked_for_its_counters():
     known = KnownPages()
     known.take(METRICS, 501, None)
-    known.settle(look(server=ServerFacts(LLAMA_SERVER)))
+    known.settle(look(server=ServerFacts("llama-server")))
     assert METRICS not in known.begin()
-    known.settle(look(server=ServerFacts(LLAMA_SERVER), start="a"))
+    known.settle(look(server=ServerFacts("llama-server"), start="a"))
     assert METRICS in known.begin()

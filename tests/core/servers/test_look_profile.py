@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.servers.counters import ServerFigures
-from cacheproxy.core.servers.identify import ServerFacts
-from cacheproxy.core.servers.look_profile import profile_from_look
-from cacheproxy.core.servers.metrics_page import CacheConfig, Sample
-from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Reporting
+from cacheproxy.core.servers.counters import CacheConfig, Sample, ServerFigures
+from cacheproxy.core.servers.looking import profile_from_look
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Reporting, ServerFacts
 from cacheproxy.core.servers.status import Look, Slot, UpstreamState
 
 VLLM_SERVER = ServerFacts("vLLM", "0.32.0", "tiny", 65_536)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.identify import ServerFacts
 from cacheproxy.core.servers.profile import (
     Memory,
     MemoryKind,
     Profile,
     Reporting,
+    ServerFacts,
     Thinking,
     ThinkingProfile,
 )

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.servers.counters import Reading, ServerFigures
-from cacheproxy.core.servers.identify import LOADING, VERSION, ServerFacts
-from cacheproxy.core.servers.metrics_page import Sample
+from cacheproxy.core.servers.counters import Reading, Sample, ServerFigures
+from cacheproxy.core.servers.llama_cpp import slots_of
+from cacheproxy.core.servers.looking import _wants, look_of
+from cacheproxy.core.servers.ollama import RUNNING
+from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.servers.status import (
-    RUNNING,
     Answers,
     Look,
     MetricsPage,
     Slot,
     UpstreamState,
     identity_of,
-    look_of,
-    slots_of,
 )
+from cacheproxy.core.servers.transformers_serve import LOADING
 
 SAMPLE = Sample(ServerFigures(evaluated=7.0))
 SLOTS = [
@@ -176,10 +176,10 @@ def test_the_context_of_the_one_model_that_ollama_has_loaded(page, context):
 def test_further_pages_are_wanted_of_those_that_have_them():
     """So that others are not asked in vain."""
     ollama = Answers({"/api/version": 200}, {"/api/version": {"version": "0.40.12"}})
-    assert ollama.wants(RUNNING)
-    assert not ollama.wants(VERSION)
+    assert _wants(RUNNING, ollama)
+    assert not _wants("/version", ollama)
     vllm = Answers({"/v1/models": 200}, {"/v1/models": {"data": [{"owned_by": "vllm"}]}})
-    assert vllm.wants(VERSION)
-    assert not vllm.wants(RUNNING)
-    assert Answers({}, {}, software="uvicorn").wants(LOADING)
-    assert not Answers({}, {}).wants(LOADING)
+    assert _wants("/version", vllm)
+    assert not _wants(RUNNING, vllm)
+    assert _wants(LOADING, Answers({}, {}, software="uvicorn"))
+    assert not _wants(LOADING, Answers({}, {}))

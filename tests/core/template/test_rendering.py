@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.placement.placement import Late, Placement, Treatment
+from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
 from cacheproxy.core.template.questions import PLAIN, body_of, first_questions, tool_questions
-from cacheproxy.core.template.rendering import LLAMA, asking, placement_of
+from cacheproxy.core.template.rendering import asking, placement_of
 from tests.core.templates import (
     RefusedError,
     as_user,
@@ -28,7 +29,7 @@ QUESTIONS = first_questions() | tool_questions()
 
 
 def ask(template):
-    return asked(asking(LLAMA), template)[0]
+    return asked(asking(LLAMA_CPP.rendering), template)[0]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_each_kind_of_template_is_told_by_its_text(template, late, lead):
     placement = ask(template)
     assert bool(placement.refuses) is joins  # a user's own message behind a tool's result
     placement = replace(placement, refuses=())
-    assert placement == Placement(treatment, treatment, joins, joins, told_by=LLAMA)
+    assert placement == Placement(treatment, treatment, joins, joins, told_by="/apply-template")
 
 
 def test_behind_a_tools_result_what_costs_the_least_is_chosen():
@@ -122,7 +123,7 @@ def test_a_server_that_renders_not_even_a_plain_conversation_tells_nothing():
     def refuses(messages, tools=None):
         raise RefusedError
 
-    assert asked(asking(LLAMA), refuses) == (None, 1)
+    assert asked(asking(LLAMA_CPP.rendering), refuses) == (None, 1)
 
 
 PLAINLY = inline(**QUESTIONS[PLAIN])

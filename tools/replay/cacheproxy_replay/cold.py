@@ -15,7 +15,7 @@ from typing import Any
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.status import SLOTS, slots_of
+from cacheproxy.core.servers.llama_cpp import SLOTS, slots_of
 
 _HEAD = 300
 """Characters: a first line no longer than this may be a header that rules look for there."""

@@ -17,8 +17,10 @@ from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import key_headers, print_json, read_settings, say, tell
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.identify import PAGES, ServerFacts, identify
-from cacheproxy.record.captured import Captured
+from cacheproxy.core.servers.looking import identify, marks
+from cacheproxy.core.servers.profile import ServerFacts
+from cacheproxy.core.servers.status import Answers
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.counter import Counter
@@ -87,7 +89,7 @@ def measure(
 
 
 def _planned(
-    records: Sequence[Captured],
+    records: Sequence[Exchange],
     rules: Ruleset,
     session: str | None,
     *,
@@ -153,8 +155,9 @@ def _memory(slots: int | None) -> KeptPrompts:
 
 
 def _server(site: Site) -> ServerFacts:
-    pages = {page: site.tell(page) for page in PAGES}
-    return identify({page: said for page, said in pages.items() if said is not None})
+    pages = {page: site.tell(page) for page in marks()}
+    said = {page: value for page, value in pages.items() if value is not None}
+    return identify(Answers({}, said))
 
 
 def _saved(report: ReplayReport, file: str) -> list[str]:

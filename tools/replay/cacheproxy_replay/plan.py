@@ -19,7 +19,7 @@ from cacheproxy.core.dialects.ollama import OLLAMA
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.privacy.redact import REDACTED
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 
 _NOT_SENT = frozenset(
     {
@@ -51,14 +51,14 @@ class ReplayPlan:
     left_out: tuple[str, ...] = ()  #: what is not sent, and why, in words
 
 
-def plan(captured: Iterable[Captured], *, answers: int = 1, model: str | None = None) -> ReplayPlan:
+def plan(captured: Iterable[Exchange], *, answers: int = 1, model: str | None = None) -> ReplayPlan:
     """Return the requests to send, each asking for ``answers`` tokens at most."""
     ready: list[Request] = []
     reasons: dict[str, int] = {}
     for one in captured:
-        why = _unfit(one.request)
+        why = _unfit(one.received)
         if why is None:
-            ready.append(prepared(one.request, answers=answers, model=model))
+            ready.append(prepared(one.received, answers=answers, model=model))
         elif why:
             reasons[why] = reasons.get(why, 0) + 1
     items = tuple(PlannedRequest(number, request) for number, request in enumerate(ready, start=1))

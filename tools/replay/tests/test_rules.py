@@ -1,11 +1,11 @@
 """The rules of a replay are those of the user's proxy."""
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 from cacheproxy_replay.rules import Fold, ruleset
 
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.sources import load
 from tests import conversation
@@ -70,6 +70,6 @@ def test_folding_keeps_what_a_pin_rule_saw_first(tmp_path):
     pin = '[[rule]]\nname = "pin"\nwhere = "system"\npattern = "nonce-[0-9a-f]+"\npin = true\n'
     found = ruleset(settings(tmp_path, pin))
     fold = Fold(found.rules, found.hooks)
-    requests = [Request("POST", one.target, (), one.body) for one in conversation.captured()]
+    requests = [replace(one.received, headers=()) for one in conversation.captured()]
     systems = [fold(request).request.json["messages"][0]["content"] for request in requests]
     assert set(systems) == {conversation.system(1)}

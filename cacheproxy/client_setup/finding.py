@@ -1,4 +1,4 @@
-"""What a check returns."""
+"""What a check of ``cacheproxy doctor`` returns."""
 
 from __future__ import annotations
 

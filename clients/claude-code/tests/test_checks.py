@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from cacheproxy_claude_code.checks import cacheproxy_checkup
 
-from cacheproxy.doctor import claude
-from cacheproxy.doctor.finding import FindingState
+from cacheproxy import Case, FindingState
 
 PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
 FIX = 'eval "$(cacheproxy env claude)"'
@@ -15,21 +16,21 @@ FIX = 'eval "$(cacheproxy env claude)"'
 
 @pytest.fixture
 def settings(tmp_path):
-    """Write a settings file and return what is read of it and of the environment."""
+    """Write a settings file and return the case, with the variables of the environment."""
 
-    def read(env=None, text=None, **environ):
+    def case(env=None, text=None, **environ):
         if env is not None or text is not None:
             folder = tmp_path / ".claude"
             folder.mkdir(exist_ok=True)
             content = {"env": env, "apiKeyHelper": "SECRET"}
             (folder / "settings.json").write_text(json.dumps(content) if text is None else text)
-        return claude.read(environ, tmp_path)
+        return Case(environ, tmp_path, PROXY, SERVER, 131_072)
 
-    return read
+    return case
 
 
-def check(settings, context=131_072, *, seen=False):
-    found = claude.check(settings, PROXY, SERVER, context, seen=seen)
+def check(case, context=131_072, *, seen=False):
+    found = cacheproxy_checkup(replace(case, context=context, seen=seen)).findings
     return {finding.name: finding for finding in found}
 
 
@@ -99,9 +100,11 @@ def test_the_window_of_another_shell_is_not_known_here(settings, seen):
 def test_the_header_that_is_off(settings, env, environ, off):
     """Either way to write it; a JSON number, too."""
     name = "CLAUDE_CODE_ATTRIBUTION_HEADER"
-    found = settings(None if env is None else {name: env}, **{name: environ})
-    assert (found.header_off and found.header_off.source) == off
-    assert ("header" in check(found)) is (off is not None)
+    case = settings(None if env is None else {name: env}, **{name: environ})
+    found = check(case).get("header")
+    assert (found is not None and f"=0 in {off}: " in found.text) is (off is not None)
+    needless = "with CLAUDE_CODE_ATTRIBUTION_HEADER=0 Claude Code has no volatile header"
+    assert cacheproxy_checkup(case).needless.startswith(needless) is (off is not None)
 
 
 @pytest.mark.parametrize(
@@ -110,5 +113,5 @@ def test_the_header_that_is_off(settings, env, environ, off):
 def test_a_settings_file_of_another_kind(settings, text):
     """It is no reason to stop."""
     found = settings(text=text)
-    assert (found.unreadable is not None) == (text in ("{", ""))
-    check(found)
+    texts = [finding.text for finding in cacheproxy_checkup(found).findings]
+    assert ("Claude Code's settings.json is not JSON" in texts) is (text in ("{", ""))

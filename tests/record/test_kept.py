@@ -16,7 +16,7 @@ from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.record.exchange import Outcome
-from cacheproxy.totals.record import record_of
+from cacheproxy.record.kept import record_of
 from tests.observe.exchanges import body, exchange
 
 PROFILE = Profile(order=PromptOrder.TOOLS_FIRST)

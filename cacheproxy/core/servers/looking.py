@@ -1,0 +1,163 @@
+"""A look at a server: what it is asked for, who it is, what it tells of its memory.
+
+Every server gets the same questions first; what they say decides on the others (see ServerKind).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.servers.counters import Sample
+from cacheproxy.core.servers.kind import ServerKind
+from cacheproxy.core.servers.kinds import all_kinds, kind_called
+from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.servers.profile import Memory, Profile, ServerFacts
+from cacheproxy.core.servers.status import (
+    ABSENT,
+    HEALTH,
+    METRICS,
+    MODELS,
+    Answers,
+    Look,
+    MetricsPage,
+    UpstreamState,
+    only,
+)
+from cacheproxy.core.servers.unknown import UNKNOWN_SERVER
+
+_LARGEST = 512 << 10
+"""Bytes of a page that is read: it is read on the reactor."""
+Asking = Generator[str, tuple[int, bytes, str] | None, Answers | None]
+"""Yields paths to GET; takes of each answer the status, the body and the header Server, or None."""
+
+
+def marks() -> dict[str, str]:
+    """Return the pages by which any model server is told, each with the member that tells."""
+    found = dict(kind.mark for kind in all_kinds()) | {MODELS: "data"}
+    return {path: found[path] for path in _of_all() if path in found}
+
+
+def _of_all() -> dict[str, None]:
+    """Return the pages that every server is asked for, in this order."""
+    return dict.fromkeys((HEALTH, METRICS, *(path for one in all_kinds() for path in one.pages)))
+
+
+def identify(answers: Answers) -> ServerFacts:
+    """Return what the server that gave these answers says of itself."""
+    return _recognised(answers)[1]
+
+
+def _recognised(answers: Answers) -> tuple[ServerKind, ServerFacts]:
+    for kind in all_kinds():
+        facts = kind.recognised(answers)
+        if facts is not None:
+            return kind, facts
+    return UNKNOWN_SERVER, UNKNOWN_SERVER.recognised(answers) or ServerFacts()
+
+
+def _wants(path: str, answers: Answers) -> bool:
+    """Whether a page that not every server is asked for can tell more of this one."""
+    kind, _ = _recognised(answers)
+    if kind is not UNKNOWN_SERVER:
+        return path in kind.more
+    asking = (one for one in all_kinds() if path in one.probes)
+    return any(one.may_be is None or one.may_be(answers) for one in asking)
+
+
+def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
+    """Ask a server for its status pages, whoever gets the paths that this yields.
+
+    It returns what they say; None where the first that is asked for does not answer. ``known``: the
+    status and the JSON value of those that need not be asked for.
+    """
+    statuses: dict[str, int] = {}
+    pages: dict[str, Any] = {}
+    sample: Sample | None = None
+    software, is_there = "", False
+    of_all = _of_all()
+    others = dict.fromkeys(path for one in all_kinds() for path in (*one.probes, *one.more))
+    for path in of_all | others:
+        if path in known:
+            statuses[path], value = known[path]
+            pages |= {path: value} if value is not None else {}
+            continue
+        if path not in of_all and not _wants(path, Answers(statuses, pages, sample, software)):
+            continue
+        answer = yield path
+        if answer is None:
+            if not is_there:
+                return None
+            continue
+        is_there = True
+        status, body, said = answer
+        statuses[path], software = status, software or said
+        if status == 200 and len(body) <= _LARGEST:
+            if path == METRICS:
+                sample = sample_of(body.decode("utf-8", "replace"))
+            elif path != HEALTH:
+                pages[path] = parsed(body)
+    return Answers(statuses, pages, sample, software)
+
+
+def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
+    """Return the look at a server that answered; arguments as in Look."""
+    statuses, sample = answers.statuses, answers.sample
+    metrics = MetricsPage.UNKNOWN
+    if statuses.get(METRICS) == 200 and sample is not None:
+        metrics = MetricsPage.ON
+    elif statuses.get(METRICS) in ABSENT or statuses.get(METRICS) == 200:
+        metrics = MetricsPage.OFF
+    loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
+    served = _served(answers.pages.get(MODELS))
+    look = Look(
+        url=url,
+        wall=wall,
+        moment=moment,
+        state=UpstreamState.LOADING if loading else UpstreamState.UP,
+        metrics=MetricsPage.UNKNOWN if loading else metrics,
+        sample=sample,
+        server=identify(answers),
+        served=served or (sample.model if sample is not None else None),
+        start=sample.start if sample is not None else None,
+    )
+    for kind in all_kinds():  # each reads its own pages; which kind it is may not be known yet
+        look = kind.look(look, answers) if kind.look is not None else look
+    return look
+
+
+def _served(page: Any) -> str | None:
+    name = only(page, "data").get("id")
+    return name[:120] if isinstance(name, str) and name and name.isprintable() else None
+
+
+def profile_from_look(look: Look, before: Profile | None = None) -> Profile:
+    """Return what ``look`` tells; ``before``: what an earlier look at the same server told.
+
+    What a look does not say has not changed.
+    """
+    server, known = look.server, before or Profile()
+    if server is None:
+        return known
+    kind, sample = kind_called(server.kind), look.sample
+    cache = sample.cache if sample is not None else None
+    counts = sample is not None and sample.figures.reused is not None
+    is_off = kind.keeps_none or (cache is not None and cache.reuses is False)
+    return Profile(
+        server=server,
+        memory=(kind.memory or _context)(look, known.memory),
+        reporting=kind.reporting_of(server.version),
+        flag=kind.flag,
+        counts_reuse=counts or known.counts_reuse,
+        # A cache that is on may still never find anything: only "off" is an answer.
+        reuses=False if is_off else None,
+        start=look.start or known.start,
+        told_by="its status pages",
+    )
+
+
+def _context(look: Look, before: Memory) -> Memory:
+    context = look.server.context if look.server is not None else None
+    return replace(before, context=context or before.context)

@@ -1,0 +1,269 @@
+"""What the totals keep of exchanges and of conversations, column by column: figures and names.
+
+From these tables follow those of the file, what is written into them, and the rows that pages and
+downloads select. A new column is one row here; what shows it on the page has one, too. Nothing of
+a prompt is kept.
+"""
+
+from __future__ import annotations
+
+from enum import Flag, auto
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from cacheproxy.core.prompt.client import client_of
+from cacheproxy.record.body import body_of
+from cacheproxy.record.exchange import Exchange
+
+Json = dict[str, Any]
+LONGEST_NAME = 120
+"""Characters of a name that a client chose."""
+LONGEST_PLACE = 200
+
+
+class Kind(NamedTuple):
+    """How a column is kept."""
+
+    type: str  #: in SQL; "": it is not kept, but found for those who ask
+    scale: float = 1  #: by which its field is multiplied, and rounded
+    shown: str = "{}"  #: how pages select what is kept
+
+
+FOUND = Kind("")
+NUMBER = Kind("INTEGER")
+TEXT = Kind("TEXT")
+WORD = Kind("INTEGER", shown="(SELECT text FROM words WHERE id = {})")
+"""A short text that comes again and again, by its number."""
+MS = Kind("INTEGER", 1e3, "{} / 1e3")
+"""Milliseconds; pages have seconds."""
+US = Kind("INTEGER", 1e6, "{} / 1e6")
+"""Microseconds, likewise."""
+SUM = Kind("INTEGER NOT NULL DEFAULT 0")
+SUM_MS = Kind(SUM.type, MS.scale, MS.shown)
+
+
+class Shown(Flag):
+    """Where a column is shown."""
+
+    NOWHERE = 0
+    REQUESTS = auto()  #: the list of requests
+    TURNS = auto()  #: those of one conversation
+    CONVERSATIONS = auto()  #: the list of them
+    LATEST = auto()  #: the few on the overview
+    DOWNLOAD = auto()  #: requests.csv and conversations.csv
+
+
+_R, _T, _C, _L, _D = list(Shown)
+
+
+class KeptColumn(NamedTuple):
+    """One column."""
+
+    name: str  #: in the file, and in a record
+    kind: Kind = NUMBER  #: how it is kept
+    source: str = ""
+    """Of exchanges: the field, in what ``record_of`` has; "": it finds the value itself. Of
+    conversations, as SQL of a record: what a request adds to a SUM, else what it sets; "": nothing
+    does."""
+    on: Shown = Shown.NOWHERE  #: the pages that show it
+    key: str = ""  #: what these call it; "": ``name``, with seconds for milliseconds
+    sql: str = ""  #: what they select of the row ``e``; "": what is kept
+    sums: bool = False  #: of exchanges: it is added up, by the minute, the hour and for ever
+
+    @property
+    def selected(self) -> str:
+        """What pages select."""
+        key = self.key or self.name.replace("_ms", "_seconds")
+        return f'{self.kind.shown.format(self.sql or f"e.{self.name}")} AS "{key}"'
+
+
+NUMBER_OF_RUN = "iif(e.id >= :first_row, e.number, NULL)"
+"""A number, by which others may ask for it; None for those of another run."""
+_URL = "(SELECT url FROM upstreams WHERE id = e.upstream)"
+_SERVED = "(SELECT served FROM upstreams WHERE id = e.upstream)"
+_CLIENT = "(SELECT client FROM sessions WHERE id = e.session)"
+_SESSION = "(SELECT name FROM sessions WHERE id = e.session)"
+EXCHANGES = (
+    KeptColumn("id", FOUND, "", _R),
+    KeptColumn("id", FOUND, "", _T, "row"),
+    KeptColumn("number", NUMBER, "exchange.number", _R | _T, "", NUMBER_OF_RUN),
+    KeptColumn("at", MS, "exchange.wall", _R | _T | _D),
+    KeptColumn("client", FOUND, "", _R | _D, "", _CLIENT),
+    KeptColumn("session", NUMBER, "", _R | _D, "", _SESSION),
+    KeptColumn("model", WORD, "", _R, "asked"),
+    KeptColumn("model", FOUND, "", _R, "", _SERVED),
+    KeptColumn("turn", NUMBER, "", _R | _T | _D),
+    KeptColumn("side", NUMBER, "exchange.side", _R | _T | _D),
+    KeptColumn("upstream", NUMBER, "exchange.upstream", _D, "", _URL),
+    KeptColumn("model", FOUND, "", _D, "", WORD.shown.format("e.model")),
+    KeptColumn("status", NUMBER, "exchange.status", _R | _T | _D),
+    KeptColumn("dialect", WORD),
+    KeptColumn("outcome", WORD, "exchange.outcome", _R | _D),
+    KeptColumn("failed", NUMBER, "", _R | _T | _D),
+    KeptColumn("prompt", NUMBER, "usage.prompt", _R | _T | _D, sums=True),
+    KeptColumn("reused", NUMBER, "usage.reused", _R | _T | _D, sums=True),
+    KeptColumn("evaluated", NUMBER, "usage.evaluated", _R | _T | _D, sums=True),
+    KeptColumn("output", NUMBER, "usage.output", _R | _T | _D, sums=True),
+    KeptColumn("tools", NUMBER, "parts.tools", _T | _D),
+    KeptColumn("system", NUMBER, "parts.system", _T | _D),
+    KeptColumn("history", NUMBER, "parts.history", _T | _D),
+    KeptColumn("thinking", NUMBER, "parts.thinking", _T | _D),
+    KeptColumn("newest", NUMBER, "parts.newest", _T | _D, "last"),
+    KeptColumn("prompt_ms", MS, "usage.prompt_seconds", _D),
+    KeptColumn("output_ms", MS, "usage.output_seconds", _R | _D),
+    KeptColumn("first_ms", MS, "exchange.first_byte", _R | _T | _D),
+    KeptColumn("total_ms", MS, "exchange.seconds", _R | _D),
+    KeptColumn("rest", FOUND, "", _R, "", "(e.total_ms - e.first_ms) / 1e3"),
+    KeptColumn("added_us", US, "exchange.sent_after", _R, "added", sums=True),
+    KeptColumn("equal", NUMBER, "", _T, "breaks_at"),
+    KeptColumn("verdict", WORD, "verdict.judgement", _R | _T | _D),
+    KeptColumn("reason", WORD, "verdict.reason", _R | _T | _D),
+    KeptColumn("shape", WORD, "", _R | _D),
+    KeptColumn("lost", NUMBER, "", _R | _T | _D, sums=True),
+    KeptColumn("lost_ms", MS, "verdict.seconds_lost", _R | _T | _D),
+    KeptColumn("spared", NUMBER, "spared.tokens", _D, "saved", sums=True),
+    KeptColumn("spared_ms", MS, "spared.seconds", _D, "saved_seconds", sums=True),
+    KeptColumn("rules", WORD, "", _R | _D),
+    KeptColumn("rendered", WORD, "parts.order", _T, "order"),
+    KeptColumn("place", TEXT),
+    KeptColumn("up"),
+    KeptColumn("down", NUMBER, "exchange.bytes_down"),
+)
+
+_TURN = ":turn > 0 AND NOT :side"
+_BREAK = ":reason IS NOT NULL AND NOT :side"
+_SAYS_BOTH = ":prompt + :reused IS NOT NULL"
+_ROOT = "(SELECT {} FROM sessions WHERE id = e.root)"
+CONVERSATIONS = (
+    KeptColumn("id", FOUND, "", _C, "row"),
+    KeptColumn("id", FOUND, "", _C, "", "e.client || '/' || e.name"),
+    KeptColumn("client", TEXT, "", _C | _L | _D),
+    KeptColumn("name", TEXT, "", _C | _L | _D, "session"),
+    KeptColumn(
+        "root", NUMBER, "ifnull(:root, root)", _C, "", _ROOT.format("client || '/' || name")
+    ),
+    KeptColumn("root", FOUND, "", _D, "", _ROOT.format("name")),
+    KeptColumn("model", TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)", _C | _D),
+    KeptColumn("upstream", NUMBER, ":upstream", _C | _D, "", _URL),
+    KeptColumn("first", MS, "", _C | _D),
+    KeptColumn("last", MS, ":at", _C | _D),
+    KeptColumn("requests", SUM, "1", _D),
+    KeptColumn("turns", SUM, _TURN, _C | _L | _D),
+    KeptColumn("side", SUM, ":side", _C | _D),
+    KeptColumn("prompt", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END", _L | _D),
+    KeptColumn("reused", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END", _C | _L | _D),
+    KeptColumn(
+        "evaluated", SUM, "CASE WHEN :prompt + :reused IS NOT NULL THEN :evaluated END", _C | _D
+    ),
+    KeptColumn("output", SUM, ":output", _D),
+    KeptColumn(
+        "context",
+        NUMBER,
+        f"ifnull(CASE WHEN {_TURN} THEN :prompt + ifnull(:output, 0) END, context)",
+        _L | _D,
+    ),
+    KeptColumn("breaks", SUM, _BREAK, _C | _D),
+    KeptColumn("lost", SUM, f"CASE WHEN {_BREAK} THEN :lost END", _C | _D),
+    KeptColumn("lost_ms", SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END", _C | _D),
+    KeptColumn("spared", SUM, ":spared", _C | _D, "saved"),
+    KeptColumn("spared_ms", SUM_MS, ":spared_ms", _C | _D, "saved_seconds"),
+    KeptColumn("unpriced", SUM, "CASE WHEN :spared_ms IS NULL THEN :spared END", _C),
+    KeptColumn("branches", FOUND, "", _C, "", "(SELECT count(*) FROM sessions WHERE root = e.id)"),
+)
+
+
+def select(
+    columns: tuple[KeptColumn, ...], on: Shown, rows: str, *, order: str, also: str = ""
+) -> str:
+    """Return the question for what the page ``on`` shows of ``rows``; ``also``: columns before."""
+    chosen = ", ".join(each.selected for each in columns if on in each.on)
+    return f"SELECT {also}{chosen} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608 - our own
+
+
+KEPT = tuple(each for each in EXCHANGES if each.kind.type)
+WORDS = tuple(each.name for each in KEPT if each.kind is WORD)
+_NAMES = [each.name for each in KEPT]
+INSERT = f"INSERT INTO exchanges ({', '.join(_NAMES)}) VALUES (:{', :'.join(_NAMES)})"  # noqa: S608
+_CHANGES = [
+    f"{each.name} = {each.name} + ifnull({each.source}, 0)"
+    if each.kind in (SUM, SUM_MS)
+    else f"{each.name} = {each.source}"
+    for each in CONVERSATIONS
+    if each.source
+]
+ADD_TO_CONVERSATION = f"UPDATE sessions SET {', '.join(_CHANGES)} WHERE id = :session"  # noqa: S608
+
+
+def _fields() -> dict[str, tuple[list[KeptColumn], attrgetter[Any]]]:
+    """Return the columns that are fields of each source, and what reads all of these at once."""
+    found: dict[str, list[KeptColumn]] = {}
+    for each in KEPT:
+        if each.source:
+            found.setdefault(each.source.partition(".")[0], []).append(each)
+    return {
+        source: (columns, attrgetter(*(each.source.partition(".")[2] for each in columns)))
+        for source, columns in found.items()
+    }
+
+
+_FIELDS = _fields()
+
+
+def _fields_of(**sources: Any) -> Json:
+    """Return the columns that are fields of the ``sources``; None for all of one that is None."""
+    record: Json = {}
+    for name, (columns, read) in _FIELDS.items():
+        source = sources[name]
+        fields = [None] * len(columns) if source is None else read(source)
+        for column, field in zip(columns, fields, strict=True):
+            scale = column.kind.scale
+            record[column.name] = field if field is None or scale == 1 else round(field * scale)
+    return record
+
+
+def record_of(exchange: Exchange, served: str | None = None) -> Json:
+    """Return the row of ``exchanges`` (``EXCHANGES``), with texts for numbers of words.
+
+    A failed request is no turn: nothing came of it, whatever was evaluated for it.
+    ``served``: the one model that its upstream serves, if it names one. In the result, no columns
+    but needed for other tables: ``client``, the session's, or as the request names itself;
+    ``served``; ``route``, None where there is but one upstream; ``price``, what its upstream
+    charges; ``root``, the session that its own works for.
+    """
+    session, received = exchange.session, exchange.received
+    failed = exchange.went_wrong
+    verdict = None if failed else exchange.verdict
+    where = None if verdict is None else verdict.where
+    fired = [report.rule for report in exchange.reports if report.edits]
+    sent = exchange.sent or received
+    model = body_of(sent).get("model") if sent.dialect is not None else None
+    record = _fields_of(
+        exchange=exchange,
+        usage=exchange.usage,
+        verdict=verdict,
+        spared=None if failed else exchange.spared,
+        parts=None if failed else exchange.parts,
+    )
+    record |= {
+        "client": session.client if session is not None else client_of(received),
+        "served": served,
+        "route": exchange.route if exchange.server else None,
+        "price": exchange.price or 0.0,
+        "root": None if exchange.place is None else exchange.place.root,
+        "session": session.id if session is not None else None,
+        "dialect": received.dialect and received.dialect.name,
+        "model": model[:LONGEST_NAME] if isinstance(model, str) and model else None,
+        "shape": (verdict and verdict.rewrite) or (where and where.kind),
+        "rules": ",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
+        "turn": 0 if failed else exchange.turn,
+        "failed": failed,
+        "lost": None,
+        "up": len(received.body),
+        "place": None if where is None else where.path[:LONGEST_PLACE],
+        "equal": None,
+    }
+    if verdict is not None and verdict.reason is not None:
+        record["lost"] = None if verdict.lost is None else verdict.lost.tokens
+        equal = verdict.expected if where is None else where.position  # to the turn before
+        record["equal"] = None if equal is None else equal.tokens
+    return record
