@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.prepare import prepare
@@ -78,12 +77,5 @@ def exchanges(requests: Iterable[Request], server: Server, known: Configured) ->
             number=number,
             place=store.begin(turn, sent),
         )
-        judged = verdicts.judge(exchange)
-        assert judged is not None
-        yield replace(
-            exchange,
-            turn=judged.place.turn,
-            side=judged.place.is_side,
-            place=judged.place,
-            verdict=judged.verdict,
-        )
+        verdicts.judge(exchange)
+        yield exchange

@@ -11,10 +11,10 @@ import msgspec
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -96,7 +96,7 @@ class TurnReport(AsJson):
     basis: Basis | None = None  #: as in ``Verdict``
     rewrite: Rewrite | None = None  #: as in ``Verdict``
     beneath: Reason | None = None  #: as in ``Verdict``
-    evidence: tuple[Evidence, ...] = ()  #: as in ``Verdict``
+    evidence: tuple[Sign, ...] = ()  #: as in ``Verdict``
     ruled_out: tuple[str, ...] = ()  #: as in ``Verdict``
     says: str = ""  #: why it broke, in a sentence
     advice: tuple[Advice, ...] = ()  #: what can be done

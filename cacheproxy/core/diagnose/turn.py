@@ -12,6 +12,7 @@ from cacheproxy.core.diagnose.conversations import RecordedLane
 from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, TurnReport, report
 from cacheproxy.core.diagnose.volatile import Field, fields, is_related
 from cacheproxy.core.diff.changes import Change
+from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import parted_at
 from cacheproxy.core.prompt.client import Client
@@ -87,23 +88,22 @@ def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) 
     if sent is None or unedited is None:
         return Verdict(Judgement.UNKNOWN)
     if before is None:
-        return judge(None, sent, unedited, after.usage, first=True)
+        return judge(Evidence(None, sent, unedited, after.usage, is_first=True))
     ours, theirs = prompt_of(_sent(before), order), prompt_of(before.received, order)
     if ours is None or theirs is None:
         return Verdict(Judgement.UNKNOWN)
     counted = before.usage.prompt
     tokens = counted if counted is not None else round(ours.chars / CHARS_PER_TOKEN)
-    known = Before(ours, theirs, tokens)
-    profile = after.profile or UNKNOWN
     verdict = judge(
-        known,
-        sent,
-        unedited,
-        after.usage,
-        profile,
-        first=False,
-        replaced=replaced,
-        api=_sent(after).dialect,
+        Evidence(
+            Before(ours, theirs, tokens),
+            sent,
+            unedited,
+            after.usage,
+            after.profile or UNKNOWN,
+            _sent(after),
+            is_replaced=replaced,
+        )
     )
     if verdict.reason is None:  # a difference near the end is no break, but worth showing
         verdict = replace(verdict, where=parted_at(ours, sent, after.usage.prompt))

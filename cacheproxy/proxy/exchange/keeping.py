@@ -37,7 +37,7 @@ from cacheproxy.core.thinking.keeping import (
     way_of,
 )
 from cacheproxy.core.thinking.words import says
-from cacheproxy.proxy.learning.profiling import Profiling
+from cacheproxy.proxy.servers.profiling import Profiling
 
 _log = Logger()
 _THREAD_ABOVE, _MOST_MESSAGES = 128 << 10, 64

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from twisted.internet.defer import CancelledError, DeferredLock
 from twisted.logger import Logger
 
@@ -13,12 +11,10 @@ from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.dialects import is_served, question
-from cacheproxy.proxy.upstream.probe import ask
-from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.proxy.servers.asker import PAGE_SECONDS, Asker
 from cacheproxy.translate.translation_error import NoTranslationError
 
 _log = Logger()
-_SECONDS = 5.0
 _OTHER = {MESSAGES: CHAT, CHAT: MESSAGES}
 _TOLD: dict[str, dict[Dialect, bool]] = {
     "auto": {},
@@ -34,13 +30,11 @@ class Dialects:
     Requests go as they are until the upstream says that it does not know their path. Then it is
     asked, with two requests that evaluate nothing, which of the two it serves, as far as
     ``setting`` does not say; this is remembered until it was down, since another server may have
-    taken its place. ``via``: our mark, against loops.
+    taken its place.
     """
 
-    def __init__(self, upstream: Upstream, clock: Any, setting: str, via: bytes) -> None:
-        self._upstream = upstream
-        self._clock = clock
-        self._via = via
+    def __init__(self, asker: Asker, setting: str) -> None:
+        self._asker = asker
         self._told = _TOLD[setting]
         self._served = dict(self._told)
         self._asking = DeferredLock()
@@ -90,7 +84,7 @@ class Dialects:
             return known
         asked = question(request, dialect)
         try:
-            status, body = await ask(self._upstream, asked, self._clock, _SECONDS, via=self._via)
+            status, body = await self._asker.ask(asked, PAGE_SECONDS)
         except CancelledError:  # the client has left
             raise
         except Exception:  # down since

@@ -399,8 +399,9 @@ def test_the_verdict_compares_with_the_turn_that_the_store_says():
     for sent in (one, other):
         place = store.begin(store.find(ONE, sent), sent)
         done = exchange({}, session="one")
-        found = verdicts.judge(replace(done, sent=sent, received=sent, place=place))
-        places.append((place, found.place, found.before is not None))
+        made = replace(done, sent=sent, received=sent, place=place)
+        evidence = verdicts.judge(made)
+        places.append((place, made.place, evidence.before is not None))
     assert [(place.turn, judged.turn, known) for place, judged, known in places] == [
         (1, 1, False),
         (2, 2, True),

@@ -8,10 +8,10 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -34,7 +34,7 @@ EVICTED = Verdict(
     expected=TokenCount(998, "measured"),
     lost=TokenCount(978, "measured"),
     basis=Basis.RENDERED,
-    evidence=(Evidence.OTHERS,),
+    evidence=(Sign.OTHERS,),
 )
 """As a running proxy found it, which saw another conversation."""
 

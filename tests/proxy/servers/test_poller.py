@@ -12,7 +12,8 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
 from cacheproxy.core.servers.status import MetricsPage, UpstreamState
-from cacheproxy.proxy.learning.poller import Poller
+from cacheproxy.proxy.servers.asker import Asker
+from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import TIMEOUT, eventually, free_port
 
@@ -69,7 +70,7 @@ def server():
 
 def poller(reactor, url, deliver=lambda look: None, clock=None, **more):
     upstream = Upstream(reactor, UpstreamURL.parse(url), connect_timeout=2.0)
-    return Poller(upstream, 10.0, deliver, clock or reactor, wall=lambda: 1e9, **more)
+    return Poller(Asker(clock or reactor, upstream, lambda: 1e9), 10.0, deliver, **more)
 
 
 def turn_until(reactor, condition):
@@ -247,7 +248,7 @@ def test_another_upstream_is_looked_at_from_the_next_look_on(reactor, server):
         MetricsPage.UNKNOWN,
         None,
     )
-    polling.upstream = Upstream(reactor, UpstreamURL.parse(server.url), 2.0)
+    polling.asker = poller(reactor, server.url).asker
     assert look(reactor, polling).url == server.url
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import resource
 import socket
+import time
 
 import pytest
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
-from cacheproxy.proxy.upstream.health import EVERY, Health
+from cacheproxy.proxy.servers.asker import Asker
+from cacheproxy.proxy.servers.health import EVERY, Health
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually, free_port, head, sound_upstream, whole
 
@@ -33,7 +35,7 @@ class Asked:
         self.clock = Clock()
         self._reactor = reactor
         upstream = Upstream(reactor, UpstreamURL.parse(url), connect_timeout=2.0)
-        self.health = Health(upstream, "big", self.clock)
+        self.health = Health(Asker(self.clock, upstream, time.time), "big")
 
     def begin(self):
         self.health.start()

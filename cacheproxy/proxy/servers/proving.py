@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
-from twisted.logger import Logger
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.http1.headers import credentials_in
-from cacheproxy.core.judge.proof import Compared, Proof, Rendered, proof_of
-from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.judge.proof import Rendered, proof_of
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.counters import Sample
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kind import RenderingPage
@@ -28,16 +27,11 @@ from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import METRICS, Look
 from cacheproxy.core.template.rendered import text_of
-from cacheproxy.proxy.learning.profiling import Profiling
-from cacheproxy.proxy.learning.seldom import Seldom
-from cacheproxy.proxy.upstream.probe import ask
-from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.proxy.servers.asker import PROOF_SECONDS, Asker
+from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.translate.rendering import chat_of
 
-_log = Logger()
 _Value = TypeVar("_Value")
-_SECONDS = 3.0
-"""For each page, and twice that for all: many times what a server takes to render 500 kB."""
 _LARGEST = 4 << 20
 """Bytes of a request that is rendered."""
 _AGAIN = 0.25
@@ -60,18 +54,13 @@ class _Mark(NamedTuple):
 
 
 class Proving:
-    """Asks one upstream, of which ``profiled`` knows more. ``via``: our mark, against loops."""
+    """Asks one upstream through ``asker``; ``profiled`` knows more of it."""
 
-    def __init__(
-        self, reactor: Any, upstream: Upstream, profiled: Profiling, via: bytes = b""
-    ) -> None:
-        self._reactor = reactor
-        self._upstream = upstream
+    def __init__(self, asker: Asker, profiled: Profiling) -> None:
+        self._asker = asker
         self._profiled = profiled
-        self._via = via
         self._marks: list[_Mark] = []
         self._counting = DeferredLock()
-        self._seldom = Seldom(reactor)
 
     @property
     def profile(self) -> Profile:
@@ -83,20 +72,19 @@ class Proving:
         """What its answers have shown."""
         return self._profiled.inferred
 
-    async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
+    async def prove(self, turn: Evidence) -> Proof | None:
         """Return what the rendered prompts show; None where they cannot be had. Never raises."""
-        page = page_at(self.profile.page)
-        if page is None:
+        page, before = page_at(self.profile.page), turn.before and turn.before.request
+        counted = turn.had and turn.usage.prompt
+        if page is None or before is None or turn.request is None or not counted:
             return None
-        asking = Deferred.fromCoroutine(self._proof(before, after, turn, page))
+        asking = Deferred.fromCoroutine(self._proof(before, turn.request, turn, page))
         try:
-            return await asking.addTimeout(2 * _SECONDS, self._reactor)
+            return await asking.addTimeout(2 * PROOF_SECONDS, self._asker.reactor)
         except CancelledError:
             raise
         except Exception as error:  # down, busy, or nonsense
-            why = self._seldom.reason(error)
-            if why is not None:
-                _log.info("the upstream did not render a turn's prompts: {why}", why=why)
+            self._asker.tell("the upstream did not render a turn's prompts", error)
             return None
 
     async def started(self) -> str | None:
@@ -115,7 +103,7 @@ class Proving:
         for kind in all_kinds():
             if kind.start is not None:
                 path, read = kind.start
-                status, page = await self._get(path)
+                status, page = await self._asker.get(path, PROOF_SECONDS)
                 if status == 200:
                     return await self._in_thread(partial(_read_start, read, page))
         return None
@@ -167,7 +155,7 @@ class Proving:
         return round(reused - was) if not mark.owed or reused == was else None
 
     async def _proof(
-        self, before: Request, after: Request, turn: Compared, page: RenderingPage
+        self, before: Request, after: Request, turn: Evidence, page: RenderingPage
     ) -> Proof | None:
         was = await self._rendered(before, page)
         now = await self._rendered(after, page)
@@ -187,30 +175,24 @@ class Proving:
         return await self._in_thread(lambda: _read(shown, tokens))
 
     async def _post(self, path: str, like: Request, body: bytes) -> bytes:
-        keys = credentials_in(like.headers)
-        headers: Headers = ((b"Content-Type", b"application/json"), *keys)
-        asked = Request("POST", path, headers, body)
-        status, answer = await ask(self._upstream, asked, self._reactor, _SECONDS, via=self._via)
+        status, answer = await self._asker.post(path, body, PROOF_SECONDS, like)
         if status != 200:
             raise NotShownError
         return answer
 
     async def _sample(self) -> Sample | None:
-        status, page = await self._get(METRICS)
+        status, page = await self._asker.get(METRICS, PROOF_SECONDS)
         if status != 200:
             return None
         return await self._in_thread(lambda: sample_of(page.decode("utf-8", "replace")))
 
-    async def _get(self, path: str) -> tuple[int, bytes]:
-        request = Request("GET", path, ((b"Accept", b"*/*"),))
-        return await ask(self._upstream, request, self._reactor, _SECONDS, via=self._via)
-
     def _in_thread(self, work: Callable[[], _Value]) -> Deferred[_Value]:
-        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
+        reactor = self._asker.reactor
+        return deferToThreadPool(reactor, reactor.getThreadPool(), work)
 
     def _pause(self) -> Deferred[None]:
         waiting: Deferred[None] = Deferred()
-        self._reactor.callLater(_AGAIN, waiting.callback, None)
+        self._asker.reactor.callLater(_AGAIN, waiting.callback, None)
         return waiting
 
 

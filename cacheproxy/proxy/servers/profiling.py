@@ -8,47 +8,53 @@ rest.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.logger import Logger
 
+from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import RENDERED
-from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
+from cacheproxy.core.placement.placing import place
+from cacheproxy.core.placement.role_error import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
+from cacheproxy.core.servers.known_pages import KnownPages
 from cacheproxy.core.servers.looking import profile_from_look
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.status import Identity, Look, UpstreamState, identity_of
+from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
 from cacheproxy.core.template.traits import TemplateAnswer, with_template
-from cacheproxy.proxy.learning.inquiry import Inquiry, model_of
-from cacheproxy.proxy.learning.seldom import Seldom
-from cacheproxy.proxy.translation.dialects import Dialects
-from cacheproxy.proxy.translation.translating import Translating
-from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.proxy.servers.asker import LOOK_SECONDS, PROMPT_SECONDS, WAITED_SECONDS, Asker
+from cacheproxy.translate.models import ListOfModels
+from cacheproxy.translate.translation import MessagesToChat
 
 _log = Logger()
 _ASK_AGAIN, _ASK_SOON = 300.0, 10.0
 """Seconds after which a server is asked again that did not tell, or that was down or busy."""
-_PAGE_SECONDS = 2.0
-"""For each status page, where somebody waits for what it says."""
 _MOST = 64
 """Models that are remembered: a client may name as many as it likes."""
 Key = tuple[Dialect | None, str]
 """A dialect and a model, None or "" for any."""
 
 
+class NotNowError(Exception):
+    """The upstream is down, loading or busy: it may tell soon."""
+
+
 class Profiling:
     """Learns the profile of one upstream.
 
     ``asks``: whether a server that does not say what it is may be asked to render, or to evaluate
-    short prompts. ``dialects`` and ``translating``: which API the upstream speaks, and how to
-    speak it. ``wall``: returns seconds since the epoch. ``via``: our mark, against loops.
+    short prompts. ``spoken`` and ``translate``: in which API the upstream is sent a request, and
+    what the request is translated into, None for nothing.
 
     ``inferred``: what its answers have shown, for whoever judges them. ``last_look``: at its status
     pages, None before the first. ``mends``: of what is known of any model, see ``Placement``.
@@ -56,21 +62,18 @@ class Profiling:
 
     def __init__(
         self,
-        reactor: Any,
-        upstream: Upstream,
-        dialects: Dialects,
-        translating: Translating,
+        asker: Asker,
         *,
+        spoken: Callable[[Request], Dialect | None],
+        translate: Callable[[Request], Awaitable[MessagesToChat | ListOfModels | None]],
         asks: bool,
-        wall: Callable[[], float],
-        via: bytes = b"",
     ) -> None:
         self.inferred = Inferred()
         self.last_look: Look | None = None
         self.mends = False
-        self._reactor = reactor
-        self._inquiry = Inquiry(reactor, upstream, translating, wall, via)
-        self._dialects = dialects
+        self._asker = asker
+        self._spoken = spoken
+        self._translate = translate
         self._asks = asks
         self._status: Profile | None = None
         self._formats: tuple[str, ...] = ()
@@ -79,7 +82,6 @@ class Profiling:
         self._stale: set[Key] = set()
         self._not_before: OrderedDict[Key, float] = OrderedDict()
         self._asking = DeferredLock()
-        self._seldom = Seldom(reactor)
         self._has_asked = False
         self._server: Identity | None = None
         self._base = UNKNOWN
@@ -107,11 +109,11 @@ class Profiling:
 
     async def server(self) -> ServerFacts | None:
         """Return what the server says of itself now, for a page; None while it is down."""
-        return (await self._inquiry.look_at_all(_PAGE_SECONDS)).server
+        return (await self._asker.look(KnownPages(), WAITED_SECONDS)).server
 
     def key(self, request: Request) -> Key:
         """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
-        return self._dialects.spoken(request), model_of(request)
+        return self._spoken(request), model_of(request)
 
     def known(self, request: Request, *, fresh: bool = True) -> Placement | None:
         """Return what is known for ``request``; ``fresh``: of the server that is there now."""
@@ -192,7 +194,7 @@ class Profiling:
             self._base = profile
 
     def _may_ask(self, request: Request) -> bool:
-        return bool(self._reactor.seconds() >= self._not_before.get(self.key(request), 0.0))
+        return bool(self._asker.reactor.seconds() >= self._not_before.get(self.key(request), 0.0))
 
     async def _locked(self, request: Request | None, *, quietly: bool) -> None:
         """Learn; one at a time, and not once more what the one before has learned, or has not."""
@@ -203,9 +205,7 @@ class Profiling:
         except CancelledError:  # the client has left
             raise
         except Exception as error:  # down, slow, or nonsense: the request goes on as it came
-            why = self._seldom.reason(error)
-            if why is not None:
-                _log.info("the upstream did not show how it treats prompts: {why}", why=why)
+            self._asker.tell("the upstream did not show how it treats prompts", error)
         finally:
             self._asking.release()
 
@@ -216,7 +216,7 @@ class Profiling:
 
     async def _learn(self, request: Request | None, *, quietly: bool) -> None:
         if request is None and self._status is None:  # a request does not wait for these pages
-            look = self.last_look = await self._inquiry.look()
+            look = self.last_look = await self._looked_at()
             self._take(look)
             if self._has_asked or (look is not None and look.state is not UpstreamState.UP):
                 return
@@ -226,7 +226,7 @@ class Profiling:
             return
         key, wait = self.key(request), _ASK_AGAIN
         try:
-            placement = None if quietly else await self._inquiry.tried(request)
+            placement = None if quietly else await self._tried(request)
             if placement is not None:
                 self.keep(key, placement)
         except CancelledError:
@@ -246,7 +246,8 @@ class Profiling:
             is_others = kind.rendering is not None and owner is not kind
             if page is None or is_others or not (self._asks or owner is kind):
                 continue
-            found = await self._inquiry.rendered(page, request, self._formats)
+            model = "" if request is None else model_of(request)
+            found = await self._asker.rendered(page, request, model, self._formats)
             if found is None:
                 continue
             self._rendered.pop(found.model, None)
@@ -258,9 +259,54 @@ class Profiling:
             self._compose()
             return
 
+    async def _looked_at(self) -> Look | None:
+        """Return what the status pages tell, None where they do not in time."""
+        looking = Deferred.fromCoroutine(self._asker.look(KnownPages(), LOOK_SECONDS))
+        try:
+            return await looking.addTimeout(LOOK_SECONDS, self._asker.reactor)
+        except CancelledError:
+            raise
+        except Exception:  # slow, or an answer that is none
+            return None
+
+    async def _tried(self, request: Request) -> Placement | None:
+        """Send two short prompts in the API of ``request``; None where they do not tell.
+
+        Raises NotNowError, and whatever a connection fails with.
+        """
+        nonce = os.urandom(6).hex()
+        few = short_prompt(request, FEW, nonce)
+        status, body = await self._sent(few)
+        told_by = "two short prompts"
+        if status in STATUSES and refuses_late(body):
+            again, _ = place(few, alike(Late.REFUSED, told_by))
+            status, body = await self._sent(again)
+            if status != 200 and not (status in STATUSES and refuses_late(body)):
+                return None
+            return guessed(Late.REFUSED, told_by, joins=status != 200)
+        if status in (429, 502, 503, 504):
+            raise NotNowError
+        if status != 200:
+            return None
+        first = usage_of(parsed(body))
+        status, body = await self._sent(short_prompt(request, MANY, nonce))
+        late = late_of(first, usage_of(parsed(body))) if status == 200 else Late.UNKNOWN
+        return None if late is Late.UNKNOWN else guessed(late, told_by)
+
+    async def _sent(self, request: Request) -> tuple[int, bytes]:
+        translated = await self._translate(request)
+        sent = request if translated is None else translated.sent
+        return await self._asker.ask(sent, PROMPT_SECONDS)
+
     def _wait(self, key: Key, seconds: float) -> None:
         """Do not ask again for so long."""
         self._not_before.pop(key, None)
-        self._not_before[key] = self._reactor.seconds() + seconds
+        self._not_before[key] = self._asker.reactor.seconds() + seconds
         if len(self._not_before) > _MOST:
             self._not_before.popitem(last=False)
+
+
+def model_of(request: Request) -> str:
+    """Return the model that ``request`` names, "" for none."""
+    model = (request.json or {}).get("model")
+    return model if isinstance(model, str) else ""

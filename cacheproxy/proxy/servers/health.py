@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from twisted.internet import defer
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, DNSLookupError
@@ -11,41 +9,35 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.status import HEALTH
+from cacheproxy.proxy.servers.asker import DOWN, HEALTH_SECONDS, Asker
 from cacheproxy.proxy.upstream.failures import is_ours
-from cacheproxy.proxy.upstream.probe import DOWN, ask
-from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
 EVERY = 5.0
 """Seconds between two questions."""
-_SECONDS = 4.0
-"""For an answer. A server that is slow to tell is busy, not down."""
 _SILENT = 2
 """Questions in a row without an answer, after which new conversations go elsewhere: within
 15 seconds. If it is at work on nothing of ours it counts as down, since it hangs."""
 
 
 class Health:
-    """Asks ``upstream`` every few seconds, once started. ``name``: as people know it.
+    """Has ``asker`` ask every few seconds, once started. ``name``: as people know it.
 
     ``waiting``: requests of ours that are under way there. It counts as up until it refuses a
     connection or says that it is not, or hangs. ``is_asking``: whether a question is under way.
     """
 
-    def __init__(self, upstream: Upstream, name: str, clock: Any, via: bytes = b"") -> None:
+    def __init__(self, asker: Asker, name: str) -> None:
         self.is_up = True
         self.waiting = 0
-        self._upstream = upstream
+        self._asker = asker
         self._name = name
-        self._clock = clock
-        self._via = via
         self._asking: Deferred[None] | None = None
         self.is_asking = False
         self._unanswered = 0
         self._loop = LoopingCall(self._ask)
-        self._loop.clock = clock
+        self._loop.clock = asker.reactor
 
     @property
     def is_silent(self) -> bool:
@@ -86,10 +78,9 @@ class Health:
         return self._asking.addErrback(lambda _: None)  # slow, or stopped: it stays what it was
 
     async def _once(self) -> None:
-        question = Request("GET", HEALTH, ((b"Accept", b"*/*"),))
         self.is_asking = True
         try:
-            status, _ = await ask(self._upstream, question, self._clock, _SECONDS, via=self._via)
+            status, _ = await self._asker.get(HEALTH, HEALTH_SECONDS)
         except defer.TimeoutError:
             self._unanswered += 1
             if self.is_silent and not self.waiting:
