@@ -9,6 +9,7 @@ import gzip
 import json
 import lzma
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,11 @@ def request(
     if isinstance(body, str):
         body = body.encode()
     return Request("POST", path, _header_pairs(headers or {}), body)
+
+
+def from_another(request: Request) -> Request:
+    """Return ``request`` as one whose user agent names another client that is installed."""
+    return replace(request, speaker="another")
 
 
 def conversation(

@@ -21,7 +21,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
-from cacheproxy.doctor.proxy import is_health
+from cacheproxy.doctor.facts import is_health
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Configured, configured
 

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
-from cacheproxy.core.prompt.client import client_of
 from cacheproxy.record.body import body_of
 from cacheproxy.record.exchange import Exchange, Outcome
 
@@ -86,10 +85,9 @@ def _server(upstream: str) -> dict[str, Value]:
 
 
 def _own(exchange: Exchange, known: tuple[bytes, ...]) -> dict[str, Value]:
-    session, verdict = exchange.session, exchange.verdict
-    client = session.client if session is not None else client_of(exchange.received)
+    verdict = exchange.verdict
     found: dict[str, Value] = {
-        "cacheproxy.client": _text(client, known),
+        "cacheproxy.client": _text(exchange.client, known),
         "cacheproxy.outcome": _word(exchange.outcome),
     }
     if exchange.turn:

@@ -11,7 +11,6 @@ from enum import Flag, auto
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from cacheproxy.core.prompt.client import client_of
 from cacheproxy.record.body import body_of
 from cacheproxy.record.exchange import Exchange
 
@@ -245,7 +244,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
         parts=None if failed else exchange.parts,
     )
     record |= {
-        "client": session.client if session is not None else client_of(received),
+        "client": exchange.client,
         "served": served,
         "route": exchange.route if exchange.server else None,
         "price": exchange.price or 0.0,

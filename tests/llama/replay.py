@@ -19,7 +19,6 @@ from cacheproxy_demo.embedded.model import PLAIN_WORDS
 from cacheproxy_demo.run import to_chat
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.messages import MESSAGES
@@ -98,7 +97,7 @@ def sessions(capture: str, requests: Iterable[Request]) -> list[Session]:
     found: dict[tuple[str, str, bool], list[Turn]] = {}
     posts = [request for request in requests if request.method == "POST"]
     for number, request in enumerate(posts, start=1):
-        session = session_of(request, plugins.session(request))
+        session = plugins.session(request)
         key = (session.client, session.id, bool((request.json or {}).get("tools")))
         found.setdefault(key, []).append(Turn(number, request))
     return [Session(capture, tuple(turns)) for turns in found.values() if len(turns) > 1]

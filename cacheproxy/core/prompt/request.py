@@ -32,6 +32,8 @@ class Request:
     body: bytes = b""  #: the whole body; where a header still says Content-Encoding, it is not read
     memo: Memo | None = field(default=None, compare=False, repr=False)
     """What earlier bodies came to; the JSON is the same without it, but read as a whole."""
+    speaker: str = field(default="", compare=False, repr=False)
+    """The client that its user agent names, of those that are known (``Clients``); "": none."""
 
     @Once
     def path(self) -> str:
@@ -85,6 +87,11 @@ class Request:
     def opening(self) -> list[list[str]]:
         """The system text that the prompt opens with: see ``Dialect.opening``."""
         return [] if self.dialect is None else self.dialect.opening(self.json or {})
+
+    def spoken_by(self, client: str) -> Request:
+        """Return it, with ``client`` as the one that its user agent names."""
+        self.__dict__["speaker"] = client
+        return self
 
     @Once
     def clients(self) -> dict[Any, bool]:
@@ -151,7 +158,7 @@ class Request:
 
     def with_body(self, body: bytes, splices: Sequence[Splice] = ()) -> Request:
         """Return this request with another body; ``splices``: those that made it, if any did."""
-        other = Request(self.method, self.target, self.headers, body, self.memo)
+        other = Request(self.method, self.target, self.headers, body, self.memo, self.speaker)
         known, ours = other.__dict__, self.__dict__
         for name in ("path", "dialect", "clients", "agreed", "_by_name"):
             if name in ours:

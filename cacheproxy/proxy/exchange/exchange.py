@@ -76,7 +76,8 @@ class _Running:
         self.is_probe = context.probe in down.header_values(PROBE)
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         memo = context.normalizing.memo
-        self.came = Request(method, target, down.headers, down.body, memo)
+        came = Request(method, target, down.headers, down.body, memo)
+        self.came = context.normalizing.plan.clients.introduce(came)
         self.record = Exchange(self.came, wall, bytes_down=0, outcome=Outcome.COMPLETE)
         self.server = context.servers.first
 
