@@ -256,7 +256,7 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
     translating = Translating(reactor, dialects, Counting(asker, store.spellings()))
     profiling = Profiling(
         asker,
-        translates=dialects.translates,
+        spoken=dialects.spoken,
         translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
     )
