@@ -25,7 +25,7 @@ from cacheproxy_replay.wire import send
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.session import session_of
-from cacheproxy.core.route.key import root_key
+from cacheproxy.core.route.stamp import root_key
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import find_captures, load_capture
 from tests.proxy.harness import free_port
