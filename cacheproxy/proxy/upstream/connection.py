@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from typing import Protocol as Shape
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IHandshakeListener, ISSLTransport
 from twisted.internet.protocol import ClientFactory, Protocol
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
 
     from cacheproxy.core.http1.response_head import ResponseHead
-from twisted.internet.defer import CancelledError
 
 _JOINED = 64 << 10
 """Bytes of body below which head and body are sent as one piece: a copy costs less than a call."""
