@@ -155,7 +155,8 @@ def _by_command(title: str, text: str) -> None:
 class Webhook:
     """Sends alarms to ``url``, one POST of JSON for each, signed if there is a ``secret``.
 
-    Both may be set at any time. Redirects are not followed, and certificates are verified, as by Twisted's Agent.
+    Both may be set at any time. Redirects are not followed, and certificates are verified, as by
+    Twisted's Agent.
     """
 
     def __init__(self, reactor: Any) -> None:
