@@ -11,6 +11,8 @@ from functools import cached_property
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
+from cacheproxy.core.dialects.dialect import Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.judge.weights import FELT
 from cacheproxy.core.prompt.client import UNNAMED
 from cacheproxy.record.exchange import Exchange, Outcome
@@ -229,7 +231,7 @@ def is_own_fault(one: Exchange) -> bool:
 
 def _has_prompt(one: Exchange) -> bool:
     """Whether it is a turn, or would have been one if it had not failed."""
-    counts = one.received.path.rstrip("/").endswith("/count_tokens")
+    counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
     return one.turn > 0 or (has_failed(one) and one.session is not None and not counts)
 
 
