@@ -26,8 +26,7 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.route.stamp import Stamp
-from cacheproxy.daemon.descriptors import raise_limit
-from cacheproxy.daemon.listening import Listening
+from cacheproxy.daemon.listening import Listening, raise_limit
 from cacheproxy.daemon.options import Options
 from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.reloading import Reloading
@@ -53,16 +52,15 @@ from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.proxy.exchange.unpacking import Unpacking
-from cacheproxy.proxy.learning.profiling import Profiling
-from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
+from cacheproxy.proxy.servers.asker import Asker
+from cacheproxy.proxy.servers.health import Health
+from cacheproxy.proxy.servers.profiling import Profiling
+from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
-from cacheproxy.proxy.transport.polling import poll_plainly
-from cacheproxy.proxy.transport.steady import keep_time
-from cacheproxy.proxy.upstream.health import Health
-from cacheproxy.proxy.upstream.probe import is_up
+from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.tables import UpstreamTable
 from cacheproxy.totals.totals import Totals
@@ -71,8 +69,6 @@ from cacheproxy.web.cures import Cures
 _T = TypeVar("_T")
 _CURE, _CURE_SECONDS = "cure", 30.0
 """Rules are proven in a thread of plugins, whose functions they may call: for how long."""
-_CHECK_SECONDS = 2.0
-"""For which a load balancer's check waits for the upstream."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -181,10 +177,8 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         unpacking=Unpacking(reactor, config.max_body << 20, edits=edits),
         normalizing=Normalizing(
             reactor,
-            found.on,
+            found.packages.plan(found.on if edits else ()),
             store,
-            edit=edits,
-            hooks=found.packages.session_hooks(),
             workers=plugins.workers,
             collector=lasting.collector,
             memo=lasting.memo,
@@ -228,7 +222,7 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
                     prompts=lasting.shown.prompts,
                 ),
                 before=lasting.records.take.settle,
-                is_up=partial(_is_up, servers, reactor),
+                is_up=partial(_is_up, servers),
                 probe=lasting.probe,
             ),
         ),
@@ -237,11 +231,11 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
     )
 
 
-async def _is_up(servers: Servers, reactor: Any) -> bool:
+async def _is_up(servers: Servers) -> bool:
     """Return whether any upstream takes requests: as known, where they are asked anyway."""
     if len(servers.all) > 1:
         return any(server.health.is_up for server in servers.all)
-    return await is_up(servers.first.upstream, reactor, _CHECK_SECONDS)
+    return await servers.first.asker.is_up()
 
 
 def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Server:
@@ -257,24 +251,22 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         key=table.key(),
         is_trusted=len(config.servers) == 1 or not table.remote or table.forward_credentials,
     )
-    dialects = Dialects(upstream, reactor, config.dialect, via)
-    counting = Counting(upstream, reactor, store.spellings())
-    translating = Translating(reactor, dialects, counting)
+    asker = Asker(reactor, upstream, time.time, via)
+    dialects = Dialects(asker, config.dialect)
+    translating = Translating(reactor, dialects, Counting(asker, store.spellings()))
     profiling = Profiling(
-        reactor,
-        upstream,
-        dialects,
-        translating,
+        asker,
+        spoken=dialects.spoken,
+        translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
-        wall=time.time,
-        via=via,
     )
     return Server(
         upstream,
         translating,
+        asker,
         profiling,
-        Proving(reactor, upstream, profiling, via),
-        Health(upstream, table.name, reactor, via),
+        Proving(asker, profiling),
+        Health(asker, table.name),
         table.target,
         placing=Placing(reactor, profiling, config.placement) if edits else None,
         keeping=Keeping(reactor, profiling, store, config.keep_thinking) if edits else None,

@@ -10,7 +10,7 @@ from cacheproxy_replay.wire import MeasuredAnswer
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.record.captured import Captured
+from tests.record.recorded import recorded
 
 WORDS = "the quick brown fox jumps over a lazy dog while seven wizards mix strong potions"
 SECRET = "Zanzibar"
@@ -67,7 +67,7 @@ PATHS = {
 
 def captured(dialect="chat", turns=4):
     return [
-        Captured(
+        recorded(
             "POST",
             PATHS[dialect],
             ((b"User-Agent", b"agent/1.0"), (b"X-Session-Id", b"5e55-10n")),
@@ -82,10 +82,10 @@ def lines(dialect="chat", turns=4):
     return [
         json.dumps(
             {
-                "method": one.method,
-                "path": one.target,
-                "headers": {name.decode(): value.decode() for name, value in one.headers},
-                "body": one.body.decode(),
+                "method": one.received.method,
+                "path": one.received.target,
+                "headers": {name.decode(): value.decode() for name, value in one.received.headers},
+                "body": one.received.body.decode(),
                 "t": number,
             }
         )

@@ -41,7 +41,7 @@ from cacheproxy.core.diagnose.winning import worth
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
 from cacheproxy.words import visible
 
@@ -121,7 +121,9 @@ def diagnose(
     found = configured(settings)
     records, problems = read(files)
     tell(problems)
-    lanes = lanes_of(records, found.packages.session, answered=not proposing)
+    lanes = lanes_of(
+        records, found.packages.session, found.packages.clients, answered=not proposing
+    )
     if not lanes and not problems:
         fail(f"{', '.join(files)}: no answered request with a prompt found")
     if lanes and proposing:
@@ -165,7 +167,7 @@ def _cure(
 
 
 def _from_captures(
-    records: list[Captured],
+    records: list[Exchange],
     lanes: list[RecordedLane],
     name: str,
     found: Configured,

@@ -21,14 +21,11 @@ from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.totals.table import TABLES
 from cacheproxy.totals.totals import InMemoryTotals, Totals
-from cacheproxy.web.applying import Applying, reload
-from cacheproxy.web.breaks import Breaks
-from cacheproxy.web.conversations import Conversations
-from cacheproxy.web.cures import Cures
+from cacheproxy.web.cures import Applying, Cures, reload
 from cacheproxy.web.dashboard import Dashboard
-from cacheproxy.web.downloads import downloads
-from cacheproxy.web.exchanges import diagnosis, exchanges
+from cacheproxy.web.exchanges import ExchangePages, exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.health import health, named_or, ready
 from cacheproxy.web.live import Live
@@ -57,8 +54,6 @@ class Pages:
         unkept = InMemoryTotals(time.time)
         source = totals or unkept
         self.dashboard = Dashboard(source, self.recent, self.latest, version)
-        self.conversations = Conversations(source)
-        self._downloads = downloads(source)
         self.prompts = Prompts()
         self.applying = Applying(lambda: self.reload(), self._in_thread)  # noqa: PLW0108 (set later)
         self.dashboard.is_applied = self.applying.is_applied
@@ -122,7 +117,7 @@ class Pages:
             self._site.channels,
         )
         board = self.dashboard
-        breaks = Breaks(
+        one = ExchangePages(
             recent=self.recent,
             cures=cures,
             prompts=self.prompts,
@@ -132,10 +127,15 @@ class Pages:
         return OwnPages(
             {
                 **static_files(),
-                **self._downloads,
+                **{
+                    b"/_cacheproxy/%s.csv" % name.encode(): partial(
+                        queried, partial(board.table, name)
+                    )
+                    for name in TABLES
+                },
                 b"/_cacheproxy/data": partial(queried, board.data),
                 b"/_cacheproxy/requests": partial(queried, board.requests),
-                b"/_cacheproxy/conversations": partial(queried, self.conversations.list),
+                b"/_cacheproxy/conversations": partial(queried, board.conversations),
                 READY: lambda request: answer(request, check),
                 b"/_cacheproxy/exchanges": lambda request: answer(
                     request, partial(exchanges, self.recent)
@@ -148,15 +148,11 @@ class Pages:
                 b"/_cacheproxy/show-prompts": self.prompts.page,
             },
             {
-                b"/_cacheproxy/detail/": lambda request, name: answer(
-                    request, partial(board.detail, name)
-                ),
-                b"/_cacheproxy/conversations/": self.conversations.one,
+                b"/_cacheproxy/detail/": one.detail,
+                b"/_cacheproxy/conversations/": board.conversation,
                 b"/_cacheproxy/cure/": cures,
-                b"/_cacheproxy/break/": breaks,
-                b"/_cacheproxy/diagnose/": partial(
-                    diagnosis, self.recent, board.report, self.prompts
-                ),
+                b"/_cacheproxy/break/": one.broken,
+                b"/_cacheproxy/diagnose/": one.diagnosis,
             },
             before,
         )

@@ -14,11 +14,13 @@ from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import NOTHING, Usage
-from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
+from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
+from cacheproxy.record.body import body_of
 
 
 class Outcome(StrEnum):
@@ -81,6 +83,33 @@ class Exchange:
         """Freeze it, and return it: from now on it stays as it is."""
         self.__class__ = _Finished  # type: ignore[assignment]
         return self
+
+    @property
+    def client(self) -> str:
+        """The client's name: that of the session, or as the request names itself."""
+        return client_of(self.received) if self.session is None else self.session.client
+
+    @property
+    def model(self) -> str | None:
+        """The model that was asked for, where its body has been read or is small."""
+        model = body_of(self.sent or self.received).get("model")
+        return model if isinstance(model, str) and model else None
+
+    @property
+    def judgement(self) -> Judgement:
+        """What became of the cache, as far as it is known."""
+        return Judgement.UNKNOWN if self.verdict is None else self.verdict.judgement
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it lost the cache; None where it did not."""
+        return None if self.verdict is None else self.verdict.reason
+
+    @property
+    def lost(self) -> int | None:
+        """Tokens of the turn before that it had evaluated again, where it lost the cache."""
+        verdict = self.verdict
+        return verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None
 
     @property
     def has_moved(self) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.har import from_har
 from cacheproxy.record.jsonl import CapturedError, from_fields, parse
 
@@ -70,25 +70,25 @@ class Problem:
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def read(paths: Paths) -> tuple[list[Captured], list[Problem]]:
+def read(paths: Paths) -> tuple[list[Exchange], list[Problem]]:
     """Return the exchanges in the files and folders at ``paths``, and what is wrong there.
 
     In the order given; of a folder, ``*.jsonl`` and ``*.har`` by name, packed or not. Never raises
     for what the files are or say. Holds everything in memory: ``read_each`` does not.
     """
     found = list(read_each(paths))
-    records = [one for one in found if isinstance(one, Captured)]
+    records = [one for one in found if isinstance(one, Exchange)]
     return records, [one for one in found if isinstance(one, Problem)]
 
 
-def read_each(paths: Paths) -> Iterator[Captured | Problem]:
+def read_each(paths: Paths) -> Iterator[Exchange | Problem]:
     """Yield what ``read`` returns, one by one."""
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     for path in given:
         yield from _read_path(Path(path))
 
 
-def _read_path(path: Path) -> Iterator[Captured | Problem]:
+def _read_path(path: Path) -> Iterator[Exchange | Problem]:
     try:
         if not path.is_dir():
             yield from _read_file(path)
@@ -103,11 +103,11 @@ def _read_path(path: Path) -> Iterator[Captured | Problem]:
         yield from _read_path(file)
 
 
-def _read_file(path: Path) -> Iterator[Captured | Problem]:
+def _read_file(path: Path) -> Iterator[Exchange | Problem]:
     seen = 0
     with _opened(path) as file:
         for line, found in _exchanges_of(file):
-            if isinstance(found, Captured):
+            if isinstance(found, Exchange):
                 yield found
                 continue
             seen += 1
@@ -155,7 +155,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _exchanges_of(file: BinaryIO) -> Iterator[tuple[int | None, Captured | str]]:
+def _exchanges_of(file: BinaryIO) -> Iterator[tuple[int | None, Exchange | str]]:
     """Yield the exchanges of an open file; of one that cannot be unpacked, those before that."""
     try:
         yield from _exchanges(file)
@@ -165,7 +165,7 @@ def _exchanges_of(file: BinaryIO) -> Iterator[tuple[int | None, Captured | str]]
         yield None, "packed, and damaged or cut short"
 
 
-def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Captured | str]]:
+def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Exchange | str]]:
     """Yield the exchanges of an open file, or what is wrong, each with its line."""
     head = file.peek(_HEAD)[:_HEAD].removeprefix(_BOM)  # type: ignore[attr-defined]
     if not head.strip():
@@ -179,12 +179,12 @@ def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Captured | str]]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 for found in _line(line.removeprefix(_BOM), profile):
-                    if isinstance(found, Captured):
+                    if isinstance(found, Exchange):
                         profile = found.profile
                     yield number, found
 
 
-def _whole(text: bytes) -> Iterator[tuple[None, Captured | str]]:
+def _whole(text: bytes) -> Iterator[tuple[None, Exchange | str]]:
     try:
         for found in from_har(parse(text)):
             yield None, found
@@ -192,7 +192,7 @@ def _whole(text: bytes) -> Iterator[tuple[None, Captured | str]]:
         yield None, str(error)
 
 
-def _line(text: bytes, profile: Profile | None) -> Iterator[Captured | str]:
+def _line(text: bytes, profile: Profile | None) -> Iterator[Exchange | str]:
     """Yield what a line says; ``profile``: that of the line before."""
     try:
         said = parse(text)

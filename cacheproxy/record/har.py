@@ -1,4 +1,4 @@
-"""Captured exchanges as an HTTP Archive, and back.
+"""Exchange exchanges as an HTTP Archive, and back.
 
 HAR 1.2: http://www.softwareishard.com/blog/har-12-spec/. Fields that HAR does not have are in each
 entry under ``_cacheproxy`` ("custom fields ... must start with an underscore"), named as in our
@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.privacy.redact import redact_target
-from cacheproxy.core.prompt.request import Headers
-from cacheproxy.record.captured import Captured
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.jsonl import (
     CapturedError,
     from_fields,
@@ -28,6 +28,7 @@ from cacheproxy.record.jsonl import (
     to_bytes,
     to_fields,
 )
+from cacheproxy.record.redacted import redacted
 
 _OURS = "_cacheproxy"
 _SAID_BY_HAR = frozenset(
@@ -37,18 +38,21 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _URL_SAFE = "/?#[]@!$&'()*+,;=:%-._~|"
 
 
-def to_har(records: Iterable[Captured], version: str) -> dict[str, Any]:
-    """Return ``records`` as the object of a HAR file; ``version``: of cacheproxy."""
+def to_har(records: Iterable[Exchange], version: str) -> dict[str, Any]:
+    """Return ``records`` as the object of a HAR file, without credentials.
+
+    ``version``: of cacheproxy.
+    """
     return {
         "log": {
             "version": "1.2",
             "creator": {"name": "cacheproxy", "version": version},
-            "entries": [_entry(record) for record in records],
+            "entries": [_entry(redacted(record)) for record in records],
         }
     }
 
 
-def from_har(document: Any) -> Iterator[Captured | str]:
+def from_har(document: Any) -> Iterator[Exchange | str]:
     """Yield the exchanges of a HAR file's object; for an entry that is none, say why.
 
     Raises CapturedError if it is no HAR. Nothing said quotes the file.
@@ -67,7 +71,7 @@ def from_har(document: Any) -> Iterator[Captured | str]:
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
             yield f"entry {number}: not as HAR 1.2 says"
             continue
-        if record.body:
+        if record.received.body:
             with_body += 1
         elif _lacks_body(entry, record):
             bodiless += 1
@@ -78,14 +82,14 @@ def from_har(document: Any) -> Iterator[Captured | str]:
         yield f"{what}: record again with bodies (in a browser, save the HAR with content)"
 
 
-def _lacks_body(entry: dict[str, Any], record: Captured) -> bool:
-    if record.method != "POST" or _OURS in entry:
+def _lacks_body(entry: dict[str, Any], record: Exchange) -> bool:
+    if record.received.method != "POST" or _OURS in entry:
         return False
-    said = record.request.header("content-length") or entry["request"].get("bodySize")
-    return record.request.dialect is not None or said not in (None, 0, "0")
+    said = record.received.header("content-length") or entry["request"].get("bodySize")
+    return record.received.dialect is not None or said not in (None, 0, "0")
 
 
-def _entry(record: Captured) -> dict[str, Any]:
+def _entry(record: Exchange) -> dict[str, Any]:
     sent, head, end = record.sent_after, record.head_after, record.seconds
     timings = _timings(sent, head, end)
     started = datetime.fromtimestamp(record.wall, UTC)
@@ -93,7 +97,7 @@ def _entry(record: Captured) -> dict[str, Any]:
     return {
         "startedDateTime": started.isoformat(timespec="microseconds"),
         "time": round(sum(value for value in timings.values() if value > 0), 3),
-        "request": _request(record),
+        "request": _request(record.received, record.upstream),
         "response": _response(record),
         "cache": {},
         "timings": timings,
@@ -117,28 +121,28 @@ def _timings(sent: float | None, head: float | None, end: float | None) -> dict[
     }
 
 
-def _request(record: Captured) -> dict[str, Any]:
+def _request(request: Request, upstream: str) -> dict[str, Any]:
     said: dict[str, Any] = {
-        "method": record.method,
-        "url": _url(record),
+        "method": request.method,
+        "url": _url(request, upstream),
         "httpVersion": "HTTP/1.1",
         "cookies": [],
-        "headers": _named(pairs(record.headers)),
+        "headers": _named(pairs(request.headers)),
         "queryString": _named(
-            parse_qsl(record.target.partition("?")[2], keep_blank_values=True, errors="replace")
+            parse_qsl(request.target.partition("?")[2], keep_blank_values=True, errors="replace")
         ),
         "headersSize": -1,
-        "bodySize": len(record.body),
+        "bodySize": len(request.body),
     }
-    if record.body:
-        text, encoding = _text(record.body)
-        said["postData"] = {"mimeType": _first(record.headers, b"content-type"), "text": text}
+    if request.body:
+        text, encoding = _text(request.body)
+        said["postData"] = {"mimeType": _first(request.headers, b"content-type"), "text": text}
         if encoding:  # HAR 1.2 gives it to responses only
             said["postData"]["_encoding"] = encoding
     return said
 
 
-def _response(record: Captured) -> dict[str, Any]:
+def _response(record: Exchange) -> dict[str, Any]:
     status, body = record.status or 0, record.response_body
     content: dict[str, Any] = {
         "size": 0,
@@ -168,11 +172,11 @@ def _response(record: Captured) -> dict[str, Any]:
     return said
 
 
-def _url(record: Captured) -> str:
-    target = record.target
+def _url(request: Request, upstream: str) -> str:
+    target = request.target
     if "://" not in target.partition("?")[0]:
-        host = _first(record.headers, b"host")
-        base = record.upstream or (f"http://{host}" if host else "http://localhost")
+        host = _first(request.headers, b"host")
+        base = upstream or (f"http://{host}" if host else "http://localhost")
         target = base.rstrip("/") + (target if target.startswith("/") else f"/{target}")
     return quote(to_bytes(target), safe=_URL_SAFE)
 
@@ -192,7 +196,7 @@ def _text(body: bytes) -> tuple[str, str | None]:
         return b64encode(body).decode(), "base64"
 
 
-def _captured(entry: Any) -> Captured:
+def _captured(entry: Any) -> Exchange:
     request, response = entry["request"], entry.get("response") or {}
     ours = entry.get(_OURS)
     said: dict[str, Any] = dict(ours) if isinstance(ours, dict) else _foreign(entry, request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.prepare import prepare
@@ -53,11 +52,11 @@ class Server:
 
 def exchanges(requests: Iterable[Request], server: Server, known: Configured) -> Iterator[Exchange]:
     """Yield each prompt's exchange, with its verdict; ``known``: the rules."""
-    hooks, rules, store, memo = known.packages.session_hooks(), known.on, Store(), Memo()
+    plan, store, memo = known.packages.plan(known.on), Store(), Memo()
     verdicts = Verdicts(store)
     for number, request in enumerate(requests, 1):
         came = Request(request.method, request.target, request.headers, request.body, memo)
-        prepared = run(prepare(came, rules, hooks, store))
+        prepared = run(prepare(plan.clients.introduce(came), plan, store))
         turn, sent = prepared.turn, prepared.request
         if turn is None or turn.prompt is None or request.path.endswith("count_tokens"):
             continue
@@ -78,12 +77,5 @@ def exchanges(requests: Iterable[Request], server: Server, known: Configured) ->
             number=number,
             place=store.begin(turn, sent),
         )
-        judged = verdicts.judge(exchange)
-        assert judged is not None
-        yield replace(
-            exchange,
-            turn=judged.place.turn,
-            side=judged.place.is_side,
-            place=judged.place,
-            verdict=judged.verdict,
-        )
+        verdicts.judge(exchange)
+        yield exchange

@@ -10,7 +10,8 @@ from cacheproxy_demo.embedded import write_model
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.spared import spared_tokens
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.judge.evidence import Before, Evidence
+from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
@@ -92,7 +93,7 @@ def claimed(url, bodies, edit, path, profile):
         prompts = [prompt_of(each, PromptOrder.SYSTEM_FIRST) for each in (sent, came)]
         unaided = as_unaided(prompts[1], sent.dialect, profile)
         first = before is None
-        verdict = judge(before, prompts[0], unaided, through[-1], first=first)
+        verdict = judge(Evidence(before, prompts[0], unaided, through[-1], is_first=first))
         claims += spared_tokens(through[-1].reused, verdict) or 0
         before = Before(prompts[0], unaided, through[-1].prompt)
     less = sum(one.evaluated for one in direct) - sum(one.evaluated for one in through)

@@ -34,8 +34,8 @@ class Server:
         asking.known = {self.url: self}
         return self
 
-    async def prove(self, before, after, turn):
-        return await self._question("prove", before, after, turn)
+    async def prove(self, turn):
+        return await self._question("prove", turn)
 
     async def counted(self, usage):
         return await self._question("counted", usage)

@@ -16,9 +16,9 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -332,7 +332,7 @@ HERE = Break(
                 Judgement.BREAK,
                 Reason.EVICTED,
                 expected=TokenCount(18_400, "measured"),
-                evidence=(Evidence.OTHERS,),
+                evidence=(Sign.OTHERS,),
                 basis=Basis.RENDERED,
             ),
             "evicted: the server still had 2,611 of 18,400 tokens that both prompts share: "  # noqa: ISC004
@@ -370,8 +370,8 @@ def test_a_change_of_which_the_cost_is_not_known_is_named():
 
 def test_a_conversation_that_began_elsewhere_says_so():
     """The break that a restart of the proxy may cost is explained."""
-    begun = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
+    begun = Verdict(Judgement.COLD, evidence=(Sign.BEGUN_ELSEWHERE,))
     turn = exchange(usage=Usage(18_904, 12), verdict=begun)
     first, second = lines(turn, proxy=" --proxy http://127.0.0.1:9000")
     assert first.split("  (")[0].endswith("cold")
-    assert second.strip() == Evidence.BEGUN_ELSEWHERE
+    assert second.strip() == Sign.BEGUN_ELSEWHERE

@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.record import files
-from cacheproxy.record.captured import Captured
 from cacheproxy.record.files import read
 from cacheproxy.record.jsonl import to_line
+from tests.record.recorded import recorded
 from tests.record.test_jsonl import GOOD, GOOD_LINE, SECRET, texts
 
 
 def test_a_profile_counts_for_the_lines_below_it(tmp_path):
     """Until another is said, and within its file alone; what cannot be read is none."""
     one, other = Profile(page="/tokenize"), Profile()
-    without, with_one = Captured("POST", "/"), Captured("POST", "/", profile=one)
+    without, with_one = recorded("POST", "/"), recorded("POST", "/", profile=one)
     lines = [
         to_line(without),
         to_line(with_one),
         to_line(with_one, repeats=True),
-        to_line(Captured("POST", "/", profile=other)),
+        to_line(recorded("POST", "/", profile=other)),
         to_line(without),
         to_line(with_one).replace(b'"page": ', b'"order": '),
         to_line(without),
@@ -54,11 +54,11 @@ def test_the_plain_form(tmp_path):
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     (first, second, third), problems = read(file)
     assert problems == []
-    assert first == Captured("POST", "/v1/messages", ((b"user-agent", b"x/1"),), b"{}", 0.5)
-    assert second.headers[0] == (b"X-Api-Key", b"redacted")
-    assert second.headers[1][1].decode() == "ü€"
-    assert second.body == b"half \xed\xa0\xbd"
-    assert third.body == b""
+    assert first == recorded("POST", "/v1/messages", ((b"user-agent", b"x/1"),), b"{}", wall=0.5)
+    assert second.received.headers[0] == (b"X-Api-Key", b"redacted")
+    assert second.received.headers[1][1].decode() == "ü€"
+    assert second.received.body == b"half \xed\xa0\xbd"
+    assert third.received.body == b""
 
 
 def test_recorded_traffic_is_read(captures, captured):
@@ -67,7 +67,8 @@ def test_recorded_traffic_is_read(captures, captured):
     assert problems == []
     assert read(captures) == (records, [])
     bodies = [request.body for requests in captured.values() for request in requests]
-    assert [record.body for record in records if record.method == "POST"] == bodies
+    came = [record.received for record in records]
+    assert [request.body for request in came if request.method == "POST"] == bodies
 
 
 def problems_of(path, text):

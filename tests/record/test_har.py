@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
 from cacheproxy.record.har import from_har, to_har
 from cacheproxy.record.jsonl import CapturedError
+from tests.record.recorded import recorded
 from tests.record.test_jsonl import SECRET, anything, exchange
 
 SCHEMAS = Path(__file__).parents[1] / "fixtures" / "har-schema"
@@ -100,14 +101,16 @@ def test_our_own_archives_come_back_whole(captured):
     """What HAR has no word for stands in a field of our own."""
     if any(name.lower() == b"content-encoding" for name, _ in captured.response_headers):
         return
-    found = [record for record in from_har(archive(captured)) if isinstance(record, Captured)]
-    if not any(name.startswith(b":") for name, _ in captured.headers + captured.response_headers):
+    found = [record for record in from_har(archive(captured)) if isinstance(record, Exchange)]
+    if not any(
+        name.startswith(b":") for name, _ in captured.received.headers + captured.response_headers
+    ):
         assert found == [captured]
 
 
 def test_an_entry():
     """Says in HAR's own words what it can, and the rest beside it."""
-    entry = entry_of(Captured.of(exchange()))
+    entry = entry_of(exchange())
     assert SECRET not in json.dumps(entry)
     assert entry["startedDateTime"] == "2026-11-18T11:06:40.250000+00:00"
     assert entry["time"] == 13_400
@@ -141,13 +144,13 @@ def test_an_entry():
 )
 def test_urls(upstream, target, headers, url):
     """Are absolute, and of the characters that a URL may have."""
-    record = Captured("GET", target, headers, upstream=upstream)
+    record = recorded("GET", target, headers, upstream=upstream)
     assert entry_of(record)["request"]["url"] == url
 
 
 def test_an_exchange_that_failed():
     """Has the status 0, as browsers write it, and the reason."""
-    response = entry_of(Captured("GET", "/", error="connection refused"))["response"]
+    response = entry_of(recorded("GET", "/", error="connection refused"))["response"]
     assert (response["status"], response["_error"]) == (0, "connection refused")
     assert "text" not in response["content"]
 
@@ -170,7 +173,7 @@ def test_packed_responses_are_unpacked(coding, pack):
     """HAR's text is what the page saw."""
     packed = pack(b"hello " * 100)
     headers = ((b"Content-Encoding", coding.encode()),)
-    record = Captured("GET", "/", response_headers=headers, response_body=packed)
+    record = recorded("GET", "/", response_headers=headers, response_body=packed)
     content = entry_of(record)["response"]["content"]
     assert content["text"] == "hello " * 100
     assert content["compression"] == 600 - len(packed)
@@ -190,7 +193,7 @@ def test_packed_responses_are_unpacked(coding, pack):
 def test_what_cannot_be_unpacked_stays_as_it_was(coding, body):
     """In base64; a bomb is left alone."""
     headers = ((b"content-encoding", coding),)
-    content = entry_of(Captured("GET", "/", response_headers=headers, response_body=body))[
+    content = entry_of(recorded("GET", "/", response_headers=headers, response_body=body))[
         "response"
     ]["content"]
     assert content["encoding"] == "base64"
@@ -202,9 +205,10 @@ def test_an_entry_of_another_program():
     (record,) = from_har(foreign())
     assert SECRET not in repr(record)
     assert record.upstream == "https://api.example:8443"
-    assert record.target == "/v1/messages?beta=true&key=redacted"
-    assert record.headers == ((b"authorization", b"redacted"), (b"User-Agent", b"claude-cli/2.1"))
-    assert record.body == '{"model": "é"}'.encode()
+    assert record.received.target == "/v1/messages?beta=true&key=redacted"
+    shown = ((b"authorization", b"redacted"), (b"User-Agent", b"claude-cli/2.1"))
+    assert record.received.headers == shown
+    assert record.received.body == '{"model": "é"}'.encode()
     assert record.wall == 1_795_259_158.25
     assert (record.sent_after, record.head_after, record.seconds) == (0.01, 1.0, 1.5005)
     assert (record.status, record.response_body) == (200, b"{}")
@@ -229,14 +233,14 @@ def test_an_entry_of_another_program():
 def test_bodies_of_other_programs(post, body):
     """Base64 under either name, and mitmproxy's halves of characters."""
     (record, *_) = from_har(foreign(request={"postData": {"mimeType": ""} | post}))
-    assert record.body == body
+    assert record.received.body == body
 
 
 def test_a_request_that_came_packed_is_read():
     """Its body is text in the archive, whatever its headers say of it."""
     headers = [{"name": "Content-Encoding", "value": "gzip"}]
     (record,) = from_har(foreign(request={"headers": headers}))
-    assert record.request.json == {"model": "é"}
+    assert record.received.json == {"model": "é"}
 
 
 def test_what_mitmproxy_leaves_out():
@@ -251,14 +255,14 @@ def test_what_mitmproxy_leaves_out():
     )
     assert problem.startswith("no request has its body")
     assert (record.status, record.error, record.response_body) == (None, "failed", None)
-    assert (record.seconds, record.head_after) == (None, None)
+    assert (record.seconds, record.head_after) == (0.0, None)
 
 
 def test_what_nobody_needs_may_be_missing():
     """A method and a URL make an exchange."""
     entry = {"request": {"method": "GET", "url": "http://h"}}
     assert list(from_har({"log": {"entries": [entry]}})) == [
-        Captured("GET", "/", upstream="http://h")
+        recorded("GET", "/", upstream="http://h")
     ]
 
 
@@ -276,7 +280,7 @@ def test_bodies_that_were_not_recorded():
     assert problem.startswith("3 of 4 requests lack their body: ")
     save = {"url": "http://h/slots/0?action=save", "postData": None, "bodySize": 0}
     assert len(list(from_har(foreign(request=save)))) == 1
-    assert len(list(from_har(archive(Captured("POST", "/v1/messages"))))) == 1
+    assert len(list(from_har(archive(recorded("POST", "/v1/messages"))))) == 1
 
 
 @pytest.mark.parametrize(
@@ -298,7 +302,7 @@ def test_an_entry_that_is_none(wrong):
     problem, record = from_har(document)
     assert problem.startswith("entry 1: ")
     assert SECRET not in problem
-    assert isinstance(record, Captured)
+    assert isinstance(record, Exchange)
 
 
 @pytest.mark.parametrize(

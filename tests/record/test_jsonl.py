@@ -17,9 +17,9 @@ from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.record.captured import Applied, Captured
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.jsonl import CapturedError, from_line, to_line
+from tests.record.recorded import recorded
 
 SECRET = "kanarienvogel"
 GOOD = {"method": "POST", "path": "/v1/messages", "headers": {"user-agent": "x/1"}, "body": "{}"}
@@ -70,13 +70,27 @@ def exchange(**changes):
     return Exchange(**fields | changes)
 
 
+def applied(rule, paths=(), error=None):
+    """What a capture says of a rule: not what it put there."""
+    return RuleReport(rule, tuple(Edit(path, "", "") for path in paths), error)
+
+
 header = st.tuples(st.binary(max_size=20), st.binary(max_size=20))
 texts = st.text(st.characters(), max_size=20)  # halves of characters too
 floats = st.none() | st.floats(0, 1e6)
 counts = st.none() | st.integers(0, 1 << 40)
 judged = st.builds(Verdict, st.sampled_from(Judgement))
+
+
+def anything_recorded(method, target, headers, body, *, sent, sent_target, **fields):
+    """An exchange of which anything may be known."""
+    if sent is not None:
+        sent = Request(method, sent_target or target, headers, sent)
+    return recorded(method, target, headers, body, sent=sent, **fields)
+
+
 anything = st.builds(
-    Captured,
+    anything_recorded,
     method=texts,
     target=texts,
     headers=st.lists(header, max_size=4).map(tuple),
@@ -85,7 +99,7 @@ anything = st.builds(
     sent=st.none() | st.binary(max_size=60),
     sent_target=st.none() | texts,
     reports=st.lists(
-        st.builds(Applied, texts, st.lists(texts, max_size=2).map(tuple), st.none() | texts),
+        st.builds(applied, texts, st.lists(texts, max_size=2), st.none() | texts),
         max_size=2,
     ).map(tuple),
     number=st.integers(0, 1 << 40),
@@ -103,7 +117,7 @@ anything = st.builds(
     sent_after=floats,
     head_after=floats,
     first_byte=floats,
-    seconds=floats,
+    seconds=st.floats(0, 1e6),
     verdict=st.none() | st.just(exchange().verdict) | judged,
     profile=st.none() | st.from_type(Profile),
 )
@@ -123,23 +137,26 @@ def test_a_line_says_it_all(captured):
 @pytest.mark.parametrize("unit", [b"a", "é".encode(), "😀".encode(), b'"', b"\xff", b"\\ud83d"])
 def test_long_bodies_are_spelled_piece_by_piece(size, unit):
     """No piece ends within a character."""
-    captured = Captured("POST", "/", body=(unit * size)[:size], response_body=unit * size)
+    captured = recorded("POST", "/", body=(unit * size)[:size], response_body=unit * size)
     assert from_line(to_line(captured)) == captured
     assert json.loads(to_line(captured))
 
 
 def test_what_is_kept_of_an_exchange():
     """All but credentials, the edits' values and the excerpts."""
-    kept = Captured.of(exchange())
-    assert kept.target == "/v1/messages?beta=true&key=redacted"
-    assert kept.headers == ((b"User-Agent", b"claude-cli/2.1"), (b"X-Api-Key", b"redacted"))
+    kept = from_line(to_line(exchange()))
+    assert kept.received.target == "/v1/messages?beta=true&key=redacted"
+    assert kept.received.headers == (
+        (b"User-Agent", b"claude-cli/2.1"),
+        (b"X-Api-Key", b"redacted"),
+    )
     assert kept.response_headers[1] == (b"Set-Cookie", b"redacted")
-    assert kept.request.body == b'{"system": "cch=1;"}'
-    assert kept.sent_request is not None
-    assert kept.sent_request.json == {"system": "cch=0;"}
+    assert kept.received.body == b'{"system": "cch=1;"}'
+    assert kept.sent is not None
+    assert kept.sent.json == {"system": "cch=0;"}
     assert kept.reports == (
-        Applied("billing", ("/system", "/x")),
-        Applied("broken", (), "ValueError"),
+        applied("billing", ("/system", "/x")),
+        applied("broken", (), "ValueError"),
     )
     assert (kept.number, kept.turn, kept.side) == (812, 14, True)
     assert kept.verdict is not None
@@ -152,20 +169,20 @@ def test_what_is_kept_of_an_exchange():
 
 def test_what_went_up_is_not_written_twice():
     """Nor anything of a request that never did; a translated one keeps where it went."""
-    refused = Captured.of(exchange(sent=None, reports=(), verdict=None))
+    refused = from_line(to_line(exchange(sent=None, reports=(), verdict=None)))
     assert from_line(to_line(refused)) == refused
-    assert refused.sent_request is None
+    assert refused.sent is None
     whole = exchange().received
-    line = to_line(Captured.of(exchange(sent=whole)))
+    line = to_line(exchange(sent=whole))
     assert (line.count(b"cch=1"), line.count(b"sent_path")) == (1, 0)
-    assert from_line(line).sent_request.path == "/v1/messages"
-    translated = Captured.of(exchange(sent=replace(whole, target="/v1/chat/completions")))
-    assert from_line(to_line(translated)).sent_request.path == "/v1/chat/completions"
+    assert from_line(line).sent.path == "/v1/messages"
+    translated = exchange(sent=replace(whole, target="/v1/chat/completions"))
+    assert from_line(to_line(translated)).sent.path == "/v1/chat/completions"
 
 
 def test_words_of_another_version_are_not_known():
     """A newer proxy's verdict does not spoil the line."""
-    fields = json.loads(to_line(Captured.of(exchange())))
+    fields = json.loads(to_line(exchange()))
     fields |= {
         "outcome": "teleported",
         "verdict": {"judgement": "splendid"},

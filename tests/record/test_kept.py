@@ -55,7 +55,8 @@ def test_nothing_of_the_content_is_kept():
     first = exchange(body(canary, long), usage=Usage(2000, 0, 5))
     known.judge(first, PROFILE)
     later = exchange(body(canary, "else " + long, canary), usage=Usage(2000, 800, 5))
-    judged = known.judge(later, PROFILE).verdict
+    known.judge(later, PROFILE)
+    judged = later.verdict
     assert judged.where is not None
     request = replace(
         later.received, target=f"/v1/messages?key={canary}", headers=((b"X", canary.encode()),)

@@ -62,7 +62,7 @@ class Basis(StrEnum):
     TOLD = "told"
 
 
-class Evidence(StrEnum):
+class Sign(StrEnum):
     """What shows that a server had dropped a prompt, or that we have not seen the turns before."""
 
     RESTARTED = "the server was restarted"
@@ -112,5 +112,5 @@ class Verdict:
     rewrite: Rewrite | None = None
     """What the template did (TEMPLATE_CHANGED, or beneath a CHECKPOINT)."""
     beneath: Reason | None = None  #: of a CHECKPOINT, why the prompts part at all
-    evidence: tuple[Evidence, ...] = ()  #: of EVICTED, and of COLD
+    evidence: tuple[Sign, ...] = ()  #: of EVICTED, and of COLD
     ruled_out: tuple[str, ...] = ()  #: of UNKNOWN, what it was not, for people

@@ -11,10 +11,10 @@ import msgspec
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -26,7 +26,6 @@ from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.servers.profile import UNKNOWN
-from cacheproxy.record.captured import Captured
 from cacheproxy.record.exchange import Exchange
 
 CHARS_PER_TOKEN = 4.0
@@ -97,14 +96,14 @@ class TurnReport(AsJson):
     basis: Basis | None = None  #: as in ``Verdict``
     rewrite: Rewrite | None = None  #: as in ``Verdict``
     beneath: Reason | None = None  #: as in ``Verdict``
-    evidence: tuple[Evidence, ...] = ()  #: as in ``Verdict``
+    evidence: tuple[Sign, ...] = ()  #: as in ``Verdict``
     ruled_out: tuple[str, ...] = ()  #: as in ``Verdict``
     says: str = ""  #: why it broke, in a sentence
     advice: tuple[Advice, ...] = ()  #: what can be done
 
 
 def report(
-    exchange: Exchange | Captured,
+    exchange: Exchange,
     verdict: Verdict,
     *,
     field: Field | None = None,
@@ -159,14 +158,14 @@ def report(
         ruled_out=verdict.ruled_out,
         says=said_of(verdict, usage),
     )
-    live = exchange.number if isinstance(exchange, Exchange) else None
+    live = exchange.number if number is None else None
     changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures), live)
     profile = exchange.profile or UNKNOWN
     client = next((one for one in clients if one.name == found.client), None)
     return replace(found, advice=advice(verdict, profile, client, changed))
 
 
-def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
+def failed(exchange: Exchange, number: int | None = None) -> str:
     """Return why there is no report on a request that failed. ``number``: as in ``report``."""
     number = exchange.number if number is None else number
     said = f" ({exchange.error})" if exchange.error else ""
@@ -175,14 +174,10 @@ def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
     )
 
 
-def _prompt(exchange: Exchange | Captured) -> TokenCount | None:
+def _prompt(exchange: Exchange) -> TokenCount | None:
     if exchange.usage.prompt is not None:
         return TokenCount(exchange.usage.prompt, "measured")
-    if isinstance(exchange, Exchange):
-        request = exchange.sent
-    else:
-        request = exchange.sent_request or exchange.request
-    prompt = prompt_of(request) if request is not None else None
+    prompt = prompt_of(exchange.sent or exchange.received)
     if prompt is None:
         return None
     return TokenCount(round(prompt.chars / CHARS_PER_TOKEN), "estimated")

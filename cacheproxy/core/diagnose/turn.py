@@ -12,6 +12,7 @@ from cacheproxy.core.diagnose.conversations import RecordedLane
 from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, TurnReport, report
 from cacheproxy.core.diagnose.volatile import Field, fields, is_related
 from cacheproxy.core.diff.changes import Change
+from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import parted_at
 from cacheproxy.core.prompt.client import Client
@@ -19,7 +20,7 @@ from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.servers.profile import UNKNOWN
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 
 
 def report_captured(
@@ -76,34 +77,33 @@ def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
     return replace(recorded, where=replace(where, was=now.where.was, now=now.where.now))
 
 
-def judged(before: Captured | None, after: Captured, *, replaced: bool = False) -> Verdict:
+def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) -> Verdict:
     """Return the verdict on a captured turn; where no server has counted, by our own estimate.
 
     ``replaced``: see ``turns.Place``. ``where`` is there for every turn that does not extend the
     one before, a break or not.
     """
     order = _order(after)
-    sent, unedited = prompt_of(_sent(after), order), prompt_of(after.request, order)
+    sent, unedited = prompt_of(_sent(after), order), prompt_of(after.received, order)
     if sent is None or unedited is None:
         return Verdict(Judgement.UNKNOWN)
     if before is None:
-        return judge(None, sent, unedited, after.usage, first=True)
-    ours, theirs = prompt_of(_sent(before), order), prompt_of(before.request, order)
+        return judge(Evidence(None, sent, unedited, after.usage, is_first=True))
+    ours, theirs = prompt_of(_sent(before), order), prompt_of(before.received, order)
     if ours is None or theirs is None:
         return Verdict(Judgement.UNKNOWN)
     counted = before.usage.prompt
     tokens = counted if counted is not None else round(ours.chars / CHARS_PER_TOKEN)
-    known = Before(ours, theirs, tokens)
-    profile = after.profile or UNKNOWN
     verdict = judge(
-        known,
-        sent,
-        unedited,
-        after.usage,
-        profile,
-        first=False,
-        replaced=replaced,
-        api=_sent(after).dialect,
+        Evidence(
+            Before(ours, theirs, tokens),
+            sent,
+            unedited,
+            after.usage,
+            after.profile or UNKNOWN,
+            _sent(after),
+            is_replaced=replaced,
+        )
     )
     if verdict.reason is None:  # a difference near the end is no break, but worth showing
         verdict = replace(verdict, where=parted_at(ours, sent, after.usage.prompt))
@@ -112,12 +112,12 @@ def judged(before: Captured | None, after: Captured, *, replaced: bool = False) 
     return verdict
 
 
-def _order(record: Captured) -> PromptOrder:
+def _order(record: Exchange) -> PromptOrder:
     return (record.profile or UNKNOWN).order or PromptOrder.TOOLS_FIRST
 
 
-def _sent(record: Captured) -> Request:
-    return record.sent_request or record.request
+def _sent(record: Exchange) -> Request:
+    return record.sent or record.received
 
 
 def _named(

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from cacheproxy.core.conversation.verdict import (
     CHANGED,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
@@ -152,13 +152,13 @@ def _unmeasured(case: _Case) -> Iterator[Advice]:
 
 
 def _evicted(case: _Case) -> Iterator[Advice]:
-    if Evidence.RESTARTED in case.verdict.evidence:
+    if Sign.RESTARTED in case.verdict.evidence:
         yield Advice("nothing", "the server was restarted; this happens once")
         return
     evidence, server = case.verdict.evidence, case.server
     room: Iterable[FlagAdvice] = server.room
     if server.room_for is not None:
-        was_taken, is_full = Evidence.OTHERS in evidence, Evidence.FULL in evidence
+        was_taken, is_full = Sign.OTHERS in evidence, Sign.FULL in evidence
         has_ram = case.profile.memory.has_ram
         room = server.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram)
     yield from case.set(room, "that gives prompts more memory")

@@ -10,10 +10,11 @@ from cacheproxy.core.route.stamp import Stamp
 from cacheproxy.core.servers.profile_text import says
 from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.placing import Placing
-from cacheproxy.proxy.learning.profiling import Profiling
-from cacheproxy.proxy.learning.proving import Proving
+from cacheproxy.proxy.servers.asker import Asker
+from cacheproxy.proxy.servers.health import Health
+from cacheproxy.proxy.servers.profiling import Profiling
+from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.translation.translating import Translating
-from cacheproxy.proxy.upstream.health import Health
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 
@@ -23,6 +24,7 @@ class Server:
 
     upstream: Upstream  #: where requests go
     translating: Translating  #: between its API and the client's
+    asker: Asker  #: asks it what the parts below want to know
     profiling: Profiling  #: what is known of it
     proving: Proving  #: asks it what it rendered, and for its counters
     health: Health  #: asked where there are several

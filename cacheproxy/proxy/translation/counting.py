@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from twisted.logger import Logger
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.proxy.upstream.probe import ask
-from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.proxy.servers.asker import PROMPT_SECONDS, Asker
 from cacheproxy.translate import counting
 from cacheproxy.translate.translation_error import TranslationError
 
 _log = Logger()
-_SECONDS = 30.0
 
 
 class _CannotCountError(Exception):
@@ -25,9 +22,8 @@ class _CannotCountError(Exception):
 class Counting:
     """Asks a llama-server for the prompt it would make, and its tokens; else estimates."""
 
-    def __init__(self, upstream: Upstream, clock: Any, spellings: Spellings) -> None:
-        self._upstream = upstream
-        self._clock = clock
+    def __init__(self, asker: Asker, spellings: Spellings) -> None:
+        self._asker = asker
         self._spellings = spellings
         self._told = False
 
@@ -53,7 +49,7 @@ class Counting:
         )
         headers = (*kept, (b"Content-Type", b"application/json"))
         question = replace(request, method="POST", target=path, headers=headers, body=body)
-        status, answer = await ask(self._upstream, question, self._clock, _SECONDS)
+        status, answer = await self._asker.ask(question, PROMPT_SECONDS, is_marked=False)
         if status != 200:
             raise _CannotCountError
         return answer

@@ -56,9 +56,8 @@ def judged(pairs):
     known = Verdicts(Store())
     for number, (came, sent, usage) in enumerate(pairs, 1):
         finished = exchange(sent, came, usage=usage, turn=number)
-        found = known.judge(finished, PROFILE)
-        assert found is not None
-        yield spared_tokens(usage.reused, found.verdict)
+        assert known.judge(finished, PROFILE) is not None
+        yield spared_tokens(usage.reused, finished.verdict)
 
 
 def turns(stamps, *, edited):

@@ -15,10 +15,10 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.prompt import Part, PromptOrder
 from cacheproxy.plugin.packages import configured
-from cacheproxy.record.captured import Captured
 from cacheproxy.record.files import read
 from cacheproxy.testing import capture_name, find_captures
 from tests.core.planting import numbered
+from tests.record.recorded import recorded
 
 FILES = [capture_name(file) for file in find_captures("*.jsonl", __file__)]
 
@@ -191,7 +191,7 @@ def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
         what = f" planted={numbered(kind, number, 3)};"
         edit = Edit(longest.path, what, "", (place, place))
         text = apply(turn.request.document, [edit])
-        planted.append(Captured("POST", turn.record.target, turn.record.headers, text))
+        planted.append(recorded("POST", turn.request.target, turn.request.headers, text))
     result = inspect(planted)
     if len(planted) > 1:
         assert [field.label for field in result.fields] == ["planted="]

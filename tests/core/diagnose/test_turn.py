@@ -8,10 +8,10 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -21,6 +21,7 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.profile import Profile, Reporting
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
+from tests.record.recorded import but
 
 from .test_report import with_nonce
 
@@ -33,7 +34,7 @@ EVICTED = Verdict(
     expected=TokenCount(998, "measured"),
     lost=TokenCount(978, "measured"),
     basis=Basis.RENDERED,
-    evidence=(Evidence.OTHERS,),
+    evidence=(Sign.OTHERS,),
 )
 """As a running proxy found it, which saw another conversation."""
 
@@ -145,8 +146,7 @@ def test_the_order_is_that_of_the_server():
 
 def test_what_was_sent_is_compared_not_what_came():
     records = captured(plant(chat(2), with_nonce))
-    constant = request(chat(2)[0]).body, request(chat(2)[1]).body
-    sent = [replace(one, sent=body) for one, body in zip(records, constant, strict=True)]
+    sent = [replace(one, sent=request(body)) for one, body in zip(records, chat(2), strict=True)]
     verdict = judged(*sent)
     assert (verdict.reason, verdict.where) == (None, None)
     assert verdict.saved.tokens > 0
@@ -154,5 +154,5 @@ def test_what_was_sent_is_compared_not_what_came():
 
 def test_bodies_that_cannot_be_read_are_not_judged():
     one, two = captured(chat(2))
-    assert judged(one, replace(two, body=b"{")).judgement is Judgement.UNKNOWN
-    assert judged(replace(one, body=b"{"), two).judgement is Judgement.UNKNOWN
+    assert judged(one, but(two, body=b"{")).judgement is Judgement.UNKNOWN
+    assert judged(but(one, body=b"{"), two).judgement is Judgement.UNKNOWN

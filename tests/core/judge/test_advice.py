@@ -6,10 +6,10 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import (
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -28,7 +28,7 @@ from cacheproxy.core.servers.profile import (
     ThinkingProfile,
 )
 
-OTHERS, SLOTS, RESTARTED = Evidence.OTHERS, Evidence.SLOTS, Evidence.RESTARTED
+OTHERS, SLOTS, RESTARTED = Sign.OTHERS, Sign.SLOTS, Sign.RESTARTED
 ALL_KINDS = [kind.name for kind in BUILT_IN]
 OWN = {
     "llama-server": ("--cache-ram", "--slot-prompt", "--checkpoint-min-step", "--swa-full"),
@@ -93,7 +93,7 @@ def test_every_cause_has_advice_and_never_that_of_another_server(reason, kind):
         ((OTHERS,), False, ["--slot-prompt-similarity 0.5", "--cache-ram 8192", "--parallel 4"]),
         ((SLOTS,), False, ["--cache-ram 8192", "--parallel 4"]),
         ((SLOTS,), True, ["--cache-ram 16384"]),
-        ((Evidence.FULL,), True, ["--cache-ram 16384"]),
+        ((Sign.FULL,), True, ["--cache-ram 16384"]),
     ],
 )
 def test_llama_server_gets_the_flags_that_fit_its_memory(evidence, has_ram, flags):

@@ -8,10 +8,10 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -93,7 +93,7 @@ def left(reused):
             ),
         ),
         (
-            broke(Reason.EVICTED, expected=MEASURED, evidence=(Evidence.RESTARTED,)),
+            broke(Reason.EVICTED, expected=MEASURED, evidence=(Sign.RESTARTED,)),
             left(20),
             (
                 "the server still had 20 of 4,000 tokens that both requests share: the server was "
@@ -101,7 +101,7 @@ def left(reused):
             ),
         ),
         (
-            broke(Reason.EVICTED, evidence=(Evidence.OTHERS, Evidence.SLOTS)),
+            broke(Reason.EVICTED, evidence=(Sign.OTHERS, Sign.SLOTS)),
             NO_USAGE,
             (
                 "the server still had 0 of the tokens that both requests share: another "

@@ -8,15 +8,15 @@ from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
-    Evidence,
     Judgement,
     Reason,
+    Sign,
     TokenCount,
     Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.judge.cause import Meanwhile
-from cacheproxy.core.judge.judge import Before, judge, order_of
+from cacheproxy.core.judge.evidence import Before, Evidence, Meanwhile
+from cacheproxy.core.judge.judge import order_of
 from cacheproxy.core.prompt.prompt import PromptOrder, reordered
 from cacheproxy.core.servers.profile import Memory, Profile
 from cacheproxy.core.servers.profile import MemoryKind as Memories
@@ -27,6 +27,7 @@ from tests.core.judging import (
     TOKENS,
     before,
     changed,
+    judged,
     prompts,
     shared,
     summarised,
@@ -37,7 +38,7 @@ from tests.core.judging import (
 )
 from tests.core.planting import chat, numbered
 
-_BEGUN = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
+_BEGUN = Verdict(Judgement.COLD, evidence=(Sign.BEGUN_ELSEWHERE,))
 
 
 @pytest.mark.parametrize(
@@ -55,12 +56,12 @@ def test_the_first_turn_that_we_see_is_cold_only_where_the_server_had_little(
     prompt, usage, verdict
 ):
     """It may have begun elsewhere, or share its head with others."""
-    assert judge(None, prompt, prompt, usage, first=True) == verdict
+    assert judged(None, prompt, usage, is_first=True) == verdict
 
 
 def test_a_side_request_of_a_conversation_that_we_know_began_here():
     """It repeats what was said, so it has answers in it."""
-    found = judge(None, SECOND, SECOND, Usage(GROWN, 0), first=True, known=True)
+    found = judged(None, SECOND, Usage(GROWN, 0), is_first=True, is_known=True)
     assert found == Verdict(Judgement.COLD)
 
 
@@ -187,7 +188,7 @@ def test_where_the_order_is_not_known_the_one_that_predicts_what_was_reused_is_t
     one, two, reused = in_order(order, change)
     found = verdict(reused, sent=two, known=before(one))
     assert (found.reason, found.expected.tokens) == (reason, reused)
-    assert order_of(before(one), two, Usage(GROWN, reused)) is order
+    assert order_of(Evidence(before(one), two, two, Usage(GROWN, reused))) is order
 
 
 def test_an_order_that_is_known_is_not_guessed():
@@ -205,8 +206,8 @@ def test_an_order_that_is_known_is_not_guessed():
 @pytest.mark.parametrize("usage", [Usage(), Usage(GROWN, None), Usage(GROWN, 300)])
 def test_counts_that_fit_no_order_or_both_show_none(usage):
     one, two = changed(with_nonce)
-    assert order_of(before(one), two, usage) is None
-    assert order_of(before(), SECOND, Usage(GROWN, TOKENS)) is None
+    assert order_of(Evidence(before(one), two, two, usage)) is None
+    assert order_of(Evidence(before(), SECOND, SECOND, Usage(GROWN, TOKENS))) is None
 
 
 @pytest.mark.parametrize("reused", [None, "what they share"])
@@ -214,28 +215,28 @@ def test_a_history_that_the_client_wrote_anew_is_no_break(reused):
     """Nothing is lost: there is nothing more that could have been reused."""
     one, two = summarised()
     usage = Usage(GROWN // 2, shared(one, two) if reused else None)
-    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    found = judged(before(one), two, usage, is_replaced=True)
     assert (found.judgement, found.reason, found.where) == (Judgement.COMPACTED, None, None)
     assert (found.lost, found.seconds_lost) == (None, None)
     assert 0 < found.expected.tokens < GROWN // 2
-    assert judge(None, two, two, usage, first=False, replaced=True).judgement == "compacted"
+    assert judged(None, two, usage, is_replaced=True).judgement == "compacted"
 
 
 def test_a_compaction_that_found_not_even_its_head_is_a_break():
     """The tools and the system text are equal."""
     one, two = summarised()
     usage = Usage(GROWN // 2, 0)
-    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    found = judged(before(one), two, usage, is_replaced=True)
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.UNKNOWN)
     seen = Meanwhile(emptied=True)
-    found = judge(before(one), two, two, usage, meanwhile=seen, first=False, replaced=True)
-    assert (found.reason, found.evidence) == (Reason.EVICTED, (Evidence.SLOTS,))
+    found = judged(before(one), two, usage, meanwhile=seen, is_replaced=True)
+    assert (found.reason, found.evidence) == (Reason.EVICTED, (Sign.SLOTS,))
 
 
 def test_a_compaction_with_another_system_text_broke_there():
     one, two = changed(with_nonce)
     usage = Usage(GROWN, shared(one, two))
-    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    found = judged(before(one), two, usage, is_replaced=True)
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
 
 
@@ -257,7 +258,7 @@ def test_a_change_of_model_blames_no_text(reused):
     ],
 )
 def test_a_turn_whose_predecessor_is_forgotten(usage, judgement, reason):
-    found = judge(None, SECOND, SECOND, usage, first=False)
+    found = judged(None, SECOND, usage)
     assert (found.judgement, found.reason) == (judgement, reason)
 
 
@@ -279,13 +280,12 @@ def test_what_the_edits_saved_is_told_from_what_would_have_been_reused():
 )
 def test_figures_are_never_negative(reused, prompt, tokens, change, memory):
     one, two = changed(with_nonce) if change else (FIRST, SECOND)
-    found = judge(
+    found = judged(
         Before(one, FIRST, tokens),
         two,
-        SECOND,
         Usage(prompt, reused, 1, 2.0),
-        Profile(memory=Memory(memory)),
-        first=False,
+        unedited=SECOND,
+        profile=Profile(memory=Memory(memory)),
     )
     for count in (found.expected, found.lost, found.unedited, found.saved):
         assert count is None or count.tokens >= 0

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from cacheproxy.proxy.learning import proving as module
+from cacheproxy.proxy.servers import proving as module
 from tests.proxy.harness import whole
 
 from .pages import (

@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
-from cacheproxy.core.judge.cause import Meanwhile
+from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import tokens_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
@@ -122,8 +122,17 @@ def assess(
         unedited = prompt_of(turn.asked, order) or prompt
         key = turn.place.key
         before, meanwhile = last.get(key), Meanwhile(others=len(since.get(key, ())))
-        first = before is None
-        verdict = judge(before, prompt, unedited, usage, meanwhile=meanwhile, first=first)
+        is_first = before is None
+        evidence = Evidence(
+            before,
+            prompt,
+            unedited,
+            usage,
+            request=turn.sent,
+            meanwhile=meanwhile,
+            is_first=is_first,
+        )
+        verdict = judge(evidence)
         was_ok = verdict.judgement is Judgement.OK
         last[key] = Before(prompt, unedited, usage.prompt, was_ok=was_ok)
         for others in since.values():

@@ -20,7 +20,7 @@ from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.looking import identify, marks
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.servers.status import Answers
-from cacheproxy.record.captured import Captured
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.counter import Counter
@@ -89,7 +89,7 @@ def measure(
 
 
 def _planned(
-    records: Sequence[Captured],
+    records: Sequence[Exchange],
     rules: Ruleset,
     session: str | None,
     *,
