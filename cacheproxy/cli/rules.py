@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cacheproxy.asking import HEALTH, checked_url
+from cacheproxy.asking import HEALTH, checked_url, is_health
 from cacheproxy.cli.checking import check
 from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.cli.settings import (
@@ -25,7 +25,6 @@ from cacheproxy.config import Config
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.normalizer import client_name
-from cacheproxy.doctor.facts import is_health
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, configured
 
