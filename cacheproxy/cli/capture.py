@@ -16,6 +16,7 @@ import click
 
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
 from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.prompt.client import Clients
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.record.exchange import Exchange
@@ -108,8 +109,8 @@ class SessionRow:
 def _is_turn(record: Exchange) -> bool:
     if record.session is not None:
         return record.turn > 0 and not record.side
-    counting = record.received.path.endswith(("/count_tokens", "/apply-template"))
-    return record.received.dialect is not None and not counting
+    request = record.received
+    return request.dialect is not None and endpoint_of(request.path).purpose.evaluates
 
 
 def _named(record: Exchange) -> tuple[str, str]:

@@ -7,14 +7,15 @@ from dataclasses import asdict
 
 from cacheproxy.asking import CommandError
 from cacheproxy.client_setup.finding import Finding, ok, warn
-from cacheproxy.core.conversation.verdict import Judgement, Reason
-from cacheproxy.core.serverlog.reader import LogReader
-from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.serverlog.reader import LogFacts, LoggedRequest, LogReader
 from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.doctor.conclusion import Conclusion, Working, of_record
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.report import DoctorReport
-from cacheproxy.record.row import ExchangeRow, RowUsage
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import counted
 
 _LATER = (Judgement.OK, Judgement.BREAK)
@@ -51,12 +52,11 @@ def read(lines: Iterable[str], name: str) -> DoctorReport:
 def _record_of(requests: Sequence[LoggedRequest]) -> Record:
     """Return them as a proxy would remember them: a turn could have reused one before it."""
     rows = (
-        ExchangeRow(
+        Exchange(
+            Request("POST", ""),
             turn=2 if one.verdict in _LATER else 1,
-            usage=RowUsage(one.prompt, one.reused),
-            verdict=one.verdict,
-            reason=Reason.CONTEXT_SHIFTED if one.truncated else None,
-            lost=one.evaluated,
+            usage=Usage(one.prompt, one.reused),
+            verdict=Verdict(one.verdict, Reason.CONTEXT_SHIFTED if one.truncated else None),
         )
         for one in requests
     )
@@ -78,8 +78,9 @@ def _findings(
 ) -> Iterator[Finding]:
     reusing = len(record.later) - len(record.breaks)
     if record.breaks:
-        lost = sum(one.lost or 0 for one in record.breaks)
-        seconds = sum(one.seconds or 0.0 for one in requests if one.verdict is Judgement.BREAK)
+        broken = [one for one in requests if one.verdict is Judgement.BREAK]
+        lost = sum(one.evaluated or 0 for one in broken)
+        seconds = sum(one.seconds or 0.0 for one in broken)
         text = (
             f"{counted(len(record.breaks), 'request')} evaluated {lost:,} tokens in {seconds:.1f} "
             "s, though an earlier request had left most of them in the cache (judged by the "

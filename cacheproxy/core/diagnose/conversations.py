@@ -11,12 +11,12 @@ from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, 
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.exchange import Exchange
 
-_NO_TURN = ("/count_tokens", "/apply-template")
 _HALF = 0.5
 
 
@@ -59,7 +59,7 @@ def lanes_of(
     sessions: dict[Session, _Session] = {}
     for index, record in enumerate(records):
         request = clients.introduce(record.received)
-        if (answered and record.has_failed) or request.path.endswith(_NO_TURN):
+        if (answered and record.has_failed) or not endpoint_of(request.path).purpose.evaluates:
             continue
         turn = store.find(record.session or session(request), request)
         prompt = turn.prompt

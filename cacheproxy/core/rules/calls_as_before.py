@@ -10,14 +10,13 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from cacheproxy.core.dialects.content import Call, calls_in
 from cacheproxy.core.document.alike import alike
 from cacheproxy.core.document.compare import shared_from
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit, Raw
 from cacheproxy.core.document.pointer import Path, to_pointer
 from cacheproxy.core.document.spans import Container
-from cacheproxy.core.prompt.dialect import RESPONSES
-from cacheproxy.core.prompt.messages import Call, calls_in
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
 
@@ -37,7 +36,7 @@ def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
     document = request.document
     if previous is None or request.dialect is None or document is None:
         return
-    name = "input" if request.dialect == RESPONSES else "messages"
+    name = request.dialect.items
     messages = document.array(name)
     if messages is None:
         return
