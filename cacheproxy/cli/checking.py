@@ -10,7 +10,7 @@ import click
 from cacheproxy.cli.settings import OneLine, json_option, print_json, read_settings, rules_options
 from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.slow import slow_words
+from cacheproxy.core.rules.second_pass import slow_words
 from cacheproxy.plugin.packages import OWN, Configured, configured
 
 OK, CODE = "ok", "code, which is not checked"

@@ -16,7 +16,7 @@ from cacheproxy.client_setup.finding import Finding, FindingState, ok
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Rewrite
 from cacheproxy.core.judge.advice import setup_command
-from cacheproxy.core.judge.weights import FELT, share_in_words
+from cacheproxy.core.judge.explain import FELT, share_in_words
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import kind_called

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.core.document.document import Document, Splice
+from cacheproxy.core.document.document import Document, Literals, Splice
 from cacheproxy.core.document.lazy import Once
-from cacheproxy.core.document.literals import Literals
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.reader import NotUnderstoodError, TooMuchError
 from cacheproxy.core.prompt.dialect import dialect_of
