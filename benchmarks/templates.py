@@ -22,7 +22,7 @@ from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy as Proxy
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.servers.profile import UNKNOWN
-from cacheproxy.doctor.template import learned
+from cacheproxy.doctor.facts import learned
 from tests.llama.vendors import AGENTS, VENDORS, Held, config_for, hold, start_farm
 
 COLUMNS = ("template", "late messages", "reasoning", *AGENTS)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from cacheproxy.core.rules.code_rule import CodeRule, quick
     from cacheproxy.core.rules.places import FIRST_USER_TEXT, SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
     from cacheproxy.core.rules.rule import Rule
+    from cacheproxy.core.servers.kind import CounterNames, FlagAdvice, RenderingPage, ServerKind
+    from cacheproxy.core.servers.profile import Memory, MemoryKind, Reporting, ServerFacts
+    from cacheproxy.core.servers.status import Slot
     from cacheproxy.hookspecs import hookimpl
 
 __all__ = [
@@ -33,14 +36,23 @@ __all__ = [
     "Checkup",
     "Client",
     "CodeRule",
+    "CounterNames",
     "Edit",
     "Finding",
     "FindingState",
+    "FlagAdvice",
+    "Memory",
+    "MemoryKind",
     "Need",
     "Raw",
+    "RenderingPage",
+    "Reporting",
     "Request",
     "Rule",
+    "ServerFacts",
+    "ServerKind",
     "Setup",
+    "Slot",
     "Volatile",
     "blocks_of",
     "hookimpl",
@@ -62,14 +74,23 @@ _MODULES = {
     "Checkup": "client_setup.checkup",
     "Client": "core.prompt.client",
     "CodeRule": "core.rules.code_rule",
+    "CounterNames": "core.servers.kind",
     "Edit": "core.document.edits",
     "Finding": "client_setup.finding",
     "FindingState": "client_setup.finding",
+    "FlagAdvice": "core.servers.kind",
+    "Memory": "core.servers.profile",
+    "MemoryKind": "core.servers.profile",
     "Need": "client_setup.need",
     "Raw": "core.document.edits",
+    "RenderingPage": "core.servers.kind",
+    "Reporting": "core.servers.profile",
     "Request": "core.prompt.request",
     "Rule": "core.rules.rule",
+    "ServerFacts": "core.servers.profile",
+    "ServerKind": "core.servers.kind",
     "Setup": "client_setup.need",
+    "Slot": "core.servers.status",
     "Volatile": "client_setup.checkup",
     "blocks_of": "core.prompt.messages",
     "hookimpl": "hookspecs",

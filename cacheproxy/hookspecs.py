@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.request import Request
     from cacheproxy.core.rules.normalizer import Normalizer
+    from cacheproxy.core.servers.kind import ServerKind
     from cacheproxy.record.exchange import Exchange
 
 _F = TypeVar("_F", bound="Callable[..., object]")
@@ -153,6 +154,24 @@ def cacheproxy_checkup(case: Case) -> Checkup:
     server's, the server's context window, the shell's variables and the user's folder. The client's
     settings are read, never written, and what is secret in them is not told. A ``Finding`` has the
     command that mends it. A hook that raises costs its findings, and one line names the plugin.
+    """
+    raise NotImplementedError
+
+
+@_hookspec
+def cacheproxy_server() -> Iterable[ServerKind]:
+    """Return kinds of model servers, beside those that cacheproxy knows: a ``ServerKind`` each.
+
+    A module may set ``SERVERS`` instead.
+
+    Called once, at start-up. A kind says how it is recognised, which pages tell what of its memory
+    and its work, when its answers report reuse, and what to advise. All but the name has a default.
+    The kinds of plugins are asked before the built-in ones, in the order of the packages' names; a
+    server that none recognises is just a model server. Functions of a kind are called on the
+    reactor, at each look at a server: they do not wait, and depend on their arguments alone. If one
+    raises, or returns something else, its kind is left out until the next reload; this is counted
+    and logged under the plugin's name. ``cacheproxy plugins`` lists the kinds. A package that
+    brings nothing else needs no client.
     """
     raise NotImplementedError
 

@@ -71,7 +71,7 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
         rules_of,
     )
 
-    file, tests, client, setup, checkup = blocks(HOOKS, "python")
+    file, tests, client, setup, servers, checkup = blocks(HOOKS, "python")
     module = types.ModuleType("cacheproxy_example")
     exec(file, module.__dict__)
     rules = rules_of(module)
@@ -101,6 +101,9 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
     )
     assert [found.name for found in module.cacheproxy_checkup(case).findings] == ["example"]
     assert module.cacheproxy_checkup(replace(case, environ={})) == Checkup()
+    (tmp_path / "servers.py").write_text(servers)
+    (brings,) = Packages().with_files([str(tmp_path / "servers.py")])
+    assert [kind.name for kind in brings.servers] == ["ExampleServer"]
 
 
 def test_the_manual_lists_what_a_setup_is_made_of():

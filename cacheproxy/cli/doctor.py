@@ -27,9 +27,9 @@ from cacheproxy.cli.settings import (
     rules_options,
 )
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
-from cacheproxy.doctor.report import DoctorReport, of_examination
+from cacheproxy.doctor.guard import Ask
+from cacheproxy.doctor.report import DoctorReport, report_of
 from cacheproxy.doctor.server_log import read as read_log
-from cacheproxy.doctor.slots import Ask
 
 
 @click.command(cls=OneLine)
@@ -105,7 +105,7 @@ def doctor(
                 ask=ask,
                 watch=watch,
             )
-            report = of_examination(examine(inputs, on_step))
+            report = report_of(*examine(inputs, on_step))
     if as_json:
         print_json(report.json(), ascii_only=False)
     else:

@@ -8,7 +8,7 @@ import sys
 from cacheproxy.asking import HEALTH
 from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.config import ConfigError
-from cacheproxy.doctor.proxy import is_health
+from cacheproxy.doctor.facts import is_health
 from cacheproxy.sources import load
 
 

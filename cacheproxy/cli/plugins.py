@@ -21,7 +21,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
-from cacheproxy.doctor.proxy import is_health
+from cacheproxy.doctor.facts import is_health
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Configured, configured
 
@@ -70,6 +70,8 @@ def plugins(
     for package in found.packages:
         click.echo(f"{package.title}{_state(package)}")
         _print_rules(package.rules, found, running, package)
+        for server in package.servers:
+            click.echo(f"  server  {server.name}")
     if found.own:
         click.echo("the config file")
         _print_rules(found.own, found, running)
@@ -165,6 +167,7 @@ def _as_json(found: Configured, running: _RunningPlugins) -> dict[str, Any]:
                 "blocked": package.blocked,
                 "error": package.error,
                 "rules": listed(package.rules),
+                "servers": [server.name for server in package.servers],
             }
             for package in found.packages
         ],

@@ -25,7 +25,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.normalizer import client_name
-from cacheproxy.doctor.proxy import is_health
+from cacheproxy.doctor.facts import is_health
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, configured
 

@@ -10,6 +10,7 @@ class FindingState(StrEnum):
     """How a check came out. A FAIL makes the exit code 1."""
 
     OK = "ok"
+    NOTE = "note"
     WARN = "warn"
     FAIL = "FAIL"
 
@@ -27,6 +28,11 @@ class Finding:
 def ok(name: str, text: str, fix: str | None = None) -> Finding:
     """Return a finding that is as it should be."""
     return Finding(name, FindingState.OK, text, fix)
+
+
+def note(name: str, text: str, fix: str | None = None) -> Finding:
+    """Return a finding that is good to know."""
+    return Finding(name, FindingState.NOTE, text, fix)
 
 
 def warn(name: str, text: str, fix: str | None = None) -> Finding:

@@ -15,6 +15,7 @@ from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.words import short
 
 _MOST_NAMED = 8
 """Rules that are named one by one."""
@@ -108,15 +109,6 @@ def lifetime_line(totals: Mapping[str, Any]) -> str | None:
         f"{requests:,} request{'' if requests == 1 else 's'} since "
         f"{day.tm_mday} {time.strftime('%B %Y', day)}."
     )
-
-
-def short(number: float) -> str:
-    """Return ``number`` with three figures: 187.2K, 8.41M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
-        if number >= size:
-            value = number / size
-            return f"{value:.{2 if value < 10 else 1 if value < 1000 else 0}f}{letter}"
-    return f"{number:.0f}"
 
 
 def _ways_in(address: str, clients: Iterable[Client]) -> Iterator[str]:

@@ -17,7 +17,6 @@ from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.capturefolder import CaptureFolder, day_of
 from cacheproxy.record.exchange import Exchange
@@ -124,7 +123,7 @@ class Capture:
     def _write(self, exchange: Exchange) -> str:
         """Write one exchange; return what went wrong, without anything of its contents."""
         try:
-            session = exchange.session or Session(client_of(exchange.received), "no-session")
+            session = exchange.session or Session(exchange.client, "no-session")
             says = day_of(exchange.wall), exchange.profile
             repeats = self._profiles.get(session) == says
             line = to_line(exchange, repeats=repeats)

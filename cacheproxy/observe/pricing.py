@@ -11,7 +11,6 @@ from cacheproxy.core.conversation.verdict import Judgement, Spared, Verdict, spa
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.servers.counters import Reading, gain
 from cacheproxy.core.servers.status import Look
-from cacheproxy.record.body import body_of
 from cacheproxy.record.exchange import Exchange
 
 _MOST_UPSTREAMS = 16
@@ -129,8 +128,7 @@ class Pricing:
     def _priced(self, exchange: Exchange) -> Exchange:
         usage = exchange.usage
         known = self._of(exchange.upstream)
-        model = body_of(exchange.sent or exchange.received).get("model")
-        cost = known.cost(model[:_LONGEST_NAME] if isinstance(model, str) else "")
+        cost = known.cost((exchange.model or "")[:_LONGEST_NAME])
         if usage.evaluated and usage.prompt_seconds is None:
             known.untimed.answered(cost, usage.reused or 0, usage.evaluated)
         cost.learn(usage.reused or 0, usage.evaluated, usage.prompt_seconds)

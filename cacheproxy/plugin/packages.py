@@ -21,7 +21,8 @@ from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook, asked
 from cacheproxy.plugin.files import load_file, name_of
 from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.installed import installed
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import Package, reason_of
+from cacheproxy.plugin.servers import put_in_force
 
 _log = Logger()
 
@@ -191,6 +192,11 @@ def choose(
     ]
 
 
+def _say(name: str, problem: BaseException | str) -> None:
+    what = problem if isinstance(problem, str) else reason_of(problem)
+    _log.warn("plugin {name}: {what}", name=name, what=what)
+
+
 def _serving(found: Iterable[Package]) -> Iterator[Package]:
     return (package for package in found if not package.is_tool)
 
@@ -217,6 +223,7 @@ def configured(settings: Config, packages: Packages | None = None) -> Configured
     """
     if packages is None:
         packages = Packages.load(settings.block, settings.plugin)
+        put_in_force(packages, _say)
     own = settings.rules()
     rules = packages.normalizers(own, BUILT_IN)
     active = choose(rules, settings.enable, settings.disable)

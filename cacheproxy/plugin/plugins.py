@@ -11,6 +11,7 @@ import pluggy
 from twisted.internet.defer import Deferred, gatherResults
 
 from cacheproxy import hookspecs
+from cacheproxy.plugin import servers
 from cacheproxy.plugin.hooks import PluginError, called, hooks_of
 from cacheproxy.plugin.observers import Observer
 from cacheproxy.plugin.packages import Packages
@@ -71,6 +72,7 @@ class Plugins:
                 self._observers.pop(name).finish()
         for name in filter(now.__contains__, changed):
             self.manager.register(now[name], name)
+        servers.put_in_force(packages, self.workers.failed)
         self._see()
         return changed
 

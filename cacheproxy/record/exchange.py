@@ -14,10 +14,12 @@ from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Spared, Verdict
+from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
+from cacheproxy.record.body import body_of
 
 
 class Outcome(StrEnum):
@@ -80,6 +82,17 @@ class Exchange:
         """Freeze it, and return it: from now on it stays as it is."""
         self.__class__ = _Finished  # type: ignore[assignment]
         return self
+
+    @property
+    def client(self) -> str:
+        """The client's name: that of the session, or as the request names itself."""
+        return client_of(self.received) if self.session is None else self.session.client
+
+    @property
+    def model(self) -> str | None:
+        """The model that was asked for, where its body has been read or is small."""
+        model = body_of(self.sent or self.received).get("model")
+        return model if isinstance(model, str) and model else None
 
     @property
     def has_moved(self) -> bool:

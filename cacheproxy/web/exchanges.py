@@ -50,6 +50,11 @@ def _lost(exchange: Exchange) -> int | None:
     return verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None
 
 
+def _expected(exchange: Exchange) -> int | None:
+    verdict = exchange.verdict
+    return verdict.expected.tokens if verdict and verdict.expected else None
+
+
 LISTED = (
     RecordColumn("number", "number"),
     RecordColumn("client", lambda each: each.session and each.session.client),
@@ -70,6 +75,7 @@ LISTED = (
     RecordColumn("reason", _of_verdict("reason")),
     RecordColumn("rewrite", _of_verdict("rewrite")),
     RecordColumn("lost", _lost, "tokens"),
+    RecordColumn("expected", _expected, "tokens"),
     RecordColumn(
         "rules", lambda each: {one.rule: len(one.edits) for one in each.reports if one.edits}
     ),

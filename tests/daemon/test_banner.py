@@ -11,6 +11,7 @@ from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.daemon import banner
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.words import short
 
 EVAL = 'eval "$(cacheproxy env claude{option})" && claude'
 ADDRESS = "http://127.0.0.1:8081"
@@ -126,7 +127,7 @@ def test_the_totals_in_one_sentence():
 )  # fmt: skip
 def test_large_numbers_are_short(number, text):
     """Three figures and a letter."""
-    assert banner.short(number) == text
+    assert short(number) == text
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@ from cacheproxy.client_setup.checkup import Checkup, Volatile
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers.counters import Sample, ServerFigures
-from cacheproxy.core.servers.profile import ServerFacts
+from cacheproxy.core.servers.profile import Profile, ServerFacts
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.doctor.clients import CheckedClient
-from cacheproxy.doctor.record import Record, SeenExchange
-from cacheproxy.doctor.reuse import Shot, Trial
+from cacheproxy.doctor.facts import Examination, Proxy, SeenUpstream
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.trial import Shot, Trial
+from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.packages import Configured, Packages
+from cacheproxy.record.row import ExchangeRow, RowUsage
 
 RULE = "claude-billing-header"
 
@@ -29,20 +33,34 @@ HEADS = Volatile(
     "repairs the header's cch itself, but a new conversation has another cc_version",
 )
 """What Claude Code's package says of its header, in short."""
-CLIENT = Client("claude", title="Claude Code", sends_late="Claude Code sends one in each turn")
+CLIENT = Client(
+    "claude",
+    title="Claude Code",
+    start="ANTHROPIC_BASE_URL={url} claude",
+    sends_late="Claude Code sends one in each turn",
+)
 CHECKED = CheckedClient(CLIENT, (RULE,), Checkup(volatile=HEADS))
+
+
+KNOWN = frozenset({"claude"})
+NOW = 1_000.0
 
 
 def seen(number=1, turn=1, prompt=18_000, reused=0, verdict="ok", **more):
     """One exchange of a conversation of Claude Code, begun at second ``number``."""
-    usual = {"client": "claude", "session": "3f9a", "status": 200}
-    usual |= {"number": number, "turn": turn, "prompt": prompt, "reused": reused}
-    return SeenExchange(**(usual | {"verdict": verdict, "wall": float(number)} | more))
+    usual = {"client": "claude", "session": "3f9a", "status": 200, "wall": float(number)}
+    usual |= {"number": number, "turn": turn, "verdict": verdict}
+    return ExchangeRow(usage=RowUsage(prompt, reused), **(usual | more))
+
+
+def recorded(*rows, now=NOW, known=KNOWN):
+    """The record of these exchanges."""
+    return Record(rows, now, known)
 
 
 def record(*turns):
     """A conversation of these turns: number of the turn, tokens reused, verdict."""
-    return Record(tuple(seen(n, *turn[:1], 18_000, *turn[1:]) for n, turn in enumerate(turns)))
+    return recorded(*(seen(n, *turn[:1], 18_000, *turn[1:]) for n, turn in enumerate(turns)))
 
 
 def shot(reused):
@@ -69,3 +87,23 @@ def server_look(kind="llama-server", evaluated=None, slots=()):
     return Look(
         "http://localhost:8080", 0.0, 0.0, UpstreamState.UP, server=ServerFacts(kind), **more
     )
+
+
+SERVER, PROXY = "http://localhost:8080", "http://127.0.0.1:8081"
+RUNS = Proxy(PROXY, "0.1.0", SERVER, rules=(RULE,))
+HERE = Configured(
+    Packages([Package("claude", "cacheproxy-claude-code", "1", client=CLIENT)]), (), (), frozenset()
+)
+
+
+def facts(kind="llama-server", **more):
+    """What is known where a proxy runs before such a server, and nothing is wrong."""
+    usual = {
+        "proxy": RUNS,
+        "upstream": SeenUpstream(SERVER, server_look(kind)),
+        "now": NOW,
+        "found": HERE,
+        "profile": Profile(server=ServerFacts(kind)),
+        "checked": (CHECKED,),
+    }
+    return Examination(**(usual | more))

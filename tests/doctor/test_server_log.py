@@ -10,8 +10,8 @@ from rich.console import Console
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.client_setup.finding import FindingState
-from cacheproxy.doctor.prompt import body
 from cacheproxy.doctor.server_log import read
+from cacheproxy.doctor.trial import body
 from tests.core.serverlog.test_reader import turn
 from tests.doctor.builders import HEADS
 

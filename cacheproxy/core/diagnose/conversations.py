@@ -11,7 +11,6 @@ from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, 
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.exchange import Exchange
@@ -78,8 +77,7 @@ def lanes_of(
 
 def is_doctors(record: Exchange) -> bool:
     """Whether our own doctor sent it: since it marks its requests, none comes into a capture."""
-    session = record.session
-    return (client_of(record.received) if session is None else session.client) == DOCTOR
+    return record.client == DOCTOR
 
 
 @dataclass(eq=False, slots=True)

@@ -36,6 +36,11 @@ def put_in_force(of_plugins: Iterable[ServerKind]) -> None:
     _InForce.kinds = (*of_plugins, *BUILT_IN)
 
 
+def leave_out(name: str) -> None:
+    """Have none of that name recognised any more, until others are put in force."""
+    _InForce.kinds = tuple(kind for kind in _InForce.kinds if kind.name != name)
+
+
 def all_kinds() -> tuple[ServerKind, ...]:
     """Return those of plugins, then those that are built in; UNKNOWN_SERVER is not among them."""
     return _InForce.kinds

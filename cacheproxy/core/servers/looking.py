@@ -112,6 +112,7 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         metrics = MetricsPage.OFF
     loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
     served = _served(answers.pages.get(MODELS))
+    kind, server = _recognised(answers)
     look = Look(
         url=url,
         wall=wall,
@@ -119,12 +120,13 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         state=UpstreamState.LOADING if loading else UpstreamState.UP,
         metrics=MetricsPage.UNKNOWN if loading else metrics,
         sample=sample,
-        server=identify(answers),
+        server=server,
         served=served or (sample.model if sample is not None else None),
         start=sample.start if sample is not None else None,
     )
-    for kind in all_kinds():  # each reads its own pages; which kind it is may not be known yet
-        look = kind.look(look, answers) if kind.look is not None else look
+    # Which kind it is may not be known yet; each reads its own pages.
+    for one in all_kinds() if kind is UNKNOWN_SERVER else (kind,):
+        look = one.look(look, answers) if one.look is not None else look
     return look
 
 

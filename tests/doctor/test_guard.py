@@ -12,13 +12,13 @@ from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.core.servers.status import Slot
-from cacheproxy.doctor import slots
+from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.slots import at_stake, kept
+from cacheproxy.doctor.guard import at_stake, kept
+from cacheproxy.doctor.trial import Trial
 from tests.doctor import builders
+from tests.doctor.builders import facts, recorded
 
 NEW = Slot(0, 65_536, 0, busy=False)
 
@@ -74,15 +74,15 @@ TITLE = held_by(2, "a", 1, 500, 7, side=True)
 )
 def test_a_conversation_that_outlived_another_prompt_shows_the_ram_cache(between, is_kept):
     """Unless that prompt may have held what was reused, or was worked on at another time."""
-    assert kept(Record((MAIN[0], between, MAIN[1])), 1) is is_kept
+    assert kept(recorded(MAIN[0], between, MAIN[1]), 1, 0.1) is is_kept
 
 
 def test_nothing_is_shown_without_such_a_turn():
     """Nor by a server with more slots than one, nor by a turn that lost its conversation."""
-    assert not kept(Record(MAIN), 1)
-    assert not kept(None, 1)
-    assert not kept(Record((MAIN[0], TITLE, MAIN[1])), 2)
-    assert not kept(Record((MAIN[0], TITLE, held_by(3, "a", 2, 11_200, 7))), 1)
+    assert not kept(recorded(*MAIN), 1, 0.1)
+    assert not kept(None, 1, 0.1)
+    assert not kept(recorded(MAIN[0], TITLE, MAIN[1]), 2, 0.1)
+    assert not kept(recorded(MAIN[0], TITLE, held_by(3, "a", 2, 11_200, 7)), 1, 0.1)
 
 
 def seen(number, session, turn, prompt, reused, reason=""):  # noqa: PLR0917 (a table)
@@ -90,7 +90,7 @@ def seen(number, session, turn, prompt, reused, reason=""):  # noqa: PLR0917 (a 
     return builders.seen(number, turn, prompt, reused, verdict, reason=reason, session=session)
 
 
-# as the real server had it: four slots, unified, a RAM cache (see cacheproxy.doctor.slots)
+# as the real server had it: four slots, unified, a RAM cache (see ``server_checks.memory``)
 TURNS = (
     seen(4, "3f9a", 2, 14_396, 14_071),
     seen(5, "3f9a:a1", 1, 4_985, 4_535),
@@ -98,9 +98,14 @@ TURNS = (
 )
 
 
+def memory(*rows, trials=()):
+    record = recorded(*rows) if rows else None
+    return list(server_checks.memory(facts(record=record, trials=tuple(trials))))
+
+
 def test_a_fork_that_took_the_slot():
     """The turn after it has no more than the two share."""
-    (found,) = slots.check(Record(TURNS), ())
+    (found,) = memory(*TURNS)
     assert (found.name, found.state) == ("slots", FindingState.WARN)
     assert "1 time" in found.text
     assert "9,871 tokens were read again" in found.text
@@ -111,7 +116,7 @@ def test_a_title_that_took_the_slot():
     """It shares nothing: then what was lost was not kept in RAM."""
     title = seen(5, "77b0", 1, 500, 7)
     lost = seen(6, "3f9a", 3, 14_695, 7, "evicted")
-    (found,) = slots.check(Record((TURNS[0], title, lost)), ())
+    (found,) = memory(TURNS[0], title, lost)
     assert (found.name, found.state) == ("cache-ram", FindingState.WARN)
     assert found.text.endswith("1 turn read 14,389 tokens again")
     assert found.fix == "start llama-server with --cache-ram 8192"
@@ -120,21 +125,20 @@ def test_a_title_that_took_the_slot():
 @pytest.mark.parametrize("turns", [(), TURNS[:2], (*TURNS[:2], seen(6, "3f9a", 3, 14_695, 14_396))])
 def test_turns_that_lost_nothing(turns):
     """Nothing is advised."""
-    assert slots.check(Record(turns), ()) == []
-    assert slots.check(None, ()) == []
+    assert memory(*turns) == []
 
 
 def test_a_turn_that_changed_its_own_prompt_is_no_matter_of_slots():
     """Whoever ran beside it."""
     changed = seen(6, "3f9a", 3, 14_695, 4_525, "system_changed")
-    assert slots.check(Record((*TURNS[:2], changed)), ()) == []
+    assert memory(*TURNS[:2], changed) == []
 
 
 @pytest.mark.parametrize(("reused", "state"), [(639, FindingState.OK), (33, FindingState.WARN)])
 def test_our_own_prompt_that_came_back_or_not(reused, state):
     """On a server with one slot it proves the RAM cache, or that there is none."""
     trial = Trial("/v1/messages", through_proxy=True, again=builders.shot(reused))
-    (found,) = slots.check(None, [trial])
+    (found,) = memory(trials=[trial])
     assert (found.name, found.state) == ("cache-ram", state)
 
 
@@ -184,8 +188,8 @@ def around(model, tmp_path):
                 if title and not number:
                     talk.title()
             inputs = Inputs(Config(), proxy.url, None, {}, tmp_path, **more)
-            examined = examine(inputs, lambda _: None)
-            return examined, *talk.turn()
+            known, found = examine(inputs, lambda _: None)
+            return known, found, *talk.turn()
 
     return around
 
@@ -203,7 +207,7 @@ def around(model, tmp_path):
 )
 def test_the_conversation_outlives_doctor(around, settings, title):
     """Whatever the server's settings: the next turn evaluates what is new in it."""
-    _, evaluated, prompt = around(settings, title=title)
+    *_, evaluated, prompt = around(settings, title=title)
     assert prompt > 2000
     assert evaluated < 100
 
@@ -214,7 +218,7 @@ def test_the_conversation_outlives_doctor(around, settings, title):
 )
 def test_doctor_that_is_told_to_send_costs_the_conversation(around, settings, costs):
     """Else there would be nothing to ask for; with the RAM cache it costs nothing."""
-    _, evaluated, prompt = around(settings, send=True)
+    *_, evaluated, prompt = around(settings, send=True)
     assert (evaluated > prompt - 100) is costs
     assert (evaluated < 100) is not costs
 
@@ -223,31 +227,31 @@ def test_doctor_that_is_told_to_send_costs_the_conversation(around, settings, co
 def test_one_slot_without_a_sign_of_a_ram_cache(around):
     """It asks, with the figure; told no, it sends nothing, and says which option does."""
     asked = []
-    examined, evaluated, _ = around(ONE | NO_CACHE, ask=asked.append)
+    known, findings, evaluated, _ = around(ONE | NO_CACHE, ask=asked.append)
     (question,) = asked
     assert "600 tokens; the only slot holds a conversation of 2," in question
-    (found,) = [one for one in examined.findings if one.name == "reuse"]
+    (found,) = [one for one in findings if one.name == "reuse"]
     assert found.text.startswith("test prompts were not sent: the only slot holds")
     assert "--send" in found.fix
-    assert examined.trials == ()
-    assert conclude(examined).answer is Working.YES  # by the agent's own turns
+    assert known.trials == ()
+    assert conclude(known, findings).answer is Working.YES  # by the agent's own turns
     assert evaluated < 100
 
 
 @pytest.mark.llama
 def test_told_yes_it_sends_and_proves_that_there_is_no_ram_cache(around):
     """Its own first prompt does not come back, nor does the conversation."""
-    examined, evaluated, prompt = around(ONE | NO_CACHE, ask=lambda _: True)
+    known, findings, evaluated, prompt = around(ONE | NO_CACHE, ask=lambda _: True)
     assert evaluated > prompt - 100
-    (found,) = [one for one in examined.findings if one.name == "cache-ram"]
+    (found,) = [one for one in findings if one.name == "cache-ram"]
     assert found.fix == "start llama-server with --cache-ram 8192"
-    assert [trial.path for trial in examined.trials] == ["/v1/chat/completions", "/v1/messages"]
+    assert [trial.path for trial in known.trials] == ["/v1/chat/completions", "/v1/messages"]
 
 
 @pytest.mark.llama
 @pytest.mark.parametrize("slots", [ONE, FOUR])
 def test_where_the_ram_cache_shows_nobody_is_asked(around, slots):
     """A title between two turns is enough."""
-    examined, evaluated, _ = around(slots | CACHE, title=True, ask=pytest.fail)
-    assert len(examined.trials) == 2
+    known, _, evaluated, _ = around(slots | CACHE, title=True, ask=pytest.fail)
+    assert len(known.trials) == 2
     assert evaluated < 100

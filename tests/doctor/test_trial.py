@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
+from cacheproxy import Rule
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
-from cacheproxy.doctor import outcome
-from cacheproxy.doctor.prompt import body, text
-from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.reuse import measure as measured
-from tests.doctor.builders import CHECKED, HEADS, RULE, head
+from cacheproxy.doctor import server_checks
+from cacheproxy.doctor.trial import PromptSender, Trial, body, text
+from cacheproxy.plugin.packages import Configured
+from tests.doctor.builders import CHECKED, HEADS, HERE, RULE, RUNS, facts, head
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +30,19 @@ def marks():
     return (f"mark{number:012}" for number in range(1000))
 
 
-def measure(*parties, **more):
-    return measured(*parties, **({"volatile": HEADS} | more))
+def measure(api, upstream, proxy, rules, model, mark, **more):  # noqa: PLR0917 (the parties)
+    more = {"model": model, "heads": HEADS} | more
+    return PromptSender(upstream=upstream, proxy=proxy, rules=rules, **more).measure(api, mark)
 
 
 def check(trial, rules=(RULE,), kind="llama-server", tried=CHECKED):
-    return outcome.check(trial, rules, kind, tried)
+    """The finding; these rules are on in the running proxy and here."""
+    on = tuple(Rule(name, "system", "stamp", "", why="it changes") for name in rules)
+    found = Configured(HERE.packages, (), on, frozenset(rules))
+    checked = () if tried is None else (tried,)
+    proxy = replace(RUNS, rules=tuple(rules))
+    known = facts(kind, trials=(trial,), found=found, checked=checked, proxy=proxy)
+    return next(server_checks.reuse(known))
 
 
 def test_the_prompt_is_about_600_tokens_of_made_up_text():
@@ -100,7 +108,7 @@ def test_without_a_rule_the_server_is_not_blamed(site, marks):
 @pytest.mark.llama
 def test_without_a_client_package_one_prompt_is_sent_again(site, marks):
     """No head is known that changes: the trial shows whether the server reuses anything."""
-    trial = measure("chat", site, None, (), "random", next(marks), volatile=None)
+    trial = measure("chat", site, None, (), "random", next(marks), heads=None)
     assert trial.works
     assert trial.without is None
     found = check(trial, rules=(), tried=None)
@@ -176,7 +184,7 @@ def test_a_server_that_drops_the_header_needs_no_rule(peer):
 )
 def test_an_answer_that_is_an_error_is_one_line(peer, answer, error, fix):
     """In the server's own words. Servers answer an unknown model with 404, too."""
-    trial = tried(peer, answer, outcome.NO_MODEL)
+    trial = tried(peer, answer, "default")
     assert trial.error == error
     assert (check(trial).state, check(trial).fix) == (FindingState.WARN, fix)
 

@@ -1,10 +1,4 @@
-"""llama-server's slots: what they cost the conversations, and what a test prompt would push out.
-
-Measured with llama.cpp (xllamacpp 2026.10) on five turns of a conversation of 14,000 tokens with
-titles and forks between them: 11,478 tokens evaluated with its defaults, 1,607 (no more than is
-new) with ``--slot-prompt-similarity 0.5``; 70,564 with one slot and ``--cache-ram 0``. Without a
-RAM cache, 0.5 with four slots halves it (31,515 to 15,678). Fewer or split slots alone change
-nothing (31,515 with ``--parallel 2 --no-kv-unified``).
+"""What a test prompt would push out of llama-server's slots, and whether to send it.
 
 A prompt unlike all others goes to a slot that was never used, else to the one used longest ago;
 what that one held is gone, unless the RAM cache (``--cache-ram``) has taken it. No page tells
@@ -19,15 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cacheproxy.asking import Site
-from cacheproxy.client_setup.finding import Finding, ok, warn
-from cacheproxy.core.conversation.verdict import Judgement, Reason
-from cacheproxy.core.servers.kinds import EXAMPLE, kind_called
+from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.looking import profile_from_look
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Slot
-from cacheproxy.doctor import upstream
-from cacheproxy.doctor.record import Record, SeenExchange
-from cacheproxy.doctor.reuse import Trial
+from cacheproxy.doctor.facts import look_at_server
+from cacheproxy.doctor.record import Record, client_of
+from cacheproxy.record.row import ExchangeRow
 from cacheproxy.words import counted
 
 CHEAP = 1000
@@ -35,8 +27,6 @@ CHEAP = 1000
 _OURS = 2000
 """Tokens of our prompts in all the slots that they can be in at a time."""
 _ALL = 0.9
-_NEAR = 256
-"""Tokens: what is left of a conversation is what the other prompt shared, give or take these."""
 Ask = Callable[[str], bool]
 """Asks people whether to send, with the reason not to."""
 
@@ -60,8 +50,11 @@ def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
     return _worth(min(idle, key=lambda slot: slot.task or 0).used)
 
 
-def kept(record: Record | None, slots: int) -> bool:
-    """Whether the turns through the proxy show that the prompts of one slot are kept in RAM."""
+def kept(record: Record | None, slots: int, alike: float) -> bool:
+    """Whether the turns through the proxy show that the prompts of one slot are kept in RAM.
+
+    ``alike``: the share of itself that a prompt has in common with the slot's, to be like it.
+    """
     if record is None or slots != 1:
         return False
     for before, turn, between in later_turns(record):
@@ -70,30 +63,30 @@ def kept(record: Record | None, slots: int) -> bool:
             continue
         if any((one.prompt or 0) > prompt / 2 for one in between):  # it may hold what was reused
             continue
-        if any(_had_the_slot(one, before, turn) for one in between):
+        if any(_had_the_slot(one, before, turn, alike) for one in between):
             return True
     return False
 
 
 def later_turns(
     record: Record,
-) -> Iterator[tuple[SeenExchange, SeenExchange, Sequence[SeenExchange]]]:
+) -> Iterator[tuple[ExchangeRow, ExchangeRow, Sequence[ExchangeRow]]]:
     """Yield each measured turn: the turn before, the turn, and what ended between the two."""
-    measured = [one for one in record.seen if one.prompt is not None and not one.failed]
-    last: dict[tuple[str, str], int] = {}
+    measured = [one for one in record.rows if one.prompt is not None and not one.has_failed]
+    last: dict[tuple[str, str | None], int] = {}
     for index, one in enumerate(measured):
         if one.side:
             continue
-        before = last.get((one.client, one.session))
-        last[one.client, one.session] = index
+        before = last.get((client_of(one), one.session))
+        last[client_of(one), one.session] = index
         if before is not None and one.turn > 1 and one.reused is not None:
             yield measured[before], one, measured[before + 1 : index]
 
 
-def _had_the_slot(one: SeenExchange, before: SeenExchange, turn: SeenExchange) -> bool:
+def _had_the_slot(one: ExchangeRow, before: ExchangeRow, turn: ExchangeRow, alike: float) -> bool:
     """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
     is_between = before.end <= one.wall and one.end <= turn.wall
-    is_unlike = one.reused is not None and one.reused <= EXAMPLE.similarity * min(
+    is_unlike = one.reused is not None and one.reused <= alike * min(
         one.prompt or 0, before.prompt or 0
     )
     return is_between and is_unlike
@@ -101,53 +94,6 @@ def _had_the_slot(one: SeenExchange, before: SeenExchange, turn: SeenExchange) -
 
 def _worth(held: int) -> int:
     return held if held > CHEAP else 0
-
-
-def check(record: Record | None, trials: Sequence[Trial]) -> list[Finding]:
-    """Return what the proxy's record and our own prompts tell of a llama-server's slots."""
-    forks, taken, dropped, lost = 0, 0, 0, 0
-    for before, turn, between in later_turns(record) if record is not None else ():
-        if turn.verdict != Judgement.BREAK or turn.reason != Reason.EVICTED:
-            continue
-        again = max(0, (before.prompt or 0) - (turn.reused or 0))
-        if any(_took(one, turn) for one in between):
-            forks, taken = forks + 1, taken + again
-        else:
-            dropped, lost = dropped + 1, lost + again
-    found = []
-    if forks:
-        text = (
-            f"{counted(forks, 'time')} a side request (a subagent, a fork) took the slot of a "
-            f"conversation, because 10% of it was alike: {taken:,} tokens were read again"
-        )
-        fix = f"start {EXAMPLE.name} with {EXAMPLE.slots}"
-        found.append(warn("slots", text, fix))
-    return found + _ram(trials, dropped, lost)
-
-
-def _ram(trials: Sequence[Trial], dropped: int, lost: int) -> list[Finding]:
-    """Return the finding on the cache in RAM; our own prompts prove more than a turn's loss."""
-    shown = [trial.again.is_reused for trial in trials if trial.again is not None]
-    fix = f"start {EXAMPLE.name} with {EXAMPLE.ram}"
-    cost = f"; {counted(dropped, 'turn')} read {lost:,} tokens again" if dropped else ""
-    if shown and not shown[0]:
-        text = f"off: a slot's prompt is lost when another conversation takes the slot{cost}"
-        return [warn("cache-ram", text, fix)]
-    if dropped:
-        text = f"off, or too small: the server had dropped earlier prompts{cost}"
-        return [warn("cache-ram", text, fix)]
-    if shown:
-        return [ok("cache-ram", "on: a prompt that leaves its slot is kept and comes back")]
-    return []
-
-
-def _took(one: SeenExchange, turn: SeenExchange) -> bool:
-    """Whether ``turn`` found no more of its conversation than ``one`` had in common with it."""
-    if one.reused is None or turn.reused is None or one.reused < _NEAR:
-        return False
-    return (
-        one.reused >= EXAMPLE.similarity * (one.prompt or 0) and turn.reused <= one.reused + _NEAR
-    )
 
 
 @dataclass(slots=True)
@@ -158,7 +104,7 @@ class Guard:
     profile: Profile  #: what is known of the server
     record: Record | None  #: of the proxy before it
     ask: Ask | None  #: None: whatever it costs, send
-    finding: Finding | None = None  #: what is to be told if a prompt was not sent
+    why_not: str = ""  #: why a prompt was not sent; "": each was
     ours: int = 0  #: tokens of our own prompt, 0 if not counted: what is no longer costs no more
 
     def allows(self, ours: int = 0) -> bool:
@@ -166,14 +112,14 @@ class Guard:
 
         ``ours``: tokens of those that were, 0 if none was.
         """
-        server = self.profile.server
+        alike = kind_of(self.profile).similarity
         self.ours = max(self.ours, ours)
-        if self.ask is None or server is None or not kind_called(server.kind).similarity:
+        if self.ask is None or not alike:
             return True
-        look = upstream.look(self.site).look
+        look = look_at_server(self.site).look
         slots = look.slots if look is not None else ()
         self.profile = profile_from_look(look, self.profile) if look is not None else self.profile
-        keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots))
+        keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots), alike)
         stake = at_stake(slots, keeps=keeps)
         if stake is not None and stake <= self.ours:
             return True
@@ -181,8 +127,7 @@ class Guard:
         if self.ask(f"About to send test prompts of 600 tokens; {why}."):
             self.ask = None
             return True
-        fix = "cacheproxy doctor --send   sends them anyway"
-        self.finding = warn("reuse", f"test prompts were not sent: {why}", fix)
+        self.why_not = why
         return False
 
 
