@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from cacheproxy.client_setup.checkup import Case, Checkup, Volatile
     from cacheproxy.client_setup.finding import Finding, FindingState
     from cacheproxy.client_setup.need import Need, Setup
+    from cacheproxy.core.dialects.content import blocks_of
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.codeblocks import lines_outside_code
-    from cacheproxy.core.prompt.messages import blocks_of, messages_of
-    from cacheproxy.core.prompt.request import Request
+    from cacheproxy.core.prompt.request import Request, messages_of
     from cacheproxy.core.rules.code_rule import CodeRule, quick
     from cacheproxy.core.rules.places import FIRST_USER_TEXT, SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
     from cacheproxy.core.rules.rule import Rule
@@ -92,11 +92,11 @@ _MODULES = {
     "Setup": "client_setup.need",
     "Slot": "core.servers.status",
     "Volatile": "client_setup.checkup",
-    "blocks_of": "core.prompt.messages",
+    "blocks_of": "core.dialects.content",
     "hookimpl": "hookspecs",
     "lines_outside_code": "core.prompt.codeblocks",
     "match_paths": "core.document.pointer",
-    "messages_of": "core.prompt.messages",
+    "messages_of": "core.prompt.request",
     "quick": "core.rules.code_rule",
     "to_pointer": "core.document.pointer",
 }

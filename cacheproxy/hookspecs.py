@@ -49,8 +49,8 @@ def cacheproxy_client() -> Client:
     writes, at a fixed place: the beginning of its user agent, a header that it alone sends, the
     beginning of its system text, or a line of its system text outside of fenced code. The prompt is
     searched only up to the first user message, only on paths of APIs that cacheproxy knows, and
-    only if the user agent names no other known client: gateways send a user agent of their own. A
-    request is identified at most once per package, before the package's first edit.
+    only if the user agent names no other client that is installed: gateways send a user agent of
+    their own. A request is identified at most once per package, before the package's first edit.
 
     A package that has rules, cacheproxy_normalize or cacheproxy_session, but names no client, is
     not loaded. ``Client("*")`` stands for all clients; a rule with its own ``client`` is for that

@@ -179,10 +179,8 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         unpacking=Unpacking(reactor, config.max_body << 20, edits=edits),
         normalizing=Normalizing(
             reactor,
-            found.on,
+            found.packages.plan(found.on if edits else ()),
             store,
-            edit=edits,
-            hooks=found.packages.session_hooks(),
             workers=plugins.workers,
             collector=lasting.collector,
             memo=lasting.memo,
@@ -260,7 +258,7 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
     translating = Translating(reactor, dialects, Counting(asker, store.spellings()))
     profiling = Profiling(
         asker,
-        translates=dialects.translates,
+        spoken=dialects.spoken,
         translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
     )

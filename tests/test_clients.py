@@ -10,12 +10,15 @@ import pytest
 
 from cacheproxy.client_setup.need import Need
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
+from cacheproxy.core.prompt.client import client_of
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.setups import Setups, set_up
+from cacheproxy.testing import request
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
 SETUPS = Setups()
+CLIENTS = Packages.load().clients
 URL = "http://127.0.0.1:8081"
 CAUSES = {*Reason, *Rewrite}
 each_client = pytest.mark.parametrize("client", SETUPS.clients)
@@ -33,6 +36,30 @@ def test_the_tests_have_them_all():
     assert [line for line in lines if "clients/" in line] == [f"-e ./clients/{n}" for n in NAMES]
     assert {package.name for package in Packages.load()} == set(NAMES)
     assert [package.error for package in Packages.load() if package.error] == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("claude-cli/2.1.329 (external, cli)", "claude"),
+        ("codex_exec/0.169.0 (Debian)", "codex"),
+        ("codex_cli_rs/0.169.0 (Debian)", "codex"),
+        ("GeminiCLI-tui/0.61.0/gemini-2.5-pro", "gemini"),
+        ("GeminiCLI/0.9", "gemini"),
+        ("opencode/1.18.33", "opencode"),
+        ("QwenCode/0.24.4", "qwen"),
+        ("openclaw/2026.9.6", "openclaw"),
+        ("Cline/3.40", "cline"),
+        ("pi/0.70", "pi"),
+        ("OpenAI/JS 7.15.0", ""),
+        ("litellm/1.80", ""),
+    ],
+)
+def test_a_user_agent_names_its_client(agent, name):
+    """Whatever the prompt says; a library and a gateway name nobody."""
+    asked = request({"system": "You are."}, headers={"User-Agent": agent})
+    assert CLIENTS.introduce(asked).speaker == name
+    assert client_of(asked) == name or not name
 
 
 @pytest.mark.parametrize("name", NAMES)

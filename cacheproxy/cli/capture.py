@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,6 +16,9 @@ import click
 
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
 from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.prompt.client import Clients
+from cacheproxy.plugin.packages import Packages
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import Problem, read, read_each
 from cacheproxy.record.har import to_har
@@ -105,16 +109,22 @@ class SessionRow:
 def _is_turn(record: Exchange) -> bool:
     if record.session is not None:
         return record.turn > 0 and not record.side
-    counting = record.received.path.endswith(("/count_tokens", "/apply-template"))
-    return record.received.dialect is not None and not counting
+    request = record.received
+    return request.dialect is not None and endpoint_of(request.path).purpose.evaluates
 
 
 def _named(record: Exchange) -> tuple[str, str]:
     if record.session is not None:
         return record.session.client, record.session.id
-    request = record.received
+    request = _clients().introduce(record.received)
     session = session_of(request)
     return session.client, session.id if request.dialect is not None else ""
+
+
+@cache
+def _clients() -> Clients:
+    """The clients that are installed: they name those of other tools' captures."""
+    return Packages.load().clients
 
 
 def _print(rows: list[SessionRow]) -> None:

@@ -120,7 +120,9 @@ def diagnose(
     found = configured(settings)
     records, problems = read(files)
     tell(problems)
-    lanes = lanes_of(records, found.packages.session, answered=not proposing)
+    lanes = lanes_of(
+        records, found.packages.session, found.packages.clients, answered=not proposing
+    )
     if not lanes and not problems:
         fail(f"{', '.join(files)}: no answered request with a prompt found")
     if lanes and proposing:

@@ -66,7 +66,8 @@ def inspect(
         found.rules,
         found.active,
         orders=_ORDERS[order] if order else None,
-        name=found.packages.session,
+        session=found.packages.session,
+        clients=found.packages.clients,
     )
     if not result.prompts:
         if not problems:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cacheproxy.asking import USUAL
 from cacheproxy.core.placement.placement import Placement
-from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.client import Clients
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.servers.profile import ServerFacts
@@ -111,14 +110,11 @@ def lifetime_line(totals: Mapping[str, Any]) -> str | None:
     )
 
 
-def _ways_in(address: str, clients: Iterable[Client]) -> Iterator[str]:
+def _ways_in(address: str, clients: Clients) -> Iterator[str]:
     yield f"  dashboard   {address}/_cacheproxy/"
-    option, starts = proxy_option(address), defaultdict[str, list[str]](list)
-    for client in clients:
-        if client.start:
-            starts[client.starting(address, option)].append(client.called)
-    for line, called in starts.items():
-        yield f"  {', '.join(called):<12}  {line}"
+    starts = clients.starts(address, proxy_option(address))
+    for called, line in starts.items():
+        yield f"  {called:<12}  {line}"
     if not starts:
         yield f"  clients     base URL {address} or {address}/v1"
 

@@ -216,7 +216,7 @@ def _through(facts: Examination) -> str:
     """Return how a client comes to use the proxy."""
     url, option = shown(facts.proxy.url), proxy_option(facts.proxy.url)
     known = facts.found.packages.clients
-    return next((one.starting(url, option) for one in known if one.start), f"base URL {url}")
+    return next(iter(known.starts(url, option).values()), f"base URL {url}")
 
 
 def agents(facts: Examination) -> Iterator[Finding]:

@@ -11,6 +11,8 @@ from functools import cached_property
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
+from cacheproxy.core.dialects.dialect import Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.judge.explain import FELT
 from cacheproxy.core.prompt.client import UNNAMED
 from cacheproxy.record.row import ExchangeRow, rows_in
@@ -217,7 +219,7 @@ def is_own_fault(one: ExchangeRow) -> bool:
 
 def _has_prompt(one: ExchangeRow) -> bool:
     """Whether it is a turn, or would have been one if it had not failed."""
-    counts = one.path.rstrip("/").endswith("/count_tokens")
+    counts = endpoint_of(one.path).purpose is Purpose.COUNT
     return one.turn > 0 or (one.has_failed and bool(one.session) and not counts)
 
 

@@ -12,25 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
-from cacheproxy.core.prompt import dialect
-from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.body import body_of
 from cacheproxy.record.exchange import Exchange, Outcome
 
 Value = str | bool | int | float | tuple[str, ...]
 _LONGEST = 256
-_NOT_GENERATING = ("/count_tokens", "/apply-template")
-_EMBEDDINGS = ("/embeddings", "/embedding", "/api/embed")
-_PROVIDERS = {
-    dialect.ANTHROPIC: "anthropic",
-    dialect.CHAT: "openai",
-    dialect.RESPONSES: "openai",
-    dialect.OLLAMA: "ollama",
-}
-"""The provider is the format spoken, not who made the model."""
 _NUMBERS = (
     ("max_tokens", "gen_ai.request.max_tokens", int),
     ("max_completion_tokens", "gen_ai.request.max_tokens", int),
@@ -63,8 +52,9 @@ def describe(exchange: Exchange) -> Described:
     sent = exchange.sent or received
     known = tuple(carried(received.headers, received.target))
     attributes = _server(exchange.upstream) | _own(exchange, known)
-    operation = _operation(sent)
-    if operation is None:
+    endpoint = endpoint_of(sent.path)
+    operation = str(endpoint.purpose)
+    if not (operation and endpoint.purpose.evaluates):
         method = received.method if received.method in _METHODS else "_OTHER"
         attributes["http.request.method"] = method
         name = "HTTP" if method == "_OTHER" else method
@@ -73,7 +63,7 @@ def describe(exchange: Exchange) -> Described:
         model = body.get("model")
         name = operation
         attributes["gen_ai.operation.name"] = operation
-        attributes["gen_ai.provider.name"] = _provider(sent)
+        attributes["gen_ai.provider.name"] = endpoint.provider
         if isinstance(model, str) and model:
             attributes["gen_ai.request.model"] = _text(model, known)
             name = f"{operation} {attributes['gen_ai.request.model']}"
@@ -88,27 +78,6 @@ def describe(exchange: Exchange) -> Described:
     return Described(name, attributes, error)
 
 
-def _operation(request: Request) -> str | None:
-    path = request.path.rstrip("/")
-    if path.endswith(_NOT_GENERATING):
-        return None
-    if path.endswith(_EMBEDDINGS):
-        return "embeddings"
-    if request.dialect == dialect.COMPLETION or path.endswith("/api/generate"):
-        return "text_completion"
-    return "chat" if request.dialect is not None else None
-
-
-def _provider(request: Request) -> str:
-    known = _PROVIDERS.get(request.dialect or "")
-    if known is not None:
-        return known
-    path = request.path.rstrip("/")
-    if path.endswith("/api/embed"):
-        return "ollama"
-    return "openai" if path.endswith(("/completions", "/embeddings")) else "llama.cpp"
-
-
 def _server(upstream: str) -> dict[str, Value]:
     parts = urlsplit(upstream)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -116,10 +85,9 @@ def _server(upstream: str) -> dict[str, Value]:
 
 
 def _own(exchange: Exchange, known: tuple[bytes, ...]) -> dict[str, Value]:
-    session, verdict = exchange.session, exchange.verdict
-    client = session.client if session is not None else client_of(exchange.received)
+    verdict = exchange.verdict
     found: dict[str, Value] = {
-        "cacheproxy.client": _text(client, known),
+        "cacheproxy.client": _text(exchange.client, known),
         "cacheproxy.outcome": _word(exchange.outcome),
     }
     if exchange.turn:

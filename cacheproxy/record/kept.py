@@ -11,7 +11,6 @@ from enum import Flag, auto
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from cacheproxy.core.prompt.client import client_of
 from cacheproxy.record.body import body_of
 from cacheproxy.record.exchange import Exchange
 
@@ -97,7 +96,7 @@ EXCHANGES = (
     KeptColumn("upstream", NUMBER, "exchange.upstream", _D, "", _URL),
     KeptColumn("model", FOUND, "", _D, "", WORD.shown.format("e.model")),
     KeptColumn("status", NUMBER, "exchange.status", _R | _T | _D),
-    KeptColumn("dialect", WORD, "exchange.received.dialect"),
+    KeptColumn("dialect", WORD),
     KeptColumn("outcome", WORD, "exchange.outcome", _R | _D),
     KeptColumn("failed", NUMBER, "", _R | _T | _D),
     KeptColumn("prompt", NUMBER, "usage.prompt", _R | _T | _D, sums=True),
@@ -245,12 +244,13 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
         parts=None if failed else exchange.parts,
     )
     record |= {
-        "client": session.client if session is not None else client_of(received),
+        "client": exchange.client,
         "served": served,
         "route": exchange.route if exchange.server else None,
         "price": exchange.price or 0.0,
         "root": None if exchange.place is None else exchange.place.root,
         "session": session.id if session is not None else None,
+        "dialect": received.dialect and received.dialect.name,
         "model": model[:LONGEST_NAME] if isinstance(model, str) and model else None,
         "shape": (verdict and verdict.rewrite) or (where and where.kind),
         "rules": ",".join(fired)[: 4 * LONGEST_NAME] if fired else None,

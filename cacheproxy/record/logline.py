@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from cacheproxy.core.conversation.speeds import generation_speed
 from cacheproxy.core.conversation.verdict import Judgement, Reason
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.judge.explain import command, said_of
 from cacheproxy.core.placement.placing import NAME, count_of
@@ -19,7 +20,6 @@ from cacheproxy.record.exchange import Exchange, Outcome
 
 _LONGEST = 200
 """Characters of a path: it may be 32 kB."""
-_COUNTED = ("/count_tokens", "/apply-template")
 _NOT_THERE = (404, 405, 501)
 """What is said of a path, which is shown then."""
 
@@ -30,7 +30,7 @@ def lines(exchange: Exchange, *, verbose: bool = False, proxy: str = "") -> Iter
     None for a count of tokens that went well, unless ``verbose``. ``proxy``: the option by which
     commands find this proxy, "" where they do by themselves.
     """
-    counted = exchange.received.path.endswith(_COUNTED)
+    counted = not endpoint_of(exchange.received.path).purpose.evaluates
     if counted and not verbose and not exchange.has_failed:
         return
     if exchange.turn:

@@ -5,26 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cacheproxy.core.dialects.messages import error_type
 from cacheproxy.translate.answer import WholeAnswer
 from cacheproxy.translate.overflow import too_long
 from cacheproxy.translate.writing import write
 
 _LONGEST = 8192
 """Characters of a message that are handed on."""
-_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    408: "timeout_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
-"""Anthropic's API reference, "Errors". A 503 stays an ``api_error``: a model that is loading is
-worth a retry later, while clients meet ``overloaded_error`` by asking less or another model."""
 
 
 def error_answer(status: int, body: bytes) -> WholeAnswer:
@@ -57,8 +44,7 @@ def _error(value: Any, text: str, status: int) -> tuple[int, dict[str, str]]:
     overflow = too_long(details, message) if status != 429 else None
     if overflow is not None:
         status, message = 400, overflow
-    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-    return status, {"type": kind, "message": message[:_LONGEST]}
+    return status, {"type": error_type(status), "message": message[:_LONGEST]}
 
 
 def _read_error(body: bytes) -> tuple[Any, str]:

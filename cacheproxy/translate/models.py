@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
+from cacheproxy.core.dialects.dialects import VERSION_HEADERS
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.answer import WholeAnswer
 from cacheproxy.translate.errors import error_answer
@@ -18,6 +19,13 @@ _UNKNOWN = "1970-01-01T00:00:00Z"
 """As Anthropic's API reference says of a release date that is unknown: "an epoch value"."""
 
 _NO_LIST = "the server's answer is no list of models"
+
+
+def asks_for_list(request: Request) -> bool:
+    """Whether a client of Anthropic's API asks for the list of models."""
+    if request.method != "GET" or not request.path.rstrip("/").endswith("/models"):
+        return False
+    return request.first_header(VERSION_HEADERS) is not None
 
 
 class ListOfModels:

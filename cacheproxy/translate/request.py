@@ -8,6 +8,9 @@ from typing import Any
 import msgspec
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.dialects import beside, endpoint_of
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.body import Body, list_of, object_of, text_in, text_of, wrong
@@ -17,7 +20,6 @@ from cacheproxy.translate.tools import chat_tools, tool_choice
 from cacheproxy.translate.translation_error import TranslationError
 from cacheproxy.translate.writing import write
 
-_HERE, _THERE = "/messages", "/chat/completions"
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
 _NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")
 
@@ -27,12 +29,11 @@ def chat_request(request: Request, body: Body, spellings: Spellings) -> Request:
 
     A query (``?beta=true``) is dropped. Raises TranslationError for another path or a bad body.
     """
-    path = request.path.rstrip("/")
-    if not path.endswith(_HERE):
-        raise TranslationError("only /v1/messages has a counterpart in chat completions")
+    if request.dialect is not MESSAGES or not endpoint_of(request.path).purpose.evaluates:
+        raise TranslationError(f"only {MESSAGES.path} has a counterpart in chat completions")
     return replace(
         request,
-        target=path.removesuffix(_HERE) + _THERE,
+        target=beside(request.path, CHAT),
         headers=chat_headers(request.headers),
         body=write(chat_body(body, spellings)),
     )

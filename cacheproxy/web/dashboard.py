@@ -14,7 +14,7 @@ from cacheproxy.core.diagnose.report import TurnReport, report
 from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.client import NOBODY
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.latest import Latest
@@ -62,7 +62,7 @@ class Dashboard:
     def __init__(self, source: Source, recent: Recent, latest: Latest, version: str) -> None:
         self.url = ""
         self.active: Collection[str] = ()
-        self.clients: Collection[Client] = ()
+        self.clients = NOBODY
         self.profile: Callable[[], Profile] = Profile
         self.words: Callable[[], Json] = dict
         self.upstreams: Callable[[], list[Json]] = list
@@ -141,6 +141,7 @@ class Dashboard:
             "upstream": upstream_of(self.url, look) | {"words": self.words()},
             "upstreams": self.upstreams(),
             "clients": hide_text(clients(self._came(), now / 1e3)),
+            "starts": self.clients.starts("{url}", "{option}"),
             "prefills": self._latest.prefills.as_json(now / 1e3),
             "rules": list(self.active),
             "reasons": PHRASES,

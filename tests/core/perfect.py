@@ -52,11 +52,11 @@ class Server:
 
 def exchanges(requests: Iterable[Request], server: Server, known: Configured) -> Iterator[Exchange]:
     """Yield each prompt's exchange, with its verdict; ``known``: the rules."""
-    hooks, rules, store, memo = known.packages.session_hooks(), known.on, Store(), Memo()
+    plan, store, memo = known.packages.plan(known.on), Store(), Memo()
     verdicts = Verdicts(store)
     for number, request in enumerate(requests, 1):
         came = Request(request.method, request.target, request.headers, request.body, memo)
-        prepared = run(prepare(came, rules, hooks, store))
+        prepared = run(prepare(plan.clients.introduce(came), plan, store))
         turn, sent = prepared.turn, prepared.request
         if turn is None or turn.prompt is None or request.path.endswith("count_tokens"):
             continue

@@ -24,7 +24,6 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy_replay.wire import send
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.route.key import root_key
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import find_captures, load_capture
@@ -195,7 +194,7 @@ def sent_of(names: Iterable[str]) -> list[Sent]:
             apis = APIS.get(request.dialect or "", ())
             if request.method != "POST" or not apis:
                 continue
-            key = root_key(request, session_of(request, packages.session(request)))
+            key = root_key(request, packages.session(request))
             body = json.dumps(body_for(apis[0], request) | {"model": MODEL}).encode()
             target = request.target if request.path == PATHS[apis[0]] else PATHS[apis[0]]
             headers = headers_of(request)

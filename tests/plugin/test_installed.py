@@ -95,7 +95,7 @@ def test_a_package_that_cannot_be_loaded_stops_no_other(install, code, error):
     assert plugins[1].error.isprintable()
     assert plugins[1].error.startswith(error)
     assert [rule.name for rule in plugins.normalizers()] == ["alpha"]
-    assert plugins.session(request_of()) == "zeta/1"
+    assert plugins.session(request_of()).name == "zeta/1"
 
 
 def test_an_entry_point_name_used_twice_costs_the_second_only(install):
@@ -105,7 +105,7 @@ def test_an_entry_point_name_used_twice_costs_the_second_only(install):
     plugins = loaded()
     first, second = plugins
     assert (first.error, second.error) == (None, "PluginError: the name 'same' is taken")
-    client = plugins.session(request_of()).partition("/")[0]
+    client = plugins.session(request_of()).client
     assert [rule.name for rule in plugins.normalizers()] == [client]
     assert first.rules[0].name == client
     assert running(plugins).manager.get_plugin("same") is first.plugin
@@ -147,7 +147,7 @@ def test_an_object_is_as_good_as_a_module(install):
         """,
         target="plugin_of_thing:thing",
     )
-    assert loaded().session(request_of()) == "thing/1"
+    assert loaded().session(request_of()).name == "thing/1"
 
 
 def test_a_blocked_package_is_not_imported(install):
@@ -194,8 +194,8 @@ def test_code_runs_without_a_guard_where_it_is_marked_as_quick(install, mark):
         "code": is_marked,
         "mine": is_marked,
     }
-    asks = {hook.plugin: getattr(hook.ask, "quick", False) for hook in plugins.session_hooks()}
-    assert asks == {"mine": is_marked, "clients": True}  # our own, which names declared clients
+    asks = {hook.plugin: getattr(hook.ask, "quick", False) for hook in plugins.plan().hooks}
+    assert asks == {"mine": is_marked}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(inst
     (package,) = loaded()
     assert package.error.startswith("PluginError: the package does not name its client")
     assert loaded().normalizers() == []
-    assert loaded().session_hooks() == []
+    assert loaded().plan().hooks == []
 
 
 def test_who_only_looks_needs_no_client(install):

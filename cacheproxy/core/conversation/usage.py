@@ -9,9 +9,12 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from cacheproxy.core.dialects.dialect import UsageSpelling
+from cacheproxy.core.dialects.dialects import USAGES
 
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large for the sums to come."""
@@ -77,62 +80,45 @@ def usage_of(message: Any) -> Usage:
     for holder in (message, message.get("message"), message.get("response")):
         if isinstance(holder, dict):
             if "usage" in holder:
-                found = found.merged(_openai_or_anthropic(holder["usage"]))
+                found = found.merged(_spelled(holder["usage"], "usage"))
             if "timings" in holder:
                 found = found.merged(_timings(holder["timings"]))
-    if "prompt_eval_duration" in message or "prompt_eval_count" in message:
-        found = found.merged(_ollama(message))
-    if "tokens_evaluated" in message:
-        found = found.merged(_completion(message))
-    return found
+    return found.merged(_spelled(message, ""))
 
 
-def _openai_or_anthropic(usage: Any) -> Usage:
-    if not isinstance(usage, dict):
-        return NOTHING
-    if "prompt_tokens" in usage:
-        return _chat(usage)
-    output = _count(usage.get("output_tokens"))
-    fresh = _count(usage.get("input_tokens"))
-    if "input_tokens_details" in usage or "total_tokens" in usage:
-        details = usage.get("input_tokens_details")
-        return Usage(fresh, _cached(details), output, written=_created(details))
-    parts = [usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")]
-    reused, written = map(_count, parts)
-    is_odd = any(said is not None and _count(said) is None for said in parts)
-    if fresh is None or is_odd:  # the whole is the sum of its parts
-        return Usage(output=output)
-    return Usage(
-        prompt=fresh + (reused or 0) + (written or 0),
-        reused=reused,
-        output=output,
-        written=written,
-    )
+def _spelled(usage: Any, holder: str) -> Usage:
+    """Return the counts in ``usage``, which stands in the member ``holder``."""
+    if isinstance(usage, dict):
+        for each in USAGES:
+            if each.holder == holder and not usage.keys().isdisjoint(each.signs):
+                return _read(usage, each)
+    return NOTHING
 
 
-def _chat(usage: dict[str, Any]) -> Usage:
-    """Return the counts of Chat Completions; DeepSeek's, and Kimi's, stand beside its own."""
-    details = usage.get("prompt_tokens_details")
-    places = (_cached(details), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens"))
-    counts = (_count(place) for place in places)
-    return Usage(
-        prompt=_count(usage["prompt_tokens"]),
-        reused=next((count for count in counts if count is not None), None),
-        output=_count(usage.get("completion_tokens")),
-        written=_created(details),
-    )
+def _read(usage: dict[str, Any], spelling: UsageSpelling) -> Usage:
+    prompt, output = _first(usage, spelling.prompt), _first(usage, spelling.output)
+    reused, written = _first(usage, spelling.reused), _first(usage, spelling.written)
+    if spelling.is_rest:
+        parts = map(usage.get, (*spelling.reused, *spelling.written))
+        is_odd = any(said is not None and _count(said) is None for said in parts)
+        if prompt is None or is_odd:  # the whole is the sum of its parts
+            return Usage(output=output)
+        prompt += (reused or 0) + (written or 0)
+    seconds = [_seconds(usage.get(name), 1e9) for name in spelling.seconds] or (None, None)
+    return Usage(prompt, reused, output, seconds[0], seconds[1], written)
 
 
-def _cached(details: Any) -> int | None:
-    return _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-
-
-def _created(details: Any) -> int | None:
-    """Return what was written to the cache: vLLM's word for it, or OpenRouter's."""
-    if not isinstance(details, dict):
-        return None
-    created = _count(details.get("created_cache_tokens"))
-    return _count(details.get("cache_write_tokens")) if created is None else created
+def _first(usage: dict[str, Any], paths: Sequence[str]) -> int | None:
+    """Return the first count that stands at one of ``paths``."""
+    for path in paths:
+        holder, dot, name = path.partition(".")
+        value = usage.get(holder)
+        if dot:
+            value = value.get(name) if isinstance(value, dict) else None
+        count = _count(value)
+        if count is not None:
+            return count
+    return None
 
 
 def _timings(timings: Any) -> Usage:
@@ -146,33 +132,6 @@ def _timings(timings: Any) -> Usage:
         output=_count(timings.get("predicted_n")),
         prompt_seconds=_seconds(timings.get("prompt_ms"), 1e3),
         output_seconds=_seconds(timings.get("predicted_ms"), 1e3),
-    )
-
-
-def _ollama(message: dict[str, Any]) -> Usage:
-    """Ollama's last message. Before 0.33.3 it does not say what it reused.
-
-    ``prompt_eval_count`` includes the cached tokens, ``prompt_eval_duration`` does not.
-    """
-    return Usage(
-        prompt=_count(message.get("prompt_eval_count")),
-        reused=_count(message.get("prompt_eval_cached_count")),
-        output=_count(message.get("eval_count")),
-        prompt_seconds=_seconds(message.get("prompt_eval_duration"), 1e9),
-        output_seconds=_seconds(message.get("eval_duration"), 1e9),
-    )
-
-
-def _completion(message: dict[str, Any]) -> Usage:
-    """llama-server's native ``/completion``.
-
-    ``tokens_evaluated`` is the whole prompt, ``tokens_cached`` what the slot holds afterwards,
-    prompt and answer (server-context.cpp: ``n_tokens_cached = slot.prompt.n_tokens()``): what
-    was reused stands in ``timings`` alone.
-    """
-    return Usage(
-        prompt=_count(message["tokens_evaluated"]),
-        output=_count(message.get("tokens_predicted")),
     )
 
 

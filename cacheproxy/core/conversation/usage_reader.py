@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from cacheproxy.core.conversation.usage import NOTHING, Usage, usage_of
+from cacheproxy.core.dialects.dialects import USAGES
 from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
 from cacheproxy.core.http1.ending import Ending
@@ -17,6 +18,8 @@ _MOST_UNPACKED = 64 << 20
 """Bytes that a packed body may come to."""
 _MOST_AT_ONCE = 1 << 20
 """Bytes that one of its pieces may come to: more would hold the reactor too long."""
+_HINTS = (b'"timings"', *{each.hint for each in USAGES if each.holder != "usage"})
+"""What messages with counts contain, if these do not stand in "usage"."""
 _TOGETHER = 4 << 10
 """Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 
@@ -173,7 +176,10 @@ def _may_tell(text: bytes) -> bool:
     usages = text.count(b'"usage"')
     if usages and usages > text.count(b'"usage":null') + text.count(b'"usage": null'):
         return True
-    return b'"timings"' in text or b'"prompt_eval_' in text or b'"tokens_evaluated"' in text
+    for hint in _HINTS:  # noqa: SIM110 (any() would make a generator for each event)
+        if hint in text:
+            return True
+    return False
 
 
 def _is_json(text: bytes | bytearray) -> bool:

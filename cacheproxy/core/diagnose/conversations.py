@@ -11,11 +11,12 @@ from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, 
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.exchange import Exchange
 
-_NO_TURN = ("/count_tokens", "/apply-template")
 _HALF = 0.5
 
 
@@ -42,23 +43,25 @@ class RecordedLane:
 
 def lanes_of(
     records: Sequence[Exchange],
-    name: Callable[[Request], str | None] = lambda _: None,
+    session: Callable[[Request], Session] = session_of,
+    clients: Clients = NOBODY,
     *,
     answered: bool = False,
 ) -> list[RecordedLane]:
     """Return the lanes of all conversations, in the order of their first requests.
 
-    ``name``: what a plugin says the session is (see ``Plugins.session``). Requests without a
+    ``session``: says whose a request is (see ``Packages.session``); ``clients``: those that are
+    known. Requests without a
     prompt belong to none, nor do those of our own doctor, nor those that failed if only the
     ``answered`` are asked for.
     """
     store = Store(sys.maxsize)
     sessions: dict[Session, _Session] = {}
     for index, record in enumerate(records):
-        request = record.received
-        if (answered and record.has_failed) or request.path.endswith(_NO_TURN):
+        request = clients.introduce(record.received)
+        if (answered and record.has_failed) or not endpoint_of(request.path).purpose.evaluates:
             continue
-        turn = store.find(record.session or session_of(request, name(request)), request)
+        turn = store.find(record.session or session(request), request)
         prompt = turn.prompt
         if prompt is None or is_doctors(record):
             continue

@@ -8,9 +8,11 @@ from itertools import pairwise
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import tools_of
+from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
 from cacheproxy.core.diagnose.volatile import Field, Step, fields
 from cacheproxy.core.diff.changes import changes
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is_late, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
@@ -99,17 +101,18 @@ def inspect(
     active: Iterable[str] | None = None,
     *,
     orders: Sequence[PromptOrder] | None = None,
-    name: Callable[[Request], str | None] = lambda _: None,
+    session: Callable[[Request], Session] = session_of,
+    clients: Clients = NOBODY,
 ) -> Inspection:
     """Inspect captured requests, in the order in which they were sent.
 
     ``rules``: all that there are; ``active``: the names of those that are on (None: their
     defaults); ``orders``: what the server's template prints first, the parts by the first of
-    them (None: all that make a difference); ``name``: see ``lanes_of``.
+    them (None: all that make a difference); ``session``, ``clients``: see ``lanes_of``.
     """
     on = {rule.name for rule in rules if rule.default} if active is None else set(active)
     records = [record for record in records if not is_doctors(record)]
-    lanes = lanes_of(records, name)
+    lanes = lanes_of(records, session, clients)
     mains = [lane for lane in lanes if not lane.is_side]
     steps = [pair for lane in lanes for pair in pairwise(lane.turns)]
     requests = [(turn.request, later.request) for turn, later in steps]

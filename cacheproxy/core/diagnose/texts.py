@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Pair
+from cacheproxy.core.dialects.segment import Segment
 from cacheproxy.core.diff.text import hunks
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
-from cacheproxy.core.prompt.segments import Segment
 
 _ONWARD = 8000
 """Characters behind the difference that are looked at: more than is shown."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.diff.changes import Change, changes, value_at
 from cacheproxy.core.diff.kind import ChangeKind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
@@ -23,7 +24,7 @@ _LABEL = re.compile(r"(?:\S*\s*[^\s0-9A-Za-z]+|\S*)\s*\Z")
 _LABEL_LENGTH = 32
 _REACH = 200
 """Characters before a change in which its label is looked for."""
-_LISTS = ("messages", "input", "contents", "tools")
+_LISTS = {*LISTS, "tools"}
 _ALL = frozenset(Part)
 _WITHOUT_LABEL = (ChangeKind.MOVED, ChangeKind.REORDERED, ChangeKind.SPELLING)
 _WHOLE = (ChangeKind.ADDED, ChangeKind.REMOVED, ChangeKind.MOVED)

@@ -12,6 +12,7 @@ from cacheproxy.core.conversation.divergence import Parting, parting
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Break, Rewrite
+from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.judge.repairs import as_unaided
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
 from cacheproxy.core.prompt.request import Request
@@ -99,7 +100,7 @@ class Evidence:
         return round(before.tokens * self.sent.chars / before.sent.chars)
 
     @property
-    def api(self) -> str | None:
+    def api(self) -> Dialect | None:
         """The dialect that it went upstream in, if that is known."""
         return None if self.request is None else self.request.dialect
 

@@ -9,9 +9,11 @@ to the head would also have moved those that we placed as user messages.
 
 from __future__ import annotations
 
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.segment import Segment
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
-from cacheproxy.core.prompt.segments import Piece, PieceRun, Segment, piece_of
+from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.kind import Repair
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile
@@ -19,7 +21,7 @@ from cacheproxy.core.servers.profile import Profile
 _HEADER = "x-anthropic-billing-header"
 
 
-def as_unaided(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
+def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     """Return the prompt of a request that nobody edited as its server would have seen it.
 
     ``api``: the dialect it goes upstream in. It is ``prompt`` itself where that is the same.
@@ -32,9 +34,9 @@ def as_unaided(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
     return as_repaired(prompt, api, profile)
 
 
-def as_repaired(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
+def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     """Return ``prompt``, edited or not, without what its server mends in it: itself, as a rule."""
-    repair = kind_of(profile).repairs.get(api or "")
+    repair = kind_of(profile).repair_of(api)
     if repair is None:
         return prompt
     made, changed = prompt.made, {}

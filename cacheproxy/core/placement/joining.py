@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cacheproxy.core.dialects.content import is_text
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.placement.reroling import WHY, become_user, re_role
-from cacheproxy.core.prompt.messages import is_text
 from cacheproxy.core.prompt.reminder import (
     BETWEEN,
     is_all_text,

@@ -26,7 +26,6 @@ from cacheproxy.core.placement.call_ids import short_ids
 from cacheproxy.core.placement.joining import ends_with_result, join_late
 from cacheproxy.core.placement.placement import ROLES, Placement
 from cacheproxy.core.placement.reroling import WHY, re_role
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, OLLAMA, RESPONSES
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport, describe
@@ -54,13 +53,13 @@ class LateMessage(NamedTuple):
 
 def late_messages(request: Request) -> list[LateMessage]:
     """Return the late system messages of ``request``, in their order."""
-    if request.dialect not in (ANTHROPIC, CHAT, OLLAMA, RESPONSES):
+    dialect = request.dialect
+    if dialect is None or not dialect.items:
         return []
     if not any(literal in request.literals for literal in _LITERALS):
         return []
     items = _items(request)
-    head = {ANTHROPIC: "system", RESPONSES: "instructions"}.get(request.dialect)
-    has_head = head is not None and bool((request.json or {}).get(head))
+    has_head = bool((request.json or {}).get(dialect.head))
     found: list[LateMessage] = []
     leads = True
     for index, item in enumerate(items):
@@ -84,10 +83,10 @@ def place(request: Request, placement: Placement) -> tuple[Request, RuleReport |
 
     It never raises: what cannot be placed goes on as it came, and the report says why.
     """
-    items, document = _items(request), request.document
-    if document is None or not items:
+    items, document, dialect = _items(request), request.document, request.dialect
+    if document is None or dialect is None or not items:
         return request, None
-    root = _name(request.dialect)
+    root = dialect.items
     splices: list[Splice] = []
     try:
         moved, gone = _needed(request, items, placement)
@@ -156,9 +155,6 @@ def _plainly(document: Document, root: str, number: int) -> Splice | None:
 
 
 def _items(request: Request) -> list[Any]:
-    items = (request.json or {}).get(_name(request.dialect))
+    dialect = request.dialect
+    items = None if dialect is None else (request.json or {}).get(dialect.items)
     return items if isinstance(items, list) else []
-
-
-def _name(dialect: str | None) -> str:
-    return "input" if dialect == RESPONSES else "messages"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cacheproxy.core.dialects.content import is_text
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.document.pointer import to_pointer
-from cacheproxy.core.prompt.messages import is_text
 from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, is_wrapped
 
 WHY = "late system message sent as a user message, in its place"

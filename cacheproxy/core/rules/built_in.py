@@ -6,13 +6,12 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from cacheproxy.core.dialects.content import Call, calls_in
 from cacheproxy.core.document.compare import alike, shared_from
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit, Raw
 from cacheproxy.core.document.pointer import Path, to_pointer
 from cacheproxy.core.document.spans import Container, SpelledValue
-from cacheproxy.core.prompt.dialect import RESPONSES
-from cacheproxy.core.prompt.messages import Call, calls_in
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import tool_name
 from cacheproxy.core.rules.code_rule import CodeRule, quick
@@ -34,7 +33,7 @@ def _calls_as_before(request: Request, previous: Request | None) -> Iterator[Edi
     document = request.document
     if previous is None or request.dialect is None or document is None:
         return
-    name = "input" if request.dialect == RESPONSES else "messages"
+    name = request.dialect.items
     messages = document.array(name)
     if messages is None:
         return

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.dialects import VERSION_HEADERS, beside
 from cacheproxy.core.http1.headers import credentials_in
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
 from cacheproxy.core.prompt.request import Request
 
-PATHS = {ANTHROPIC: "/messages", CHAT: "/chat/completions"}
-"""How the path of each API ends. Whatever stands before it (``/v1``) is the same for both."""
-_VERSION = frozenset({b"anthropic-version"})
 
-
-def is_prompt(request: Request) -> bool:
-    """Whether ``request`` is one that both APIs have: a prompt to be answered, or to be counted.
-
-    Another proxy's ``question`` is none, so that two of them never ask each other.
-    """
-    path = request.path.rstrip("/").removesuffix("/count_tokens")
-    return path.endswith(tuple(PATHS.values())) and "messages" in (request.json or {})
-
-
-def question(request: Request, dialect: str) -> Request:
+def question(request: Request, dialect: Dialect) -> Request:
     """Return a request that a server of ``dialect`` turns down without evaluating anything.
 
     It has the credentials of ``request``, since some servers look at these first.
     """
-    assert request.dialect is not None
-    head = request.path.rstrip("/").removesuffix("/count_tokens")
-    head = head.removesuffix(PATHS[request.dialect])
-    headers = credentials_in(request.headers, _VERSION)
+    headers = credentials_in(request.headers, VERSION_HEADERS)
     return replace(
         request,
         method="POST",
-        target=head + PATHS[dialect],
+        target=beside(request.path, dialect),
         headers=(*headers, (b"Content-Type", b"application/json")),
         body=b"{}",
     )

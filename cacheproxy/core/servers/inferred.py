@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from cacheproxy.core.prompt.dialect import RESPONSES
+from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.profile import MemoryKind, Profile, Reporting
 
@@ -32,7 +32,7 @@ class Inferred:
         """Begin anew: another server, or another model, may have taken its place."""
         self._orders: Counter[PromptOrder] = Counter()
         self._kind = MemoryKind.UNKNOWN
-        self._reported: frozenset[str] = frozenset()
+        self._reported: frozenset[Dialect] = frozenset()
         self._says_zero = False
         self._in_vain = 0
         self._reuses: bool | None = None
@@ -67,7 +67,7 @@ class Inferred:
         self._kind = MemoryKind.CHECKPOINTED
         self.changes += 1
 
-    def saw_reuse(self, dialect: str, reused: int | None, *, appended: bool = False) -> None:
+    def saw_reuse(self, dialect: Dialect, reused: int | None, *, appended: bool = False) -> None:
         """Take note of the ``reused`` tokens that an answer in ``dialect`` told, None for nothing.
 
         ``appended``: the request did nothing but add to one that was answered before.
@@ -89,7 +89,7 @@ class Inferred:
                 self._reuses = False
                 self.changes += 1
 
-    def has_reported(self, dialect: str) -> bool:
+    def has_reported(self, dialect: Dialect) -> bool:
         """Whether answers in ``dialect`` told of reused tokens: then a count left out is zero."""
         return dialect in self._reported
 
@@ -122,8 +122,9 @@ class Inferred:
         """Return when answers tell; what was seen says more than what is known of such servers."""
         if not self._reported:
             return known
-        if known is Reporting.FLAGGED:  # vLLM's Responses API tells without the flag
-            return Reporting.ALWAYS if self._reported - {RESPONSES} else known
+        if known is Reporting.FLAGGED:
+            is_flag_set = any(not dialect.says_reused for dialect in self._reported)
+            return Reporting.ALWAYS if is_flag_set else known
         if known is Reporting.UNKNOWN or known is Reporting.NEVER:
             return Reporting.ALWAYS if self._says_zero else Reporting.WHEN_SOME
         return known

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.servers.counters import CacheConfig
 from cacheproxy.core.servers.profile import Memory, Reporting, ServerFacts
 from cacheproxy.core.servers.status import Answers, Look, number, text
@@ -45,7 +46,7 @@ class RenderingPage(NamedTuple):
 
     path: str  #: takes a body of Chat Completions, by POST
     also: Mapping[str, Any] = {}  #: what it is asked for besides
-    dialect: str = ""  #: the one API whose prompts it shows; "" for all
+    is_alone: bool = False  #: prompts of other APIs than that are put together otherwise
     spelled: Callable[[Json], Json] = lambda chat: chat  #: the body as this page reads it
     tokenizer: str = ""  #: the page that makes tokens of its text; "": it tells them itself
 
@@ -120,8 +121,8 @@ class ServerKind:
     similarity: float = 0.0
     """The share of itself that a prompt must have in common with a slot's to get that slot, unless
     the server is told another; 0: it has no slots."""
-    repairs: Mapping[str, Repair] = field(default_factory=dict)
-    """What it mends by itself in prompts, by the dialect that it is spoken to in."""
+    repairs: Mapping[Dialect | None, Repair] = field(default_factory=dict)
+    """What it mends by itself in prompts, by the dialect that it is spoken to in; None: in all."""
     rendering: RenderingPage | None = None  #: where it shows what it renders
     loads_models: bool = (
         False  #: whoever asks for a model has it loaded, and perhaps another unloaded
@@ -173,6 +174,10 @@ class ServerKind:
             return Reporting.UNKNOWN
         is_new = tuple(map(int, found.groups())) >= self.reports_since
         return Reporting.ALWAYS if is_new else Reporting.NEVER
+
+    def repair_of(self, dialect: Dialect | None) -> Repair | None:
+        """Return what it mends in prompts of a dialect."""
+        return self.repairs.get(dialect) or self.repairs.get(None)
 
     def with_kwargs(self, member: tuple[str, bool]) -> str:
         """Return the flag that sets a member of chat_template_kwargs, "" if there is none."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cacheproxy.core.prompt.dialect import ANTHROPIC
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.servers.clock import clock_formats
 from cacheproxy.core.servers.kind import (
     UNLIKE,
@@ -213,7 +213,7 @@ LLAMA_CPP = ServerKind(
     metrics="--metrics",
     reporting=Reporting.ALWAYS,
     similarity=UNLIKE,
-    repairs={ANTHROPIC: CCH},
+    repairs={MESSAGES: CCH},
     rendering=RenderingPage("/apply-template", tokenizer="/tokenize"),
     room=_ROOM,
     room_for=_room_for,

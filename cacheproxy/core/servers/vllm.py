@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.servers.counters import CacheConfig
 from cacheproxy.core.servers.kind import CounterNames, FlagAdvice, RenderingPage, Repair, ServerKind
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Reporting
@@ -109,9 +108,9 @@ VLLM = ServerKind(
     ),
     reporting=Reporting.FLAGGED,
     flag="--enable-prompt-tokens-details",
-    repairs={ANTHROPIC: _LINE, CHAT: _LINE, RESPONSES: _LINE},
+    repairs={None: _LINE},
     # vLLM's other APIs put prompts together otherwise.
-    rendering=RenderingPage("/tokenize", {"return_token_strs": True}, CHAT, _spelled),
+    rendering=RenderingPage("/tokenize", {"return_token_strs": True}, True, _spelled),
     room=(
         FlagAdvice(
             "--gpu-memory-utilization 0.95",

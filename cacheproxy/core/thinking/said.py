@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cacheproxy.core.prompt.messages import calls_in, texts_in
+from cacheproxy.core.dialects.content import calls_in, texts_in
 
 Called = tuple[str, Any]
 """A tool's name, and its arguments: the text of a JSON value, or the value."""

@@ -5,23 +5,9 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 
+from cacheproxy.core.dialects.dialects import spoken
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.origins import Sharing
-from cacheproxy.core.prompt.dialect import ANTHROPIC, OLLAMA, dialect_of
-
-# Anthropic's API reference, "Errors": the types its SDKs know by status.
-_ANTHROPIC_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    504: "timeout_error",
-}
-
-# As api.openai.com answers a wrong key.
-_OPENAI_CODES = {401: "invalid_api_key"}
 
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus}
 
@@ -34,26 +20,8 @@ def reason_of(status: int) -> bytes:
 
 
 def error_body(path: str, status: int, message: str) -> bytes:
-    """Return a JSON body saying ``message``, in the shape that clients of ``path`` expect.
-
-    Shapes: Anthropic ``{"type":"error","error":{"type","message"}}``, Ollama
-    ``{"error": "…"}``, for all others OpenAI's ``{"error":{"message","type","param","code"}}``.
-    """
-    message = f"cacheproxy: {message}"
-    dialect = dialect_of(path)
-    body: dict[str, object]
-    if dialect == ANTHROPIC:
-        kind = _ANTHROPIC_TYPES.get(
-            status, "invalid_request_error" if status < 500 else "api_error"
-        )
-        body = {"type": "error", "error": {"type": kind, "message": message}}
-    elif dialect == OLLAMA:
-        body = {"error": message}
-    else:
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        code = _OPENAI_CODES.get(status, status)
-        body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
-    return json.dumps(body).encode()
+    """Return a JSON body saying ``message``, in the shape that clients of ``path`` expect."""
+    return json.dumps(spoken(path).error(status, f"cacheproxy: {message}")).encode()
 
 
 def refusal(asked: RequestReader, status: int, message: str, sharing: Sharing) -> bytes:

@@ -13,6 +13,7 @@ from twisted.web.server import NOT_DONE_YET
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
@@ -25,7 +26,7 @@ from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
+from cacheproxy.proxy.exchange.pings import Pings, takes_pings
 from cacheproxy.proxy.exchange.relay import Relay
 from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.exchange.servers import Chosen
@@ -75,7 +76,8 @@ class _Running:
         self.is_probe = context.probe in down.header_values(PROBE)
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         memo = context.normalizing.memo
-        self.came = Request(method, target, down.headers, down.body, memo)
+        came = Request(method, target, down.headers, down.body, memo)
+        self.came = context.normalizing.plan.clients.introduce(came)
         self.record = Exchange(self.came, wall, bytes_down=0, outcome=Outcome.COMPLETE)
         self.server = context.servers.first
 
@@ -143,7 +145,7 @@ class _Running:
     def _begin(self, turn: Turn, request: Request) -> None:
         """Take note whose it is. ``request``: as the rules left it, as they see it next time."""
         self.record.session = turn.session
-        if _is_turn(request):
+        if endpoint_of(request.path).purpose.evaluates:
             place = self.record.place = self.context.store.begin(turn, request)
             self.record.turn = place.turn
             self._progressed(None)
@@ -214,7 +216,7 @@ class _Running:
         context = self.context
         if not context.ping_after or not takes_pings(head):
             return None
-        ping = ping_for(self.record.received.path)
+        ping = spoken(self.record.received.path).ping
         return Pings(context.clock, context.ping_after, ping, self.down.write)
 
     def _progressed(self, progress: Progress | None) -> None:
@@ -335,8 +337,3 @@ class _Running:
             record.turn = 0
         record.upstream, record.server = self.server.upstream.url.text, self.server.name
         record.seconds = self._now()
-
-
-def _is_turn(request: Request) -> bool:
-    """Whether the server will evaluate a prompt: counting its tokens does not."""
-    return not request.path.rstrip("/").endswith(("/count_tokens", "/apply-template"))

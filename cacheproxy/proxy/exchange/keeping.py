@@ -19,10 +19,10 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.http1.content_coding import codings_of, decoded
 from cacheproxy.core.http1.headers import values
-from cacheproxy.core.prompt.messages import messages_of
-from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.prompt.request import Headers, Request, messages_of
 from cacheproxy.core.servers.kinds import page_at
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.thinking.answer import read
@@ -121,7 +121,7 @@ class Keeping:
         self,
         session: Session,
         asked: AnswerPlace,
-        dialect: str | None,
+        dialect: Dialect | None,
         headers: Headers,
         body: bytes,
     ) -> None:
@@ -158,8 +158,9 @@ class Keeping:
 
     def _holds_for(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""
-        page = page_at(profile.page)
-        return page is None or page.dialect in ("", self._profiling.key(request)[0])
+        page, dialect = page_at(profile.page), self._profiling.key(request)[0]
+        is_alone = page is not None and page.is_alone
+        return not is_alone or (dialect is not None and dialect.is_rendered)
 
     def _say_once(self, client: str) -> None:
         what = self.says
@@ -184,6 +185,6 @@ def _kept(
     return kept
 
 
-def _read(dialect: str | None, headers: Headers, body: bytes) -> tuple[int, Thought] | None:
+def _read(dialect: Dialect | None, headers: Headers, body: bytes) -> tuple[int, Thought] | None:
     kind = next(iter(values(headers, b"content-type")), b"").decode("latin-1")
     return read(dialect, kind, decoded(body, headers))

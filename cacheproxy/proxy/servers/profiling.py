@@ -17,11 +17,12 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.logger import Logger
 
 from cacheproxy.core.conversation.usage import usage_of
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.dialects import RENDERED
 from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.role_error import STATUSES, refuses_late
-from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
@@ -40,8 +41,8 @@ _ASK_AGAIN, _ASK_SOON = 300.0, 10.0
 """Seconds after which a server is asked again that did not tell, or that was down or busy."""
 _MOST = 64
 """Models that are remembered: a client may name as many as it likes."""
-Key = tuple[str, str]
-"""A dialect and a model, either "" for any."""
+Key = tuple[Dialect | None, str]
+"""A dialect and a model, None or "" for any."""
 
 
 class NotNowError(Exception):
@@ -52,8 +53,8 @@ class Profiling:
     """Learns the profile of one upstream.
 
     ``asks``: whether a server that does not say what it is may be asked to render, or to evaluate
-    short prompts. ``translates`` and ``translate``: whether a request is translated for the
-    upstream, and into what.
+    short prompts. ``spoken`` and ``translate``: in which API the upstream is sent a request, and
+    what the request is translated into, None for nothing.
 
     ``inferred``: what its answers have shown, for whoever judges them. ``last_look``: at its status
     pages, None before the first. ``mends``: of what is known of any model, see ``Placement``.
@@ -63,7 +64,7 @@ class Profiling:
         self,
         asker: Asker,
         *,
-        translates: Callable[[Request], bool],
+        spoken: Callable[[Request], Dialect | None],
         translate: Callable[[Request], Awaitable[MessagesToChat | ListOfModels | None]],
         asks: bool,
     ) -> None:
@@ -71,7 +72,7 @@ class Profiling:
         self.last_look: Look | None = None
         self.mends = False
         self._asker = asker
-        self._translates = translates
+        self._spoken = spoken
         self._translate = translate
         self._asks = asks
         self._status: Profile | None = None
@@ -112,13 +113,12 @@ class Profiling:
 
     def key(self, request: Request) -> Key:
         """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
-        dialect = CHAT if self._translates(request) else request.dialect or ""
-        return dialect, model_of(request)
+        return self._spoken(request), model_of(request)
 
     def known(self, request: Request, *, fresh: bool = True) -> Placement | None:
         """Return what is known for ``request``; ``fresh``: of the server that is there now."""
         dialect, model = self.key(request)
-        for each in ((dialect, model), ("", model), (dialect, ""), ("", "")):
+        for each in ((dialect, model), (None, model), (dialect, ""), (None, "")):
             if each in self._learned and not (fresh and each in self._stale):
                 return self._learned[each]
         return None
@@ -255,7 +255,7 @@ class Profiling:
             if len(self._rendered) > _MOST:
                 self._rendered.popitem(last=False)
             if self._asks:
-                self.keep((page.dialect, found.model), found.placement)
+                self.keep((RENDERED if page.is_alone else None, found.model), found.placement)
             self._compose()
             return
 

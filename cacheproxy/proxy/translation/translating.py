@@ -8,12 +8,14 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.dialects.dialect import Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
-from cacheproxy.translate.models import ListOfModels
+from cacheproxy.translate.models import ListOfModels, asks_for_list
 from cacheproxy.translate.translation import MessagesToChat
 
 _THREAD_ABOVE = 256 << 10
@@ -41,7 +43,7 @@ class Translating:
         """
         if not self._dialects.is_chat_alone:
             return None
-        if _is_list(request):
+        if asks_for_list(request):
             return ListOfModels(request)
         if self._dialects.translates(request):
             return await self._to_chat(request, spellings)
@@ -69,7 +71,8 @@ class Translating:
 
         Raises TranslationError.
         """
-        if not _is_count(request) or not self._dialects.translates(request):
+        is_count = endpoint_of(request.path).purpose is Purpose.COUNT
+        if not is_count or not self._dialects.translates(request):
             return None
         return await self._counting.count(request)
 
@@ -84,18 +87,6 @@ class Translating:
         return deferToThreadPool(self._reactor, pool, MessagesToChat, request, spellings)
 
 
-def _is_count(request: Request) -> bool:
-    """Whether ``request`` asks for a number of tokens alone."""
-    return request.path.rstrip("/").endswith("/count_tokens")
-
-
 def is_stream(head: ResponseHead) -> bool:
     """Whether a response is a stream of events that can be translated as it comes."""
     return head.status == 200 and head.content_type.startswith(b"text/event-stream")
-
-
-def _is_list(request: Request) -> bool:
-    """Whether a client of Anthropic's API asks for the list of models."""
-    if request.method != "GET" or not request.path.rstrip("/").endswith("/models"):
-        return False
-    return bool(request.header("anthropic-version"))

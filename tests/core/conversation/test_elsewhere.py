@@ -6,19 +6,21 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation.prepare import prepare
+from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.plugin.packages import Packages
 
+NO_RULES = Plan(())
 
-def told(requests, hooks=()):
+
+def told(requests, plan=NO_RULES):
     """What is said of each request of one proxy."""
     store, found = Store(), []
     for request in requests:
-        prepared = run(prepare(request, (), hooks, store))
+        prepared = run(prepare(plan.clients.introduce(request), plan, store))
         if prepared.turn is None:
             continue
         found.append(was_elsewhere(prepared.turn))
@@ -53,8 +55,8 @@ def test_the_model_spoke_twice(turns, wanted):
 
 def test_no_recorded_conversation_was_elsewhere_but_half_of_one(captured):
     """Each seen whole; and every second turn of some."""
-    hooks = Packages.load().session_hooks()
+    plan = Packages.load().plan()
     for name, requests in captured.items():
-        assert not any(told(requests, hooks)), name
-    assert any(told(captured["codex-resume"][::2], hooks))
-    assert any(told(captured["pi-datechange"][::2], hooks))
+        assert not any(told(requests, plan)), name
+    assert any(told(captured["codex-resume"][::2], plan))
+    assert any(told(captured["pi-datechange"][::2], plan))

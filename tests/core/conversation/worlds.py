@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.prepare import prepare
+from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.document.memo import Memo
@@ -103,9 +103,9 @@ class World:
     ``found``: how often something was put back; ``wrong``: what was not as it has to be.
     """
 
-    def __init__(self, seed: int, rules: tuple, hooks: tuple, memory: int = 1 << 26) -> None:
+    def __init__(self, seed: int, plan: Plan, memory: int = 1 << 26) -> None:
         self.random = random.Random(seed)
-        self.rules, self.hooks, self.memory = rules, hooks, memory
+        self.plan, self.memory = plan, memory
         self.store, self.memo = Store(memory), Memo()
         self.talks: list[Talk] = []
         self.numbers = itertools.count(1)
@@ -213,7 +213,7 @@ class World:
             headers.append((b"Authorization", f"Bearer {talk.key}".encode()))
         data = json.dumps(asked).encode()
         came = Request("POST", talk.kind.path, tuple(headers), data, self.memo)
-        prepared = run(prepare(came, self.rules, self.hooks, self.store))
+        prepared = run(prepare(self.plan.clients.introduce(came), self.plan, self.store))
         turn = prepared.turn
         assert turn is not None
         begun = self.store.begin(turn, prepared.request)
@@ -330,7 +330,7 @@ def world_of(seed: int, turns: int) -> World:
     known = configured(Config())
     rules = (OWN, *known.on)
     memory = 1 << 26 if seed % 4 else 3_000_000
-    world = World(seed, rules, tuple(known.packages.session_hooks()), memory)
+    world = World(seed, known.packages.plan(rules), memory)
     for _ in range(turns):
         world.step()
     return world

@@ -6,6 +6,9 @@ import pytest
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.judge.evidence import Before
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import BY_OPTION, Late, alike
@@ -20,7 +23,7 @@ HEADER = "x-anthropic-billing-header: cc_version=2.1.114.{0}a3; cc_entrypoint=cl
 TOOLS = [{"name": "ls", "description": "list files " * 20, "input_schema": {}}]
 ON_VLLM = Profile(server=ServerFacts("vLLM", "0.32.0"))
 ON_LLAMA = Profile(server=ServerFacts("llama-server"))
-DIALECTS = {"messages": "anthropic", "chat": "openai-chat", "responses": "openai-responses"}
+DIALECTS = {"messages": MESSAGES, "chat": CHAT, "responses": RESPONSES}
 
 
 def headed(version, cch, api="messages", role="system"):

@@ -60,13 +60,14 @@ def test_it_needs_no_body():
 def test_all_turns_of_a_recorded_conversation_have_one_key(captured):
     """At one proxy that saw all of them, and at one that saw none before; subagents as well."""
     packages = Packages.load()
-    rules, hooks = choose(packages.normalizers((), BUILT_IN), (), ()), packages.session_hooks()
+    plan = packages.plan(choose(packages.normalizers((), BUILT_IN), (), ()))
     several = {"claude-twosessions": 3, "openclaw-gateway": 2}  # its subagent names no parent
     seen: dict[str, str] = {}
     for name, requests in captured.items():
         store, keys = Store(), set()
         for request in requests:
-            first, fresh = (run(prepare(request, rules, hooks, s)) for s in (store, Store()))
+            plan.clients.introduce(request)
+            first, fresh = (run(prepare(request, plan, s)) for s in (store, Store()))
             if first.turn is None:
                 continue
             place = store.begin(first.turn, first.request)

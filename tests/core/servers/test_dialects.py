@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.dialects import is_prompt, is_served, question
+from cacheproxy.core.servers.dialects import is_served, question
 
 ANTHROPICS = b'{"type":"error","error":{"type":"not_found_error","message":"model: x"}}'
 
@@ -39,10 +40,10 @@ def test_is_served(status, body, served):
 @pytest.mark.parametrize(
     ("path", "dialect", "asked"),
     [
-        ("/v1/messages", ANTHROPIC, "/v1/messages"),
+        ("/v1/messages", MESSAGES, "/v1/messages"),
         ("/v1/messages?beta=true", CHAT, "/v1/chat/completions"),
         ("/x/v1/messages/count_tokens", CHAT, "/x/v1/chat/completions"),
-        ("/api/v1/chat/completions/", ANTHROPIC, "/api/v1/messages"),
+        ("/api/v1/chat/completions/", MESSAGES, "/api/v1/messages"),
     ],
 )
 def test_question(path, dialect, asked):
@@ -54,20 +55,3 @@ def test_question(path, dialect, asked):
     assert found.header("x-api-key") == "k"
     assert found.header("authorization") == "Bearer b"
     assert found.header("cookie") is None
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "expected"),
-    [
-        ("/v1/messages", b'{"messages":[]}', True),
-        ("/v1/messages/count_tokens", b'{"messages":[]}', True),
-        ("/v1/chat/completions/", b'{"messages":[]}', True),
-        ("/v1/messages", b"{}", False),
-        ("/v1/messages", b"[]", False),
-        ("/apply-template", b'{"messages":[]}', False),
-        ("/v1/responses", b'{"messages":[]}', False),
-    ],
-)
-def test_is_prompt(path, body, expected):
-    """What both APIs have a path for, but no other proxy's question."""
-    assert is_prompt(Request("POST", path, (), body)) is expected

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Reporting
-
-CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic", "openai-responses"
 
 
 def test_the_order_that_fits_most_is_the_order():

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.said import said
 
@@ -98,7 +100,7 @@ def test_a_chat_answer_and_the_name_that_its_reasoning_has(name):
 
 @pytest.mark.parametrize(("kind", "body"), [(JSON, message()), (STREAM, messages_stream())])
 def test_a_messages_answer(kind, body):
-    answer, thought = read(ANTHROPIC, kind, body)
+    answer, thought = read(MESSAGES, kind, body)
     assert answer == said("Done.", [CALL])
     assert (thought.name, json.loads(thought.spelled)) == ("", THOUGHT)
 
@@ -107,7 +109,7 @@ def test_a_messages_answer(kind, body):
     ("kind", "body"), [(JSON, message("s" * 200)), (STREAM, messages_stream("s" * 200))]
 )
 def test_what_a_vendor_signed_is_left_alone(kind, body):
-    assert read(ANTHROPIC, kind, body) is None
+    assert read(MESSAGES, kind, body) is None
 
 
 def test_an_answer_that_was_broken_off_is_what_came_of_it():
@@ -157,7 +159,7 @@ STRANGE = st.recursive(
 )
 
 
-@given(st.lists(STRANGE, max_size=4), st.sampled_from([CHAT, ANTHROPIC]))
+@given(st.lists(STRANGE, max_size=4), st.sampled_from([CHAT, MESSAGES]))
 def test_no_answer_is_too_strange(values, dialect):
     """Whatever a server says, in whichever shape."""
     read(dialect, STREAM, events(*values))

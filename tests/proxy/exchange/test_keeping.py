@@ -9,7 +9,7 @@ import pytest
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.prompt.dialect import CHAT
+from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.thinking.keeping import YES, AnswerPlace
 from cacheproxy.proxy.exchange.keeping import Keeping

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cacheproxy.asking import Site
-from cacheproxy.core.prompt.dialect import ANTHROPIC
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.llama_cpp import CCH, LLAMA_CPP
@@ -39,7 +39,7 @@ class Counter:
         text = None if chat is None else self._render(chat)
         if text is None:
             return None
-        if request.dialect == ANTHROPIC:
+        if request.dialect is MESSAGES:
             text = CCH.text.sub(CCH.becomes, text, count=1)
         body = {"content": text, "add_special": True, "parse_special": True}
         answer = self._site.tell(TOKENIZE, body)

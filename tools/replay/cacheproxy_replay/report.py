@@ -184,7 +184,7 @@ class ReplayReport:
                 "note",
                 f"not cold: #{numbers} reused text that no earlier request of the pass had sent",
             )
-        if not run.ruleset.rules:
+        if not run.ruleset.plan.rules:
             yield "note", "no rule is on: cacheproxy plugins lists them"
         if run.edit_remote:
             yield "note", REMOTE_NOTE

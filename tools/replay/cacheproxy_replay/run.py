@@ -79,8 +79,8 @@ class ReplayRun:
     def run(self, progress: OnStep) -> None:
         """Do both passes. Raises CommandError where it cannot go on."""
         places = places_of(self.plan, self.ruleset)
-        self._pass(self.captured, self.site.url, Fold((), self.ruleset.hooks), places, progress)
-        fold = Fold(self.ruleset.rules, self.ruleset.hooks)
+        self._pass(self.captured, self.site.url, Fold(self.ruleset.plan.only()), places, progress)
+        fold = Fold(self.ruleset.plan)
         if self.via is Via.RULES:
             self._pass(self.through, self.site.url, fold, places, progress)
             return
@@ -128,7 +128,7 @@ class ReplayRun:
 
 def places_of(plan: ReplayPlan, ruleset: Ruleset) -> list[PlaceInSession]:
     """Return whose each request is, as the proxy tells them apart."""
-    fold = Fold(ruleset.rules, ruleset.hooks)
+    fold = Fold(ruleset.plan)
     folded = [fold(item.request) for item in plan.items]
     # which lane is the conversation is known only at the end: a title comes before turn 1
     return [_place(one, fold.store.conversation(one.session)) for one in folded]

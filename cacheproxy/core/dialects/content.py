@@ -1,7 +1,4 @@
-"""The messages of a request, and what stands in one: blocks, texts and tool calls.
-
-In Chat Completions, Messages, Responses and Ollama's API alike.
-"""
+"""What stands in a message, in most APIs alike: blocks, texts and tool calls."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.core.prompt.request import Request
 
+SYSTEM_ROLES = ("system", "developer")
+"""The roles of system text. OpenAI's newer models call it developer."""
 _TEXTS = ("text", "input_text")
 _Json = dict[str, Any]
 
@@ -22,16 +20,6 @@ class Call(NamedTuple):
     name: str  #: of the tool
     path: Path  #: to its arguments
     arguments: Any  #: a JSON text or a value, which stands at ``path``
-
-
-def messages_of(request: Request | None) -> tuple[str, list[_Json]]:
-    """Return the member that holds the messages, and these; ``{}`` for what is no object."""
-    body = (request.json if request is not None else None) or {}
-    for name in ("messages", "input"):
-        found = body.get(name)
-        if isinstance(found, list):
-            return name, [one if isinstance(one, dict) else {} for one in found]
-    return "", []
 
 
 def blocks_of(content: Any) -> list[Any]:
@@ -58,6 +46,18 @@ def is_text(block: Any) -> bool:
 def texts_in(content: Any) -> list[str]:
     """Return the texts in the content of a message, one for each block."""
     return [block["text"] for block in blocks_of(content) if is_text(block)]
+
+
+def texts_shown(content: Any) -> list[str]:
+    """Return those that hold anything but white space."""
+    if isinstance(content, str):
+        return [] if not content or content.isspace() else [content]
+    texts = []
+    for block in content if isinstance(content, list) else ():
+        text = block.get("text") if isinstance(block, dict) else None
+        if isinstance(text, str) and block.get("type") in _TEXTS and text and not text.isspace():
+            texts.append(text)
+    return texts
 
 
 def calls_in(message: _Json, at: Path = ()) -> Iterator[Call]:
