@@ -21,10 +21,10 @@ from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.totals.table import TABLES
 from cacheproxy.totals.totals import InMemoryTotals, Totals
 from cacheproxy.web.cures import Applying, Cures, reload
 from cacheproxy.web.dashboard import Dashboard
-from cacheproxy.web.downloads import downloads
 from cacheproxy.web.exchanges import ExchangePages, exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.health import health, named_or, ready
@@ -54,7 +54,6 @@ class Pages:
         unkept = InMemoryTotals(time.time)
         source = totals or unkept
         self.dashboard = Dashboard(source, self.recent, self.latest, version)
-        self._downloads = downloads(source)
         self.prompts = Prompts()
         self.applying = Applying(lambda: self.reload(), self._in_thread)  # noqa: PLW0108 (set later)
         self.dashboard.is_applied = self.applying.is_applied
@@ -128,7 +127,12 @@ class Pages:
         return OwnPages(
             {
                 **static_files(),
-                **self._downloads,
+                **{
+                    b"/_cacheproxy/%s.csv" % name.encode(): partial(
+                        queried, partial(board.table, name)
+                    )
+                    for name in TABLES
+                },
                 b"/_cacheproxy/data": partial(queried, board.data),
                 b"/_cacheproxy/requests": partial(queried, board.requests),
                 b"/_cacheproxy/conversations": partial(queried, board.conversations),

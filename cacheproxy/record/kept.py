@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Flag, auto
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from cacheproxy.record.body import body_of
@@ -47,12 +48,13 @@ class Shown(Flag):
     NOWHERE = 0
     REQUESTS = auto()  #: the list of requests
     TURNS = auto()  #: those of one conversation
+    REQUESTS_CSV = auto()  #: all of a window
     CONVERSATIONS = auto()  #: the list of them
     LATEST = auto()  #: the few on the overview
-    DOWNLOAD = auto()  #: requests.csv and conversations.csv
+    CONVERSATIONS_CSV = auto()  #: all of a window
 
 
-_R, _T, _C, _L, _D = list(Shown)
+_R, _T, _D, _C, _L, _E = list(Shown)
 
 
 class KeptColumn(NamedTuple):
@@ -99,17 +101,17 @@ EXCHANGES = (
     KeptColumn("dialect", WORD),
     KeptColumn("outcome", WORD, "exchange.outcome", _R | _D),
     KeptColumn("failed", NUMBER, "", _R | _T | _D),
-    KeptColumn("prompt", NUMBER, "usage.prompt", _R | _T | _D, sums=True),
-    KeptColumn("reused", NUMBER, "usage.reused", _R | _T | _D, sums=True),
-    KeptColumn("evaluated", NUMBER, "usage.evaluated", _R | _T | _D, sums=True),
-    KeptColumn("output", NUMBER, "usage.output", _R | _T | _D, sums=True),
+    KeptColumn("prompt", NUMBER, "exchange.usage.prompt", _R | _T | _D, sums=True),
+    KeptColumn("reused", NUMBER, "exchange.usage.reused", _R | _T | _D, sums=True),
+    KeptColumn("evaluated", NUMBER, "exchange.usage.evaluated", _R | _T | _D, sums=True),
+    KeptColumn("output", NUMBER, "exchange.usage.output", _R | _T | _D, sums=True),
     KeptColumn("tools", NUMBER, "parts.tools", _T | _D),
     KeptColumn("system", NUMBER, "parts.system", _T | _D),
     KeptColumn("history", NUMBER, "parts.history", _T | _D),
     KeptColumn("thinking", NUMBER, "parts.thinking", _T | _D),
     KeptColumn("newest", NUMBER, "parts.newest", _T | _D, "last"),
-    KeptColumn("prompt_ms", MS, "usage.prompt_seconds", _D),
-    KeptColumn("output_ms", MS, "usage.output_seconds", _R | _D),
+    KeptColumn("prompt_ms", MS, "exchange.usage.prompt_seconds", _D),
+    KeptColumn("output_ms", MS, "exchange.usage.output_seconds", _R | _D),
     KeptColumn("first_ms", MS, "exchange.first_byte", _R | _T | _D),
     KeptColumn("total_ms", MS, "exchange.seconds", _R | _D),
     KeptColumn("rest", FOUND, "", _R, "", "(e.total_ms - e.first_ms) / 1e3"),
@@ -136,47 +138,45 @@ _ROOT = "(SELECT {} FROM sessions WHERE id = e.root)"
 CONVERSATIONS = (
     KeptColumn("id", FOUND, "", _C, "row"),
     KeptColumn("id", FOUND, "", _C, "", "e.client || '/' || e.name"),
-    KeptColumn("client", TEXT, "", _C | _L | _D),
-    KeptColumn("name", TEXT, "", _C | _L | _D, "session"),
+    KeptColumn("client", TEXT, "", _C | _L | _E),
+    KeptColumn("name", TEXT, "", _C | _L | _E, "session"),
     KeptColumn(
         "root", NUMBER, "ifnull(:root, root)", _C, "", _ROOT.format("client || '/' || name")
     ),
-    KeptColumn("root", FOUND, "", _D, "", _ROOT.format("name")),
-    KeptColumn("model", TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)", _C | _D),
-    KeptColumn("upstream", NUMBER, ":upstream", _C | _D, "", _URL),
-    KeptColumn("first", MS, "", _C | _D),
-    KeptColumn("last", MS, ":at", _C | _D),
-    KeptColumn("requests", SUM, "1", _D),
-    KeptColumn("turns", SUM, _TURN, _C | _L | _D),
-    KeptColumn("side", SUM, ":side", _C | _D),
-    KeptColumn("prompt", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END", _L | _D),
-    KeptColumn("reused", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END", _C | _L | _D),
+    KeptColumn("root", FOUND, "", _E, "", _ROOT.format("name")),
+    KeptColumn("model", TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)", _C | _E),
+    KeptColumn("upstream", NUMBER, ":upstream", _C | _E, "", _URL),
+    KeptColumn("first", MS, "", _C | _E),
+    KeptColumn("last", MS, ":at", _C | _E),
+    KeptColumn("requests", SUM, "1", _E),
+    KeptColumn("turns", SUM, _TURN, _C | _L | _E),
+    KeptColumn("side", SUM, ":side", _C | _E),
+    KeptColumn("prompt", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END", _L | _E),
+    KeptColumn("reused", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END", _C | _L | _E),
     KeptColumn(
-        "evaluated", SUM, "CASE WHEN :prompt + :reused IS NOT NULL THEN :evaluated END", _C | _D
+        "evaluated", SUM, "CASE WHEN :prompt + :reused IS NOT NULL THEN :evaluated END", _C | _E
     ),
-    KeptColumn("output", SUM, ":output", _D),
+    KeptColumn("output", SUM, ":output", _E),
     KeptColumn(
         "context",
         NUMBER,
         f"ifnull(CASE WHEN {_TURN} THEN :prompt + ifnull(:output, 0) END, context)",
-        _L | _D,
+        _L | _E,
     ),
-    KeptColumn("breaks", SUM, _BREAK, _C | _D),
-    KeptColumn("lost", SUM, f"CASE WHEN {_BREAK} THEN :lost END", _C | _D),
-    KeptColumn("lost_ms", SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END", _C | _D),
-    KeptColumn("spared", SUM, ":spared", _C | _D, "saved"),
-    KeptColumn("spared_ms", SUM_MS, ":spared_ms", _C | _D, "saved_seconds"),
+    KeptColumn("breaks", SUM, _BREAK, _C | _E),
+    KeptColumn("lost", SUM, f"CASE WHEN {_BREAK} THEN :lost END", _C | _E),
+    KeptColumn("lost_ms", SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END", _C | _E),
+    KeptColumn("spared", SUM, ":spared", _C | _E, "saved"),
+    KeptColumn("spared_ms", SUM_MS, ":spared_ms", _C | _E, "saved_seconds"),
     KeptColumn("unpriced", SUM, "CASE WHEN :spared_ms IS NULL THEN :spared END", _C),
     KeptColumn("branches", FOUND, "", _C, "", "(SELECT count(*) FROM sessions WHERE root = e.id)"),
 )
 
 
-def select(
-    columns: tuple[KeptColumn, ...], on: Shown, rows: str, *, order: str, also: str = ""
-) -> str:
+def select(on: Shown, rows: str, order: str = "e.id", also: str = "") -> str:
     """Return the question for what the page ``on`` shows of ``rows``; ``also``: columns before."""
-    chosen = ", ".join(each.selected for each in columns if on in each.on)
-    return f"SELECT {also}{chosen} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608 - our own
+    shown = ", ".join(each.selected for each in (*EXCHANGES, *CONVERSATIONS) if on in each.on)
+    return f"SELECT {also}{shown} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608 - our own
 
 
 KEPT = tuple(each for each in EXCHANGES if each.kind.type)
@@ -193,31 +193,10 @@ _CHANGES = [
 ADD_TO_CONVERSATION = f"UPDATE sessions SET {', '.join(_CHANGES)} WHERE id = :session"  # noqa: S608
 
 
-def _fields() -> dict[str, tuple[list[KeptColumn], attrgetter[Any]]]:
-    """Return the columns that are fields of each source, and what reads all of these at once."""
-    found: dict[str, list[KeptColumn]] = {}
-    for each in KEPT:
-        if each.source:
-            found.setdefault(each.source.partition(".")[0], []).append(each)
-    return {
-        source: (columns, attrgetter(*(each.source.partition(".")[2] for each in columns)))
-        for source, columns in found.items()
-    }
-
-
-_FIELDS = _fields()
-
-
-def _fields_of(**sources: Any) -> Json:
-    """Return the columns that are fields of the ``sources``; None for all of one that is None."""
-    record: Json = {}
-    for name, (columns, read) in _FIELDS.items():
-        source = sources[name]
-        fields = [None] * len(columns) if source is None else read(source)
-        for column, field in zip(columns, fields, strict=True):
-            scale = column.kind.scale
-            record[column.name] = field if field is None or scale == 1 else round(field * scale)
-    return record
+_FIELDS = [each for each in KEPT if each.source]
+_SCALES = [(each.name, each.kind.scale) for each in _FIELDS]
+_read = attrgetter(*(each.source for each in _FIELDS))
+_NOTHING = SimpleNamespace(**{each.source.rpartition(".")[2]: None for each in _FIELDS})
 
 
 def record_of(exchange: Exchange, served: str | None = None) -> Json:
@@ -236,13 +215,16 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
     fired = [report.rule for report in exchange.reports if report.edits]
     sent = exchange.sent or received
     model = body_of(sent).get("model") if sent.dialect is not None else None
-    record = _fields_of(
+    sources = SimpleNamespace(
         exchange=exchange,
-        usage=exchange.usage,
-        verdict=verdict,
-        spared=None if failed else exchange.spared,
-        parts=None if failed else exchange.parts,
+        verdict=verdict or _NOTHING,
+        spared=(None if failed else exchange.spared) or _NOTHING,
+        parts=(None if failed else exchange.parts) or _NOTHING,
     )
+    record: Json = {
+        name: value if value is None or scale == 1 else round(value * scale)
+        for (name, scale), value in zip(_SCALES, _read(sources), strict=True)
+    }
     record |= {
         "client": exchange.client,
         "served": served,
