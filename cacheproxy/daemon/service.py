@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy.config import ConfigError
-from cacheproxy.core.route.price import FREE
+from cacheproxy.core.route.route import FREE
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.servers.profile_text import says
 from cacheproxy.core.servers.status import Look, UpstreamState

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from cacheproxy.asking import CommandError
 from cacheproxy.client_setup.finding import Finding, FindingState, ok, warn
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.core.serverlog.reader import LogReader
-from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
+from cacheproxy.core.serverlog.reader import LogFacts, LoggedRequest, LogReader
 from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.doctor.conclusion import Conclusion, Working
 from cacheproxy.doctor.report import DoctorReport

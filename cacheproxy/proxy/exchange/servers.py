@@ -13,8 +13,8 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.route.choose import KnownConversation, TargetState, UpstreamOrder, choose
 from cacheproxy.core.route.facts import Facts, facts_of
-from cacheproxy.core.route.key import root_key
 from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
+from cacheproxy.core.route.stamp import root_key
 from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.upstream.failures import BUSY, ELSEWHERE
 

@@ -25,7 +25,7 @@ from cacheproxy.core.servers.known_pages import KnownPages
 from cacheproxy.core.servers.looking import asking, look_of
 from cacheproxy.core.servers.status import HEALTH, Answers, Look, UpstreamState
 from cacheproxy.core.template.traits import TemplateAnswer, learning
-from cacheproxy.proxy.upstream.collect import collect
+from cacheproxy.proxy.upstream.connection import collect
 from cacheproxy.proxy.upstream.failures import explain
 from cacheproxy.proxy.upstream.upstream import Upstream
 

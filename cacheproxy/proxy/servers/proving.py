@@ -26,7 +26,7 @@ from cacheproxy.core.servers.kinds import all_kinds, page_at
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import METRICS, Look
-from cacheproxy.core.template.rendered import text_of
+from cacheproxy.core.template.rendering import text_of
 from cacheproxy.proxy.servers.asker import PROOF_SECONDS, Asker
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.translate.rendering import chat_of
