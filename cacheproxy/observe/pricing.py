@@ -8,7 +8,6 @@ from dataclasses import replace
 from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Spared, Verdict, spared_tokens
-from cacheproxy.core.route.price import Price
 from cacheproxy.core.route.route import Price
 from cacheproxy.core.servers.counters import Reading, gain
 from cacheproxy.core.servers.status import Look
