@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
-from cacheproxy.core.judge.weights import FELT
+from cacheproxy.core.judge.explain import FELT
 from cacheproxy.core.prompt.client import UNNAMED
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.row import rows_in
