@@ -26,7 +26,7 @@ from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.normalizer import client_name
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.slow import slow_words
+from cacheproxy.core.rules.second_pass import slow_words
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 
