@@ -26,8 +26,7 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.route.stamp import Stamp
-from cacheproxy.daemon.descriptors import raise_limit
-from cacheproxy.daemon.listening import Listening
+from cacheproxy.daemon.listening import Listening, raise_limit
 from cacheproxy.daemon.options import Options
 from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.reloading import Reloading
@@ -61,8 +60,7 @@ from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
-from cacheproxy.proxy.transport.polling import poll_plainly
-from cacheproxy.proxy.transport.steady import keep_time
+from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.tables import UpstreamTable
 from cacheproxy.totals.totals import Totals

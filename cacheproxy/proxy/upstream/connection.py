@@ -14,7 +14,7 @@ from zope.interface import implementer
 
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
 from cacheproxy.proxy.transport import eager
-from cacheproxy.proxy.transport.silence import Silence
+from cacheproxy.proxy.transport.deadline import Silence
 from cacheproxy.proxy.upstream import tls
 
 if TYPE_CHECKING:
