@@ -227,11 +227,6 @@ def explain(answer: Answer, url: str, model: str, option: str) -> str:
     return f"{url} answered {status}{f' ({said})' if said else ''}: {advice}"
 
 
-def is_health(page: Any) -> bool:
-    """Whether a JSON value is the health page of a cacheproxy."""
-    return isinstance(page, dict) and isinstance(page.get("version"), str) and "upstream" in page
-
-
 def refused(answer: Answer, url: str) -> str:
     """Return one line on an answer that is none of the proxy's pages; ``url``: the proxy's."""
     if answer.status == 401:
