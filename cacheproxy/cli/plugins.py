@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cacheproxy.asking import HEALTH, NoAnswerError, Site, checked_url, refused
+from cacheproxy.asking import HEALTH, NoAnswerError, Site, checked_url, is_health, refused
 from cacheproxy.cli.running import proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
@@ -21,7 +21,6 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
-from cacheproxy.doctor.facts import is_health
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Configured, configured
 

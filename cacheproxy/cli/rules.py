@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cacheproxy.asking import HEALTH, checked_url
+from cacheproxy.asking import HEALTH, checked_url, is_health
 from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
@@ -26,8 +26,7 @@ from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.normalizer import client_name
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.slow import slow_words
-from cacheproxy.doctor.facts import is_health
+from cacheproxy.core.rules.second_pass import slow_words
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 
