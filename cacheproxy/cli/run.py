@@ -20,6 +20,7 @@ from cacheproxy.asking import (
     NoAnswerError,
     Site,
     checked_url,
+    is_health,
     is_same,
     refused,
     shown,
@@ -42,7 +43,6 @@ from cacheproxy.cli.settings import (
 from cacheproxy.client_setup.need import Launch, Need
 from cacheproxy.config import Config
 from cacheproxy.core.servers.kinds import all_kinds
-from cacheproxy.doctor.facts import is_health
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.setups import package_for, set_up
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from cacheproxy.asking import is_loopback, is_same, proxy_option, shown
 from cacheproxy.client_setup.finding import Finding, FindingState, fail, note, ok, warn
 from cacheproxy.core.judge.advice import setup_command
-from cacheproxy.core.judge.weights import share_in_words
+from cacheproxy.core.judge.explain import share_in_words
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.servers.status import Look
 from cacheproxy.doctor import record as records
@@ -239,9 +239,7 @@ def agents(facts: Examination) -> Iterator[Finding]:
         f"lost the cache: {why}"
         f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
     )
-    state = FindingState.WARN if record.is_hitching else FindingState.OK
-    state = FindingState.FAIL if record.is_broken else state
-    yield Finding("turns", state, text, f"cacheproxy diagnose {record.breaks[-1].number}")
+    yield Finding("turns", record.state, text, f"cacheproxy diagnose {record.breaks[-1].number}")
 
 
 def settings(facts: Examination) -> Iterator[Finding]:

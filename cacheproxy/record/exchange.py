@@ -12,9 +12,8 @@ from typing import Any, NoReturn, Self
 
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import NOTHING, Usage
-from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, Verdict
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.prefill import PrefillCost
+from cacheproxy.core.conversation.speeds import PrefillCost
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.route.route import Price
