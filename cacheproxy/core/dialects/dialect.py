@@ -108,12 +108,11 @@ class Dialect:
     """Makes the body of an error out of its status and a message."""
     reasoning: Reasoning | None = None  #: where it stands, and how it is put back; None: nowhere
 
-    def body(self, system: Sequence[str], messages: list[Json]) -> Json:
-        """Return the parts of a system text, and messages, as members of a request."""
-        if self.head_in_blocks:
-            blocks = [{"type": "text", "text": part} for part in system]
-            return {self.head: blocks, self.items: messages}
-        text = "\n".join(system)
+    def body(self, system: str | Sequence[str], messages: list[Json]) -> Json:
+        """Return a system text, or its parts, and messages as members of a request."""
+        text: Any = system if isinstance(system, str) else "\n".join(system)
+        if text is not system and self.head_in_blocks:
+            text = [{"type": "text", "text": part} for part in system]
         if self.head:
             return {self.head: text, self.items: messages}
         return {self.items: [{"role": "system", "content": text}, *messages]}

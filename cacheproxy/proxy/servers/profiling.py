@@ -22,7 +22,7 @@ from cacheproxy.core.dialects.dialects import RENDERED
 from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
 from cacheproxy.core.placement.placing import place
-from cacheproxy.core.placement.role_error import STATUSES, refuses_late
+from cacheproxy.core.placement.refusal import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
@@ -33,8 +33,7 @@ from cacheproxy.core.servers.status import Identity, Look, UpstreamState, identi
 from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
 from cacheproxy.core.template.traits import TemplateAnswer, with_template
 from cacheproxy.proxy.servers.asker import LOOK_SECONDS, PROMPT_SECONDS, WAITED_SECONDS, Asker
-from cacheproxy.translate.models import ListOfModels
-from cacheproxy.translate.translation import MessagesToChat
+from cacheproxy.translate.translation import ListOfModels, MessagesToChat
 
 _log = Logger()
 _ASK_AGAIN, _ASK_SOON = 300.0, 10.0
