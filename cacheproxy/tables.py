@@ -14,8 +14,7 @@ from msgspec import Meta
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.route.choose import Target
 from cacheproxy.core.route.facts import RequestKind
-from cacheproxy.core.route.price import Price
-from cacheproxy.core.route.route import Preference, Route
+from cacheproxy.core.route.route import Preference, Price, Route
 from cacheproxy.core.servers.base_url import host_of, origin_of
 from cacheproxy.record.alarms import AlarmLimits
 

@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.route.facts import RequestKind
-from cacheproxy.core.route.price import Price
+from cacheproxy.core.route.route import Price
 from cacheproxy.record.alarms import AlarmLimits
 from cacheproxy.sources import check_secrets, load
 from cacheproxy.tables import AlarmTable, UpstreamTable

@@ -12,9 +12,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.alarm.desktop import notify
-from cacheproxy.alarm.way import AlarmWay, NotToldError
-from cacheproxy.alarm.webhook import Webhook
+from cacheproxy.alarm.way import AlarmWay, NotToldError, Webhook, notify
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.record.alarms import Alarm, Alarms

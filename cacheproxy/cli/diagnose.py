@@ -32,12 +32,11 @@ from cacheproxy.cli.settings import (
 from cacheproxy.config import Config
 from cacheproxy.configfile import append
 from cacheproxy.core.diagnose.conversations import RecordedLane, lanes_of
-from cacheproxy.core.diagnose.cure import Cure
+from cacheproxy.core.diagnose.cure import Cure, worth
 from cacheproxy.core.diagnose.propose import NoProposal, Proposal, propose
 from cacheproxy.core.diagnose.report import ReportError, TurnReport, failed
 from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diagnose.volatile import fields
-from cacheproxy.core.diagnose.winning import worth
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured

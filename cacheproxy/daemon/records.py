@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.alarm.alarming import Alarming
-from cacheproxy.core.route.price import Price
+from cacheproxy.core.route.route import Price
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.deferred_observer import DeferredObserver

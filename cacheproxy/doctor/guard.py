@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cacheproxy.asking import Site
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.looking import profile_from_look
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor.facts import look_at_server
-from cacheproxy.doctor.record import Record, client_of
-from cacheproxy.record.row import ExchangeRow
+from cacheproxy.doctor.record import Record, has_failed
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import counted
 
 CHEAP = 1000
@@ -58,10 +59,11 @@ def kept(record: Record | None, slots: int, alike: float) -> bool:
     if record is None or slots != 1:
         return False
     for before, turn, between in later_turns(record):
-        prompt = before.prompt or 0
-        if prompt <= CHEAP or (turn.reused or 0) < _ALL * prompt:
+        prompt = before.usage.prompt or 0
+        if prompt <= CHEAP or (turn.usage.reused or 0) < _ALL * prompt:
             continue
-        if any((one.prompt or 0) > prompt / 2 for one in between):  # it may hold what was reused
+        # One of them may hold what was reused.
+        if any((one.usage.prompt or 0) > prompt / 2 for one in between):
             continue
         if any(_had_the_slot(one, before, turn, alike) for one in between):
             return True
@@ -70,24 +72,24 @@ def kept(record: Record | None, slots: int, alike: float) -> bool:
 
 def later_turns(
     record: Record,
-) -> Iterator[tuple[ExchangeRow, ExchangeRow, Sequence[ExchangeRow]]]:
+) -> Iterator[tuple[Exchange, Exchange, Sequence[Exchange]]]:
     """Yield each measured turn: the turn before, the turn, and what ended between the two."""
-    measured = [one for one in record.rows if one.prompt is not None and not one.has_failed]
-    last: dict[tuple[str, str | None], int] = {}
+    measured = [one for one in record.rows if one.usage.prompt is not None and not has_failed(one)]
+    last: dict[Session | None, int] = {}
     for index, one in enumerate(measured):
         if one.side:
             continue
-        before = last.get((client_of(one), one.session))
-        last[client_of(one), one.session] = index
-        if before is not None and one.turn > 1 and one.reused is not None:
+        before = last.get(one.session)
+        last[one.session] = index
+        if before is not None and one.turn > 1 and one.usage.reused is not None:
             yield measured[before], one, measured[before + 1 : index]
 
 
-def _had_the_slot(one: ExchangeRow, before: ExchangeRow, turn: ExchangeRow, alike: float) -> bool:
+def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float) -> bool:
     """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
-    is_between = before.end <= one.wall and one.end <= turn.wall
-    is_unlike = one.reused is not None and one.reused <= alike * min(
-        one.prompt or 0, before.prompt or 0
+    is_between = before.ended <= one.wall and one.ended <= turn.wall
+    is_unlike = one.usage.reused is not None and one.usage.reused <= alike * min(
+        one.usage.prompt or 0, before.usage.prompt or 0
     )
     return is_between and is_unlike
 

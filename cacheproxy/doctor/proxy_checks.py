@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from cacheproxy.asking import is_loopback, is_same, proxy_option, shown
 from cacheproxy.client_setup.finding import Finding, FindingState, fail, note, ok, warn
 from cacheproxy.core.judge.advice import setup_command
-from cacheproxy.core.judge.weights import share_in_words
+from cacheproxy.core.judge.explain import share_in_words
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.servers.status import Look
 from cacheproxy.doctor import record as records
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.plugin.package import INSTALL
-from cacheproxy.record.row import ExchangeRow
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import clients, counted
 
 PLACE = "start the proxy with --placement user"
@@ -81,12 +81,12 @@ def requests(facts: Examination) -> Iterator[Finding]:
     if record is None:
         return
     for mine in record.failing.values():
-        worst = next(one for one in reversed(mine) if one.has_failed)
+        worst = next(one for one in reversed(mine) if records.has_failed(one))
         last = "" if len(mine) == 1 else ", the last"
         text = f"{records.summary(mine)}{last} {records.failure(worst, record.now)}"
         yield fail("requests", text, _mend(facts, worst))
     rest = [one for one in record.lately if records.client_of(one) not in record.failing]
-    failed = [one for one in rest if one.has_failed]
+    failed = [one for one in rest if records.has_failed(one)]
     if failed:
         last = "failed" if len(rest) == 1 else "failed, the last"
         text = f"{len(failed)} of the last {counted(len(rest), 'request')} {last} "
@@ -96,7 +96,7 @@ def requests(facts: Examination) -> Iterator[Finding]:
         yield (warn if is_ours else note)("requests", text, mend)
 
 
-def _mend(facts: Examination, one: ExchangeRow) -> str:
+def _mend(facts: Examination, one: Exchange) -> str:
     if records.is_late_refused(one):
         return PLACE
     if records.is_too_long(one):
@@ -108,7 +108,7 @@ def _mend(facts: Examination, one: ExchangeRow) -> str:
     return "look in the model server's log"
 
 
-def larger_context(facts: Examination, one: ExchangeRow) -> str:
+def larger_context(facts: Examination, one: Exchange) -> str:
     """Return what to do where a prompt of this exchange's client does not fit."""
     kind, name = facts.kind, records.client_of(one)
     client = next((each for each in facts.found.packages.clients if each.name == name), None)
@@ -124,8 +124,8 @@ def cut(facts: Examination) -> Iterator[Finding]:
     last = found[-1]
     text = (
         f"the server cut {len(found)} of the last hour's {counted(len(facts.record.turns), 'turn')}"
-        f" to fit its context: the last time it read {last.prompt or 0:,} tokens of a prompt that "
-        "had more, without a word to the client"
+        f" to fit its context: the last time it read {last.usage.prompt or 0:,} tokens of a prompt "
+        "that had more, without a word to the client"
     )
     yield fail("context", text, larger_context(facts, last))
 
@@ -169,7 +169,8 @@ def _watched(facts: Examination) -> Finding:
     did = f"evaluated {tokens:,} prompt tokens" if tokens is not None else "worked on requests"
     when = f"within {facts.watched:.0f} s"
     if new:
-        elsewhere = (tokens or 0) - sum((one.prompt or 0) - (one.reused or 0) for one in new)
+        ours = sum((one.usage.prompt or 0) - (one.usage.reused or 0) for one in new)
+        elsewhere = (tokens or 0) - ours
         text = f"{counted(len(new), 'request')} came through this proxy {when}"
         if elsewhere <= _NOISE:
             return ok("traffic", text)
@@ -224,7 +225,10 @@ def agents(facts: Examination) -> Iterator[Finding]:
     record = facts.record
     if record is None or not record.rows:
         return
-    came = ((records.client_of(one), one.session or "", one.wall) for one in record.rows)
+    came = (
+        (records.client_of(one), one.session.id if one.session else "", one.wall)
+        for one in record.rows
+    )
     yield ok("agents", f"seen: {clients(came, record.now)}")
     if not record.breaks:
         return
@@ -235,9 +239,7 @@ def agents(facts: Examination) -> Iterator[Finding]:
         f"lost the cache: {why}"
         f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
     )
-    state = FindingState.WARN if record.is_hitching else FindingState.OK
-    state = FindingState.FAIL if record.is_broken else state
-    yield Finding("turns", state, text, f"cacheproxy diagnose {record.breaks[-1].number}")
+    yield Finding("turns", record.state, text, f"cacheproxy diagnose {record.breaks[-1].number}")
 
 
 def settings(facts: Examination) -> Iterator[Finding]:

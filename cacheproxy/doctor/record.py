@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cacheproxy.asking import NoAnswerError, Site
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
-from cacheproxy.core.judge.weights import FELT
+from cacheproxy.core.judge.explain import FELT
 from cacheproxy.core.prompt.client import UNNAMED
-from cacheproxy.record.row import ExchangeRow, rows_in
-from cacheproxy.words import ago, counted
+from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.row import rows_in
+from cacheproxy.words import ago, counted, short
 
 PAGE = "/_cacheproxy/exchanges"
 _LATELY = 3600.0
@@ -43,87 +45,88 @@ _ITS_OWN = range(400, 500)
 class Record:
     """What came through the proxy; a time in it is seconds since the epoch."""
 
-    rows: tuple[ExchangeRow, ...]  #: those with a prompt, oldest first, without doctor's own
+    rows: tuple[Exchange, ...]  #: those with a prompt, oldest first, without doctor's own
     now: float  #: when it was read
     known: frozenset[str] = frozenset()  #: names of the clients that packages declare
 
     @cached_property
-    def lately(self) -> tuple[ExchangeRow, ...]:
+    def lately(self) -> tuple[Exchange, ...]:
         """Those of the last hour."""
-        return tuple(one for one in self.rows if one.end >= self.now - _LATELY)
+        return tuple(one for one in self.rows if one.ended >= self.now - _LATELY)
 
     @cached_property
-    def turns(self) -> tuple[ExchangeRow, ...]:
+    def turns(self) -> tuple[Exchange, ...]:
         """The last hour's that were answered, and are no request beside a conversation."""
-        return tuple(one for one in self.lately if one.turn and not one.side and not one.has_failed)
+        return tuple(
+            one for one in self.lately if one.turn and not one.side and not has_failed(one)
+        )
 
     @cached_property
-    def measured(self) -> tuple[ExchangeRow, ...]:
+    def measured(self) -> tuple[Exchange, ...]:
         """The last hour's whose reuse the server told."""
         return tuple(
             one
             for one in self.lately
-            if one.prompt is not None and one.reused is not None and not one.has_failed
+            if one.usage.prompt is not None and one.usage.reused is not None and not has_failed(one)
         )
 
     @property
-    def reused_share(self) -> float:
-        """Share of the measured prompts' tokens that were reused."""
-        return sum(one.reused or 0 for one in self.measured) / max(1, self.tokens)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of the measured prompts."""
-        return sum(one.prompt or 0 for one in self.measured)
+    def figures(self) -> str:
+        """How much of the measured prompts was reused, for people."""
+        tokens = sum(one.usage.prompt or 0 for one in self.measured)
+        share = sum(one.usage.reused or 0 for one in self.measured) / max(1, tokens)
+        turns = counted(len(self.measured), "turn")
+        return f"{100 * share:.0f} % of {short(tokens)} tokens in {turns}"
 
     @cached_property
-    def later(self) -> tuple[ExchangeRow, ...]:
+    def later(self) -> tuple[Exchange, ...]:
         """The measured turns that could have reused the turn before."""
         return tuple(one for one in self.measured if one.turn > 1 and not one.side)
 
     @cached_property
-    def breaks(self) -> tuple[ExchangeRow, ...]:
+    def breaks(self) -> tuple[Exchange, ...]:
         """The later turns that lost the cache."""
-        return tuple(one for one in self.later if one.verdict == Judgement.BREAK)
+        return tuple(one for one in self.later if one.judgement is Judgement.BREAK)
 
     @cached_property
-    def cut(self) -> tuple[ExchangeRow, ...]:
+    def cut(self) -> tuple[Exchange, ...]:
         """The turns of whose prompt the server read a part.
 
         They go on from the turn before, and still have no more tokens than it had. So may one that
         was sent twice, or whose template drops reasoning, but not several that come no higher.
         """
-        most = max((one.prompt or 0 for one in self.turns), default=0)
+        most = max((one.usage.prompt or 0 for one in self.turns), default=0)
         found = tuple(one for one in self.turns if _is_cut(one, most))
         return found if len(found) > 1 or any(map(_is_shifted, found)) else ()
 
     @property
     def lost_share(self) -> float:
         """Share of the later turns' prompt tokens that the breaks had evaluated again."""
-        prompt = sum(one.prompt or 0 for one in self.later)
+        prompt = sum(one.usage.prompt or 0 for one in self.later)
         lost = sum(
-            (one.prompt or 0) - (one.reused or 0) if one.lost is None else one.lost
+            (one.usage.prompt or 0) - (one.usage.reused or 0) if one.lost is None else one.lost
             for one in self.breaks
         )
         return lost / prompt if prompt else 0.0
 
     @property
-    def is_broken(self) -> bool:
-        """Whether the breaks lost half of the later turns' prompt tokens, or more."""
-        return self.lost_share >= _MOST
-
-    @property
-    def is_hitching(self) -> bool:
-        """Whether the breaks are felt."""
-        return self.lost_share >= FELT
+    def state(self) -> FindingState:
+        """How bad the breaks are: felt, or half of the later turns' prompt tokens were lost."""
+        if self.lost_share >= FELT:
+            return FindingState.FAIL if self.lost_share >= _MOST else FindingState.WARN
+        return FindingState.OK
 
     def rewritten(self, rewrite: Rewrite) -> tuple[int, int]:
         """Return how many turns lost how many tokens because the template did this."""
-        lost = [one.lost or 0 for one in self.rows if one.rewrite == rewrite and not one.side]
+        lost = [
+            one.lost or 0
+            for one in self.rows
+            if one.verdict is not None and one.verdict.rewrite is rewrite and not one.side
+        ]
         return len(lost), sum(lost)
 
     @cached_property
-    def failing(self) -> dict[str, tuple[ExchangeRow, ...]]:
+    def failing(self) -> dict[str, tuple[Exchange, ...]]:
         """The last requests of each client, of the hour, of which the very last, or half, failed.
 
         Not those of one that only tried: a single request, or a stranger's among turns that went
@@ -132,11 +135,11 @@ class Record:
         found = {}
         for client in dict.fromkeys(map(client_of, self.lately)):
             mine = tuple(one for one in self.lately if client_of(one) == client)[-_LAST:]
-            failed = sum(one.has_failed for one in mine)
+            failed = sum(has_failed(one) for one in mine)
             is_try = failed == len(mine) and all(map(is_own_fault, mine))
             if is_try and (len(mine) == 1 or (self.turns and client not in self.known)):
                 continue
-            if mine[-1].has_failed or 2 * failed >= len(mine):
+            if has_failed(mine[-1]) or 2 * failed >= len(mine):
                 found[client] = mine
         return found
 
@@ -144,7 +147,7 @@ class Record:
         """Return how many requests each client sent."""
         return Counter(map(client_of, self.rows))
 
-    def after(self, earlier: Record) -> tuple[ExchangeRow, ...]:
+    def after(self, earlier: Record) -> tuple[Exchange, ...]:
         """Return what came since ``earlier`` was read."""
         last = max((one.number for one in earlier.rows), default=0)
         return tuple(one for one in self.rows if one.number > last)
@@ -163,23 +166,28 @@ def read(
         return None
     if rows is None:
         return None
-    mine = (one for one in rows if _has_prompt(one) and one.client != DOCTOR)
+    mine = (one for one in rows if _has_prompt(one) and client_of(one) != DOCTOR)
     return Record(tuple(sorted(mine, key=lambda one: one.number)), now, known)
 
 
-def client_of(one: ExchangeRow) -> str:
+def has_failed(one: Exchange) -> bool:
+    """Whether its client got an error, or half an answer. One that left is no failure."""
+    return one.has_failed or one.outcome is Outcome.UPSTREAM_FAILED
+
+
+def client_of(one: Exchange) -> str:
     """Return the client's name."""
-    return one.client or UNNAMED
+    return UNNAMED if one.session is None else one.session.client
 
 
-def said_of(one: ExchangeRow) -> str:
+def said_of(one: Exchange) -> str:
     """Return what a server said on one line of a sane length, of a template's error the end."""
     return " ".join((one.error or "").rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST]
 
 
-def summary(last: Sequence[ExchangeRow]) -> str:
+def summary(last: Sequence[Exchange]) -> str:
     """Return how many of the last requests of one client failed, for people."""
-    failed, client = sum(one.has_failed for one in last), client_of(last[-1])
+    failed, client = sum(has_failed(one) for one in last), client_of(last[-1])
     if failed == len(last) == 1:
         return f"the only request of {client} failed"
     if failed == len(last):
@@ -187,50 +195,53 @@ def summary(last: Sequence[ExchangeRow]) -> str:
     return f"{failed} of the last {counted(len(last), 'request')} of {client} failed"
 
 
-def failure(one: ExchangeRow, now: float) -> str:
+def failure(one: Exchange, now: float) -> str:
     """Return when and how a request failed, for people."""
     how = "an answer that broke off"
     if (one.status or 0) >= 400:
         said = said_of(one)
         how = f"HTTP {one.status}" + (f': "{said}"' if said else "")
-    return f"{ago(now - one.wall)} on {one.path or 'a path'}, with {how}"
+    return f"{ago(now - one.wall)} on {one.received.path or 'a path'}, with {how}"
 
 
-def is_late_refused(one: ExchangeRow) -> bool:
+def is_late_refused(one: Exchange) -> bool:
     """Whether a template refused a system message for where it stood."""
     return _SYSTEM.search(one.error or "") is not None
 
 
-def is_too_long(one: ExchangeRow) -> bool:
+def is_too_long(one: Exchange) -> bool:
     """Whether the prompt was longer than the server's context."""
     return _CONTEXT.search(one.error or "") is not None
 
 
-def lacks_key(one: ExchangeRow) -> bool:
+def lacks_key(one: Exchange) -> bool:
     """Whether the server did not accept the client's key."""
     return one.status in _KEY
 
 
-def is_own_fault(one: ExchangeRow) -> bool:
+def is_own_fault(one: Exchange) -> bool:
     """Whether the request is to blame for its failure, as far as status and words tell."""
     is_known = is_late_refused(one) or is_too_long(one) or lacks_key(one)
     return one.status in _ITS_OWN and not is_known
 
 
-def _has_prompt(one: ExchangeRow) -> bool:
+def _has_prompt(one: Exchange) -> bool:
     """Whether it is a turn, or would have been one if it had not failed."""
-    counts = endpoint_of(one.path).purpose is Purpose.COUNT
-    return one.turn > 0 or (one.has_failed and bool(one.session) and not counts)
+    counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
+    return one.turn > 0 or (has_failed(one) and one.session is not None and not counts)
 
 
-def _is_shifted(one: ExchangeRow) -> bool:
-    return one.reason == Reason.CONTEXT_SHIFTED
+def _is_shifted(one: Exchange) -> bool:
+    return one.reason is Reason.CONTEXT_SHIFTED
 
 
-def _is_cut(one: ExchangeRow, most: int) -> bool:
+def _is_cut(one: Exchange, most: int) -> bool:
     """Whether it was cut, as far as a single turn shows; ``most``: tokens that any turn had."""
-    if _is_shifted(one) or one.prompt is None or one.expected is None:
+    verdict, prompt = one.verdict, one.usage.prompt
+    if _is_shifted(one) or prompt is None or verdict is None or verdict.expected is None:
         return _is_shifted(one)
-    is_less = one.prompt <= one.expected and one.expected >= _AT_MOST * most
-    is_repeated = one.prompt == one.expected and (one.reused or 0) >= one.prompt - 1
-    return is_less and not is_repeated and not one.rewrite and one.verdict != Judgement.COMPACTED
+    expected = verdict.expected.tokens
+    is_less = prompt <= expected and expected >= _AT_MOST * most
+    is_repeated = prompt == expected and (one.usage.reused or 0) >= prompt - 1
+    is_compacted = verdict.judgement is Judgement.COMPACTED
+    return is_less and not is_repeated and not verdict.rewrite and not is_compacted

@@ -17,7 +17,7 @@ from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.guard import later_turns
 from cacheproxy.doctor.proxy_checks import PLACE
 from cacheproxy.doctor.trial import PATHS, Shot, Trial
-from cacheproxy.record.row import ExchangeRow
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import counted
 
 _NEAR = 256
@@ -47,8 +47,8 @@ def answering(facts: Examination) -> Iterator[Finding]:
         return
     if upstream.look.metrics is MetricsPage.OFF:
         text = (
-            f"the server was started without {kind.metrics}, so nobody tells the speed that its "
-            "answers to /v1/messages do not"
+            f"the server was started without {kind.metrics}, so nobody tells the speed that some "
+            "of its answers do not"
         )
         yield warn("metrics", text, f"add {kind.metrics} to the {kind.name} command line")
     elif upstream.look.sample is not None:
@@ -209,8 +209,8 @@ def memory(facts: Examination) -> Iterator[Finding]:
     taken: list[int] = []
     dropped: list[int] = []
     for before, turn, between in later_turns(facts.own) if facts.own is not None else ():
-        if turn.verdict == Judgement.BREAK and turn.reason == Reason.EVICTED:
-            again = max(0, (before.prompt or 0) - (turn.reused or 0))
+        if turn.judgement is Judgement.BREAK and turn.reason is Reason.EVICTED:
+            again = max(0, (before.usage.prompt or 0) - (turn.usage.reused or 0))
             (
                 taken if any(_took(one, turn, kind.similarity) for one in between) else dropped
             ).append(again)
@@ -234,11 +234,12 @@ def memory(facts: Examination) -> Iterator[Finding]:
         yield ok("cache-ram", "on: a prompt that leaves its slot is kept and comes back")
 
 
-def _took(one: ExchangeRow, turn: ExchangeRow, alike: float) -> bool:
+def _took(one: Exchange, turn: Exchange, alike: float) -> bool:
     """Whether ``turn`` found no more of its conversation than ``one`` had in common with it."""
-    if one.reused is None or turn.reused is None or one.reused < _NEAR:
+    if one.usage.reused is None or turn.usage.reused is None or one.usage.reused < _NEAR:
         return False
-    return one.reused >= alike * (one.prompt or 0) and turn.reused <= one.reused + _NEAR
+    was = one.usage.reused
+    return was >= alike * (one.usage.prompt or 0) and turn.usage.reused <= was + _NEAR
 
 
 def late_messages(facts: Examination) -> Iterator[Finding]:

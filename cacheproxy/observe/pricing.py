@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from cacheproxy.core.conversation.prefill import PrefillCost
-from cacheproxy.core.conversation.spared import Spared, spared_tokens
-from cacheproxy.core.conversation.speeds import PrefillSpeed
+from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement, Verdict
-from cacheproxy.core.route.price import Price
+from cacheproxy.core.conversation.verdict import Judgement, Spared, Verdict, spared_tokens
+from cacheproxy.core.route.route import Price
 from cacheproxy.core.servers.counters import Reading, gain
 from cacheproxy.core.servers.status import Look
 from cacheproxy.record.exchange import Exchange

@@ -12,9 +12,8 @@ from typing import Any, NoReturn, Self
 
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import NOTHING, Usage
-from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, Verdict
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
@@ -94,6 +93,22 @@ class Exchange:
         """The model that was asked for, where its body has been read or is small."""
         model = body_of(self.sent or self.received).get("model")
         return model if isinstance(model, str) and model else None
+
+    @property
+    def judgement(self) -> Judgement:
+        """What became of the cache, as far as it is known."""
+        return Judgement.UNKNOWN if self.verdict is None else self.verdict.judgement
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it lost the cache; None where it did not."""
+        return None if self.verdict is None else self.verdict.reason
+
+    @property
+    def lost(self) -> int | None:
+        """Tokens of the turn before that it had evaluated again, where it lost the cache."""
+        verdict = self.verdict
+        return verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None
 
     @property
     def has_moved(self) -> bool:

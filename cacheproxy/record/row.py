@@ -1,78 +1,76 @@
-"""A row of the page /_cacheproxy/exchanges, as those read it who ask the proxy for it."""
+"""A row of the page /_cacheproxy/exchanges: the figures of one exchange, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from cacheproxy.record.exchange import Outcome
-
-_FAILED = 400
-"""The first status that tells of a failure."""
+from cacheproxy.record.column import RecordColumn, row_of
+from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.jsonl import CapturedError, from_fields
 
 
-class RowUsage(msgspec.Struct, frozen=True):
-    """What the server counted; None: it did not say."""
-
-    prompt: int | None = None  #: tokens
-    reused: int | None = None  #: tokens of the prompt
+def _of_verdict(name: str) -> Callable[[Exchange], object]:
+    return lambda exchange: exchange.verdict and getattr(exchange.verdict, name)
 
 
-class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one exchange; what an older proxy does not say has its default."""
-
-    number: int = 0  #: the proxy's, counted from 1
-    client: str | None = None  #: its name; None: it spoke no API that we know
-    session: str | None = None  #: None as for ``client``
-    turn: int = 0  #: of its session, from 1; 0: it is none
-    side: bool = False  #: whether it was beside the conversation
-    path: str = ""  #: that the client asked for, without query
-    status: int | None = None  #: as the client saw it; None: it saw nothing
-    outcome: str | None = Outcome.COMPLETE  #: how it ended
-    error: str | None = None  #: what went wrong, in the server's words or ours
-    usage: RowUsage = RowUsage()  #: tokens
-    verdict: str | None = None  #: a Judgement; None: it was not judged
-    reason: str | None = None  #: of the verdict
-    rewrite: str | None = None  #: what the template did
-    lost: int | None = None  #: tokens of the turn before that were evaluated again
-    expected: int | None = None
-    """Tokens that could have been reused, by our comparison; for a turn that goes on from the one
-    before all that this one had."""
-    wall: float = 0.0  #: when it began, in seconds since the epoch
-    seconds: float = 0.0  #: how long it took
-
-    @property
-    def prompt(self) -> int | None:
-        """Tokens of the prompt; None: not reported."""
-        return self.usage.prompt
-
-    @property
-    def reused(self) -> int | None:
-        """Tokens of the prompt that were reused; None: not reported."""
-        return self.usage.reused
-
-    @property
-    def end(self) -> float:
-        """When it was over, in seconds since the epoch."""
-        return self.wall + self.seconds
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether its client got an error, or half an answer. One that left is no failure."""
-        return self.outcome == Outcome.UPSTREAM_FAILED or (self.status or 0) >= _FAILED
+def _expected(exchange: Exchange) -> int | None:
+    verdict = exchange.verdict
+    return verdict.expected.tokens if verdict and verdict.expected else None
 
 
-def rows_in(page: Any) -> list[ExchangeRow] | None:
-    """Return the rows of a page, without those that are none; None where it is no such page."""
+LISTED = (
+    RecordColumn("number", "number"),
+    RecordColumn("client", lambda each: each.session and each.session.client),
+    RecordColumn("session", lambda each: each.session and each.session.id),
+    RecordColumn("turn", "turn"),
+    RecordColumn("side", "side"),
+    RecordColumn("method", "received.method"),
+    RecordColumn("path", "received.path"),
+    RecordColumn("status", "status"),
+    RecordColumn("outcome", "outcome"),
+    RecordColumn("error", "error"),
+    RecordColumn(
+        "usage",
+        lambda each: {name: getattr(each.usage, name) for name in ("prompt", "reused", "output")},
+        "tokens",
+    ),
+    RecordColumn("verdict", _of_verdict("judgement")),
+    RecordColumn("reason", _of_verdict("reason")),
+    RecordColumn("rewrite", _of_verdict("rewrite")),
+    RecordColumn("lost", "lost", "tokens"),
+    RecordColumn("expected", _expected, "tokens"),
+    RecordColumn(
+        "rules", lambda each: {one.rule: len(one.edits) for one in each.reports if one.edits}
+    ),
+    RecordColumn("wall", "wall", "s since the epoch"),
+    RecordColumn("first_byte", "first_byte", "s"),
+    RecordColumn("seconds", "seconds", "s"),
+)
+"""What the page says: no prompt text, no query, no header."""
+listed = row_of(LISTED)
+
+
+def rows_in(page: Any) -> list[Exchange] | None:
+    """Return the exchanges of a page, without what is none; None where it is no such page."""
     rows = page.get("exchanges") if isinstance(page, dict) else page
     if not isinstance(rows, list):
         return None
-    return [row for each in rows if isinstance(each, dict) and (row := _row(each)) is not None]
+    return [one for row in rows if isinstance(row, dict) and (one := _exchange(row)) is not None]
 
 
-def _row(value: dict[str, Any]) -> ExchangeRow | None:
+def _exchange(row: dict[str, Any]) -> Exchange | None:
+    """Return what a row says; what an older proxy does not say is not known."""
+    counts = {
+        name: {"tokens": row[name], "source": "measured"}
+        for name in ("lost", "expected")
+        if row.get(name) is not None
+    }
+    verdict = {name: row.get(name) for name in ("reason", "rewrite")} | counts
+    plain = {"method": "", "path": "", "outcome": Outcome.COMPLETE, "wall": 0.0} | row
     try:
-        return msgspec.convert(value, ExchangeRow)
-    except msgspec.ValidationError:
+        return from_fields(
+            plain | {"t": plain["wall"], "verdict": verdict | {"judgement": row.get("verdict")}}
+        )
+    except CapturedError:
         return None

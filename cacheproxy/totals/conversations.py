@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, Json, Shown, select
+from cacheproxy.record.kept import Json, Shown
 from cacheproxy.totals.requests import like
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.windows import WINDOWS, scope_of
@@ -24,6 +24,8 @@ _RECENT_PROMPTS = """
 SELECT prompt FROM exchanges INDEXED BY exchanges_session
 WHERE session = ? AND turn > 0 AND side = 0 AND prompt IS NOT NULL ORDER BY id DESC LIMIT ?
 """
+_ONE = "SELECT * FROM sessions WHERE client = :client AND name = :name"
+_BRANCHES_OF = "SELECT * FROM sessions WHERE root = :root ORDER BY last DESC LIMIT :limit"
 _TURNS_OF = """
 SELECT * FROM exchanges INDEXED BY exchanges_session
 WHERE session = :session AND (turn > 0 OR failed) AND (:before IS NULL OR id < :before)
@@ -63,15 +65,17 @@ def conversations(
         value, _, row = before.partition("-")
         scope |= {"value": _number(value), "row": _number(row)}
         condition += f" AND ({column}, id) < (:value, :row)"
-    keys = store.connection.execute(
-        f"SELECT {column}, id FROM sessions WHERE {condition} "  # noqa: S608
-        f"ORDER BY {column} DESC, id DESC LIMIT :limit",
-        scope,
-    ).fetchall()
-    found = {each["row"]: each for each in _known(store, [row for _, row in keys[:_PAGE]])}
+    order = f"e.{column} DESC, e.id DESC"
+    rows = f"SELECT * FROM sessions AS e WHERE {condition} ORDER BY {order} LIMIT :limit"  # noqa: S608
+    found = _found(store, rows, scope, order)
+    following = None
+    if len(found) > _PAGE:
+        last = found[_PAGE - 1]
+        value = round(last["last"] * 1e3) if sort == "last" else last["lost"]
+        following = f"{value}-{last['row']}"
     return {
-        "conversations": [_conversation(store, found[row]) for _, row in keys[:_PAGE]],
-        "next": "{}-{}".format(*keys[_PAGE - 1]) if len(keys) > _PAGE else None,
+        "conversations": [_conversation(store, each) for each in found[:_PAGE]],
+        "next": following,
         "count": count,
     }
 
@@ -83,36 +87,26 @@ def conversation(store: TotalsStore, name: str, before: int | None = None) -> Js
     ``next`` of the page before. None if there is no such conversation.
     """
     client, _, session = name.partition("/")
-    row = store.connection.execute(
-        "SELECT id FROM sessions WHERE client = ? AND name = ?", (client, session)
-    ).fetchone()
-    if row is None:
-        return None
-    turns, more = _turns(store, row[0], _TURNS, before)
-    branches = [
-        number
-        for (number,) in store.connection.execute(
-            "SELECT id FROM sessions WHERE root = ? ORDER BY last DESC LIMIT ?", (row[0], _BRANCHES)
-        )
-    ]
-    return {
-        "conversation": _conversation(store, _known(store, row)[0]),
-        "turns": turns,
-        "next": more,
-        "branches": [
-            {"conversation": each, "turns": _turns(store, number, _BRANCH_TURNS)[0]}
-            for number, each in (
-                (known["row"], _conversation(store, known)) for known in _known(store, branches)
-            )
-        ],
-    }
+    scope = {"client": client, "name": session, "limit": _BRANCHES}
+    for one in _found(store, _ONE, scope):
+        turns, more = _turns(store, one["row"], _TURNS, before)
+        return {
+            "conversation": _conversation(store, one),
+            "turns": turns,
+            "next": more,
+            "branches": [
+                {
+                    "conversation": _conversation(store, each),
+                    "turns": _turns(store, each["row"], _BRANCH_TURNS)[0],
+                }
+                for each in _found(store, _BRANCHES_OF, scope | {"root": one["row"]})
+            ],
+        }
+    return None
 
 
-def _known(store: TotalsStore, rows: list[int]) -> list[Json]:
-    marks = ", ".join("?" * len(rows))
-    sessions = f"SELECT * FROM sessions WHERE id IN ({marks})"  # noqa: S608 - question marks
-    sql = select(CONVERSATIONS, Shown.CONVERSATIONS, sessions, order="e.id")
-    return store.rows(sql, rows)
+def _found(store: TotalsStore, rows: str, scope: Json, order: str = "e.id") -> list[Json]:
+    return store.shown(Shown.CONVERSATIONS, rows, scope, order)
 
 
 def _conversation(store: TotalsStore, found: Json) -> Json:
@@ -135,8 +129,7 @@ def _turns(
 ) -> tuple[list[Json], int | None]:
     """Return the turns, and the row before which there are more, None if there are none."""
     scope = {"session": session, "before": before, "limit": limit + 1}
-    sql = select(EXCHANGES, Shown.TURNS, _TURNS_OF, order="e.id")
-    rows = store.rows(sql, scope | {"first_row": store.first})
+    rows = store.shown(Shown.TURNS, _TURNS_OF, scope)
     more = rows[1]["row"] if len(rows) > limit else None
     return [_turn(row) for row in rows[-limit:]], more
 

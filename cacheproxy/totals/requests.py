@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.speeds import generation_of
-from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, Json, Shown, select
+from cacheproxy.record.kept import Json, Shown
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import IS_BREAK, SCOPE
 
@@ -20,12 +20,14 @@ _MOST = 200
 _FEW = 20_000
 """Exchanges of the sessions found, up to which they are looked up session by session."""
 _ENDS = f"SELECT min(id), max(id) FROM exchanges INDEXED BY exchanges_at WHERE {SCOPE}"  # noqa: S608
+_LATEST = """
+SELECT * FROM sessions WHERE last >= :since AND last < :until AND requests > 0
+ORDER BY last DESC LIMIT :limit
+"""
 _FOUND = (
     "client LIKE :search ESCAPE '!' OR name LIKE :search ESCAPE '!' "
     "OR ifnull(model, '') LIKE :search ESCAPE '!'"
 )
-
-
 _CAUSED = (
     " AND reason = (SELECT id FROM words WHERE text = :reason)"
     " AND iif(:shape = '', shape IS NULL, shape = (SELECT id FROM words WHERE text = :shape))"
@@ -80,8 +82,7 @@ def requests(
         f"SELECT * FROM exchanges {index} "  # noqa: S608 - our own names
         f"WHERE {condition} ORDER BY id DESC LIMIT :limit"
     )
-    sql = select(EXCHANGES, Shown.REQUESTS, rows, order="e.id DESC")
-    page = store.rows(sql, scope | {"first_row": store.first})
+    page = store.shown(Shown.REQUESTS, rows, scope, "e.id DESC")
     return {
         "requests": [_request(row) for row in page[:limit]],
         "next": page[limit - 1]["id"] if len(page) > limit else None,
@@ -101,12 +102,8 @@ def sessions(store: TotalsStore, since: int, until: int, limit: int = 50) -> lis
     Their figures are those of the whole session; ``context``: tokens after its last turn.
     ``prompt`` and ``reused`` are of the requests that say both.
     """
-    rows = (
-        "SELECT * FROM sessions WHERE last >= ? AND last < ? AND requests > 0 "
-        "ORDER BY last DESC LIMIT ?"
-    )
-    sql = select(CONVERSATIONS, Shown.LATEST, rows, order="e.last DESC")
-    return store.rows(sql, (since, until, max(1, min(limit, _MOST))))
+    scope = {"since": since, "until": until, "limit": max(1, min(limit, _MOST))}
+    return store.shown(Shown.LATEST, _LATEST, scope, "e.last DESC")
 
 
 def _request(found: Json) -> Json:

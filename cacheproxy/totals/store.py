@@ -17,6 +17,8 @@ from cacheproxy.record.kept import (
     LONGEST_PLACE,
     WORDS,
     Json,
+    Shown,
+    select,
 )
 from cacheproxy.totals.migrations import migrate
 from cacheproxy.totals.sums import ADD_SUMS, ROLLUPS
@@ -89,6 +91,10 @@ class TotalsStore:
         found = self.connection.execute(sql, parameters)
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found]
+
+    def shown(self, on: Shown, rows: str, scope: Json, order: str = "e.id") -> list[Json]:
+        """Return what the page ``on`` shows of the ``rows`` that a question about them finds."""
+        return self.rows(select(on, rows, order), scope | {"first_row": self.first})
 
     def flush(self) -> None:
         """Sum up what has been recorded since the last time."""

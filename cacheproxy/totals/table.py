@@ -6,7 +6,7 @@ import csv
 from io import StringIO
 from typing import Any
 
-from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, Shown, select
+from cacheproxy.record.kept import Shown, select
 from cacheproxy.totals.store import TotalsStore
 
 _PAGE = 250
@@ -23,16 +23,13 @@ SELECT * FROM sessions WHERE id > :second AND last >= :since AND requests > 0
 ORDER BY id LIMIT :limit
 """
 TABLES = {
-    name: select(columns, Shown.DOWNLOAD, rows, order=keys, also=f"{keys}, ")
-    for name, columns, rows, keys in (
-        ("requests", EXCHANGES, _EXCHANGES, "e.at, e.id"),
-        ("conversations", CONVERSATIONS, _SESSIONS, "e.id, e.id"),
-    )
+    "requests": select(Shown.REQUESTS_CSV, _EXCHANGES, "e.at, e.id", also="e.at, e.id, "),
+    "conversations": select(Shown.CONVERSATIONS_CSV, _SESSIONS, also="e.id, e.id, "),
 }
 START = (0, 0)
 
 
-def page(
+def rows_of(
     store: TotalsStore, name: str, since: int, after: tuple[int, int] = START
 ) -> tuple[str, tuple[int, int] | None]:
     """Return some rows of the table ``name`` from ``since`` (ms) on, and where to go on.

@@ -8,7 +8,7 @@ from statistics import median
 
 from cacheproxy.core.judge.advice import may_be_curable
 from cacheproxy.core.judge.explain import phrase
-from cacheproxy.record.kept import EXCHANGES, Json, Shown, select
+from cacheproxy.record.kept import Json, Shown
 from cacheproxy.totals.migrations import class_middle
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, GROUPS, IS_BREAK, SCOPE
@@ -211,12 +211,10 @@ def last_break(store: TotalsStore, name: str, now: int) -> Json | None:
 
     ``number``: None if it was before the proxy started. ``cure``: whether a rule may be proposed.
     """
-    scope = {**scope_of(WINDOWS[name], now), "first_row": store.first}
-    sql = select(EXCHANGES, Shown.REQUESTS, _LAST_BREAK, order="e.id")
-    row = next(iter(store.rows(sql, scope)), None)
-    if row is None:
-        return None
-    reason, shape = row["reason"], row["shape"]
-    is_curable = row["number"] is not None and may_be_curable(reason, shape)
-    found = {key: row[key] for key in _OF_BREAK}
-    return found | {"phrase": phrase(reason, shape), "cure": is_curable}
+    scope = scope_of(WINDOWS[name], now)
+    for row in store.shown(Shown.REQUESTS, _LAST_BREAK, scope):
+        reason, shape = row["reason"], row["shape"]
+        is_curable = row["number"] is not None and may_be_curable(reason, shape)
+        found = {key: row[key] for key in _OF_BREAK}
+        return found | {"phrase": phrase(reason, shape), "cure": is_curable}
+    return None

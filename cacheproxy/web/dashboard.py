@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import unquote
@@ -24,6 +24,7 @@ from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.conversations import SORTS, conversation, conversations
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
 from cacheproxy.totals.store import TotalsStore
+from cacheproxy.totals.table import START, rows_of
 from cacheproxy.totals.totals import Source
 from cacheproxy.totals.windows import (
     WINDOWS,
@@ -35,7 +36,7 @@ from cacheproxy.totals.windows import (
     routed,
 )
 from cacheproxy.web.headline import headline, without
-from cacheproxy.web.pages import Content, Json, PageError, answer, query_of
+from cacheproxy.web.pages import Content, Json, PageError, Streamed, answer, query_of
 from cacheproxy.web.todo import todo
 from cacheproxy.words import clients
 
@@ -120,6 +121,19 @@ class Dashboard:
             return Content(b"application/json", found)
 
         return answer(request, page)
+
+    async def table(self, name: str, query: Mapping[str, str]) -> Streamed:
+        """Return one of TABLES as comma-separated values: what a window has, page by page."""
+        since = WINDOWS[window_of(query)].start(self._source.now)
+        as_file = (b"Content-Disposition", b'attachment; filename="%s.csv"' % name.encode())
+        kind = b"text/csv; charset=utf-8; header=present"
+        return Streamed(kind, self._lines(name, since), (as_file,))
+
+    async def _lines(self, name: str, since: int) -> AsyncIterator[bytes]:
+        after: tuple[int, int] | None = START
+        while after is not None:
+            text, after = await self._source.ask(rows_of, name, since, after)
+            yield text.encode()
 
     async def snapshot(self, window: str, age: float = 0.0) -> Json:
         """Return the figures of ``window``, one of WINDOWS; those of the totals may be of before.

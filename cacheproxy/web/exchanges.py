@@ -18,8 +18,8 @@ from cacheproxy.core.diagnose.texts import Texts, quoted
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.observe.recent import Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.record.column import RecordColumn, row_of
 from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.row import listed
 from cacheproxy.web.cures import Cures
 from cacheproxy.web.pages import UNKNOWN, Answer, Json, PageError, answer, found
 from cacheproxy.web.prompts import Prompts
@@ -41,55 +41,9 @@ _OF_REPORT = (
 """What the page of a break has from the report as it is."""
 
 
-def _of_verdict(name: str) -> Callable[[Exchange], object]:
-    return lambda exchange: exchange.verdict and getattr(exchange.verdict, name)
-
-
-def _lost(exchange: Exchange) -> int | None:
-    verdict = exchange.verdict
-    return verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None
-
-
-def _expected(exchange: Exchange) -> int | None:
-    verdict = exchange.verdict
-    return verdict.expected.tokens if verdict and verdict.expected else None
-
-
-LISTED = (
-    RecordColumn("number", "number"),
-    RecordColumn("client", lambda each: each.session and each.session.client),
-    RecordColumn("session", lambda each: each.session and each.session.id),
-    RecordColumn("turn", "turn"),
-    RecordColumn("side", "side"),
-    RecordColumn("method", "received.method"),
-    RecordColumn("path", "received.path"),
-    RecordColumn("status", "status"),
-    RecordColumn("outcome", "outcome"),
-    RecordColumn("error", "error"),
-    RecordColumn(
-        "usage",
-        lambda each: {name: getattr(each.usage, name) for name in ("prompt", "reused", "output")},
-        "tokens",
-    ),
-    RecordColumn("verdict", _of_verdict("judgement")),
-    RecordColumn("reason", _of_verdict("reason")),
-    RecordColumn("rewrite", _of_verdict("rewrite")),
-    RecordColumn("lost", _lost, "tokens"),
-    RecordColumn("expected", _expected, "tokens"),
-    RecordColumn(
-        "rules", lambda each: {one.rule: len(one.edits) for one in each.reports if one.edits}
-    ),
-    RecordColumn("wall", "wall", "s since the epoch"),
-    RecordColumn("first_byte", "first_byte", "s"),
-    RecordColumn("seconds", "seconds", "s"),
-)
-"""Figures: no prompt text, no query, no header."""
-_row = row_of(LISTED)
-
-
 async def exchanges(recent: Iterable[Exchange]) -> Json:
     """Return the list of the ``recent`` ones."""
-    return {"exchanges": [_row(exchange) for exchange in recent]}
+    return {"exchanges": [listed(exchange) for exchange in recent]}
 
 
 def detail(exchange: Exchange, report: Report) -> Json:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from cacheproxy.core.judge.weights import BROKEN, FELT, share_in_words
+from cacheproxy.core.judge.explain import BROKEN, FELT, share_in_words
 from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.words import counted
 

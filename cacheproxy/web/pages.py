@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
+from zope.interface import implementer
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.observe.recent import Recent
@@ -38,6 +40,15 @@ class Content:
     headers: Headers = ()  #: besides the usual ones
 
 
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer that is written piece by piece, as the client takes it."""
+
+    type: bytes  #: its Content-Type
+    pieces: AsyncIterator[bytes]  #: of its body
+    headers: Headers = ()  #: besides the usual ones
+
+
 class PageError(Exception):
     """A request that cannot be met; the message goes to the client. ``status``: of the answer."""
 
@@ -46,8 +57,8 @@ class PageError(Exception):
         self.status = status
 
 
-Answer = Mapping[str, Any] | Content
-"""A JSON object, or content of another type."""
+Answer = Mapping[str, Any] | Content | Streamed
+"""A JSON object, or what is none."""
 Page = Callable[[], Awaitable[Answer]]
 """Raises PageError."""
 DirectPage = Callable[["ProxyRequest"], bytes | int]
@@ -61,38 +72,27 @@ QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
 UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
 
 
+@dataclass(frozen=True, slots=True)
 class OwnPages:
-    """``pages`` answer by their path, ``folders`` by what their path begins with.
+    """All of them."""
 
-    ``before`` is called first each time.
-    """
-
-    def __init__(
-        self,
-        pages: Mapping[bytes, DirectPage],
-        folders: Mapping[bytes, Folder],
-        before: Callable[[], object],
-    ) -> None:
-        self._pages = pages
-        self._folders = folders
-        self._before = before
+    pages: Mapping[bytes, DirectPage]  #: by their paths
+    folders: Mapping[bytes, Folder]  #: by what their paths begin with
+    before: Callable[[], object]  #: is called first each time
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer ``request``, which the channel has let in, at once or later."""
-        self._before()
+        self.before()
         try:
-            return self._page(request)
+            page = self.pages.get(request.path)
+            if page is not None:
+                return page(request)
+            for prefix, folder in self.folders.items():
+                if request.path.startswith(prefix):
+                    return folder(request, request.path[len(prefix) :].decode("latin-1"))
         except PageError as error:
             return failed(request, error)
-
-    def _page(self, request: ProxyRequest) -> bytes | int:
-        page = self._pages.get(request.path)
-        if page is not None:
-            return page(request)
-        for prefix, folder in self._folders.items():
-            if request.path.startswith(prefix):
-                return folder(request, request.path[len(prefix) :].decode("latin-1"))
-        raise PageError("there is no such page; see /_cacheproxy/health", 404)
+        return failed(request, PageError("there is no such page; see /_cacheproxy/health", 404))
 
 
 def queried(page: QueriedPage, request: ProxyRequest) -> bytes | int:
@@ -123,7 +123,10 @@ def answer(request: ProxyRequest, page: Page, *, post: str = "") -> bytes | int:
     async def run() -> None:
         try:
             said = await page()
-            body = respond(request, said if isinstance(said, Content) else _json(said))
+            if isinstance(said, Streamed):
+                body = await _write(request, said)
+            else:
+                body = respond(request, said if isinstance(said, Content) else _json(said))
         except PageError as error:
             body = failed(request, error)
         except TotalsError as error:  # they are closed, or far behind
@@ -132,7 +135,11 @@ def answer(request: ProxyRequest, page: Page, *, post: str = "") -> bytes | int:
             if not left:
                 _log.failure("a page failed")
             body = failed(request, PageError("an internal error; see the proxy's log", 500))
-        if not left:
+        if left:
+            return
+        if request.started and body:  # cut off, so that it is not taken for all
+            request.channel.abort()
+        else:
             request.write(body)
             request.finish()
 
@@ -144,6 +151,44 @@ def answer(request: ProxyRequest, page: Page, *, post: str = "") -> bytes | int:
     done = Deferred.fromCoroutine(run())
     finished.addErrback(leave)
     return NOT_DONE_YET
+
+
+async def _write(request: ProxyRequest, stream: Streamed) -> bytes:
+    """Write ``stream``: each piece when the client has taken the one before; return b""."""
+    flow = _Flow()
+    request.register_producer(flow)
+    try:
+        async for piece in stream.pieces:
+            if not request.started:
+                begin(request, stream.type, stream.headers)
+            if request.method == b"HEAD":
+                break
+            request.write(piece)
+            if flow.paused is not None:
+                await flow.paused
+    finally:
+        request.unregister_producer()
+    return b""
+
+
+@implementer(IPushProducer)
+class _Flow:
+    """Whether a client keeps up: else ``paused`` fires when it does again."""
+
+    paused: Deferred[None] | None = None
+
+    def pauseProducing(self) -> None:
+        """Wait."""
+        self.paused = self.paused or Deferred()
+
+    def resumeProducing(self) -> None:
+        """Go on."""
+        paused, self.paused = self.paused, None
+        if paused is not None:
+            paused.callback(None)
+
+    def stopProducing(self) -> None:
+        """The client is gone; ``notifyFinish`` tells, too."""
 
 
 def found(recent: Recent, name: str, unknown: str = UNKNOWN) -> Exchange:

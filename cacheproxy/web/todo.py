@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cacheproxy.core.diagnose.report import TurnReport
-from cacheproxy.core.judge.explain import phrase
-from cacheproxy.core.judge.weights import FELT
+from cacheproxy.core.judge.explain import FELT, phrase
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState

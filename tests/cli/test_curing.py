@@ -11,8 +11,7 @@ from functools import partial
 import pytest
 
 from cacheproxy.cli.curing import cure_lines
-from cacheproxy.core.diagnose.cure import Cure, Found
-from cacheproxy.core.diagnose.winning import Won
+from cacheproxy.core.diagnose.cure import Cure, Found, Won
 from tests.cli.invoking import invoke, one_line
 from tests.web.asking import get
 from tests.web.breaking import DATED, WORDS, Breaking, date, numbers

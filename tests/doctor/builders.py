@@ -14,7 +14,7 @@ from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.trial import Shot, Trial
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Configured, Packages
-from cacheproxy.record.row import ExchangeRow, RowUsage
+from cacheproxy.record.row import rows_in
 
 RULE = "claude-billing-header"
 
@@ -50,7 +50,9 @@ def seen(number=1, turn=1, prompt=18_000, reused=0, verdict="ok", **more):
     """One exchange of a conversation of Claude Code, begun at second ``number``."""
     usual = {"client": "claude", "session": "3f9a", "status": 200, "wall": float(number)}
     usual |= {"number": number, "turn": turn, "verdict": verdict}
-    return ExchangeRow(usage=RowUsage(prompt, reused), **(usual | more))
+    usual["usage"] = {"prompt": prompt, "reused": reused}
+    (found,) = rows_in([usual | more])
+    return found
 
 
 def recorded(*rows, now=NOW, known=KNOWN):

@@ -24,7 +24,7 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy_replay.wire import send
 
 from cacheproxy.asking import Site
-from cacheproxy.core.route.key import root_key
+from cacheproxy.core.route.stamp import root_key
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import find_captures, load_capture
 from tests.proxy.harness import free_port

@@ -8,8 +8,8 @@ import pytest
 from cacheproxy_demo.embedded import write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.spared import spared_tokens
 from cacheproxy.core.conversation.usage import usage_of
+from cacheproxy.core.conversation.verdict import spared_tokens
 from cacheproxy.core.judge.evidence import Before, Evidence
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, TokenCount, Verdict
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport

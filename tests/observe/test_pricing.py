@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.prefill import PrefillCost
+from cacheproxy.core.conversation.speeds import PrefillCost
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
-from cacheproxy.core.route.price import Price
+from cacheproxy.core.route.route import Price
 from cacheproxy.observe.pricing import Pricing, Untimed
 
 from .exchanges import body, exchange, look, read

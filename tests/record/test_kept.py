@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite, TokenCount, Verdict
+from cacheproxy.core.conversation.verdict import (
+    Judgement,
+    Reason,
+    Rewrite,
+    Spared,
+    TokenCount,
+    Verdict,
+)
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import RuleReport

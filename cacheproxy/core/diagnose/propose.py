@@ -15,8 +15,15 @@ from typing import Any
 
 from cacheproxy.core.diagnose.prove import objection
 from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
-from cacheproxy.core.diagnose.whose import SharedError, who, whose_field
-from cacheproxy.core.diagnose.wording import git_note, is_pinned, note_for
+from cacheproxy.core.diagnose.wording import (
+    SharedError,
+    git_note,
+    is_pinned,
+    note_for,
+    rule_toml,
+    who,
+    whose_field,
+)
 from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.diff.kind import (
     DATES,
@@ -33,7 +40,6 @@ from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import RuleError
 from cacheproxy.core.rules.rule import VOLATILE, Rule
-from cacheproxy.core.rules.toml import rule_toml
 
 _CONSTANTS = {
     ChangeKind.UUID: "00000000-0000-0000-0000-000000000000",

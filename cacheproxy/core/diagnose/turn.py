@@ -13,8 +13,7 @@ from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, TurnReport, report
 from cacheproxy.core.diagnose.volatile import Field, fields, is_related
 from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.judge.evidence import Evidence
-from cacheproxy.core.judge.judge import judge
-from cacheproxy.core.judge.located import parted_at
+from cacheproxy.core.judge.judge import judge, parted_at
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cacheproxy.core.dialects.dialects import LISTS
-from cacheproxy.core.diff.changes import Change, changes
-from cacheproxy.core.diff.forms import value_at
+from cacheproxy.core.diff.changes import Change, changes, value_at
 from cacheproxy.core.diff.kind import ChangeKind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit

@@ -18,7 +18,7 @@ from cacheproxy.core.conversation.verdict import Break, Rewrite, TokenCount
 from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.evidence import Evidence, Proof
-from cacheproxy.core.judge.located import excerpt
+from cacheproxy.core.judge.judge import excerpt
 from cacheproxy.core.prompt.prompt import Part, Prompt, is_late
 
 _FEW, _SHARE = 8, 0.002

@@ -9,9 +9,8 @@ from typing import Any
 
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import dialect_of
-from cacheproxy.core.document.document import Document, Splice
+from cacheproxy.core.document.document import Document, Literals, Splice
 from cacheproxy.core.document.lazy import Once
-from cacheproxy.core.document.literals import Literals
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.reader import NotUnderstoodError, TooMuchError
 

@@ -10,7 +10,7 @@ from sys import getsizeof
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.segment import THOUGHT_ENDS, Part, Segment
-from cacheproxy.core.document.alike import alike
+from cacheproxy.core.document.compare import alike
 
 EACH_SEGMENT = 400
 """Bytes that Python adds to the texts themselves, as measured."""

@@ -31,8 +31,7 @@ from cacheproxy.proxy.exchange.relay import Relay
 from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.exchange.servers import Chosen
 from cacheproxy.proxy.translation.translating import Translation, is_stream
-from cacheproxy.proxy.upstream.collect import collect
-from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
 from cacheproxy.proxy.upstream.failures import explain, is_ours
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.translate.translation_error import NoTranslationError, TranslationError

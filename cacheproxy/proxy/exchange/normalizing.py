@@ -13,9 +13,9 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.elsewhere import was_elsewhere
 from cacheproxy.core.conversation.prepare import Plan, Prepared, prepare
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
 from cacheproxy.core.privacy.redact import redact_target

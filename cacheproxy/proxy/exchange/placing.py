@@ -25,8 +25,7 @@ from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.proxy.servers.profiling import Key, Profiling
-from cacheproxy.proxy.upstream.collect import peek
-from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.connection import UpstreamConnection, peek
 
 _log = Logger()
 AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"

@@ -13,8 +13,8 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.route.choose import KnownConversation, TargetState, UpstreamOrder, choose
 from cacheproxy.core.route.facts import Facts, facts_of
-from cacheproxy.core.route.key import root_key
 from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
+from cacheproxy.core.route.stamp import root_key
 from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.upstream.failures import BUSY, ELSEWHERE
 
@@ -105,6 +105,12 @@ class Servers:
                 what = f"the upstreams of route {route.name}" if route.name else "the upstreams"
                 found.append(f"{what} serve different models: {each}")
         return found
+
+    async def is_up(self) -> bool:
+        """Return whether any takes requests: as known, where they are asked anyway."""
+        if self._only is None:
+            return any(server.health.is_up for server in self.all)
+        return await self.first.asker.is_up()
 
     def start(self) -> None:
         """Ask from now on whether they are up, where there are several."""

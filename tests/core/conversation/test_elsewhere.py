@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation.elsewhere import was_elsewhere
 from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.plugin.packages import Packages

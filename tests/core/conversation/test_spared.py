@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.spared import spared_tokens
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
+from cacheproxy.core.conversation.verdict import (
+    Judgement,
+    Reason,
+    TokenCount,
+    Verdict,
+    spared_tokens,
+)
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts

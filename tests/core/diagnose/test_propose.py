@@ -15,9 +15,9 @@ from cacheproxy.config import Config
 from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.prove import objection
 from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.diagnose.wording import rule_toml
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.toml import rule_toml
 from cacheproxy.testing import assert_extends
 from tests.core.planting import anthropic, insert, numbered, plant, request, requests
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.core.diagnose.cure import Won, won_by, worth
 from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.volatile import fields
-from cacheproxy.core.diagnose.winning import Won, won_by, worth
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
 from tests.core.planting import chat, request

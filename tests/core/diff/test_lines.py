@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.diff.lines import CUT, WIDEST, side_by_side
+from cacheproxy.core.diagnose.texts import CUT, WIDEST, side_by_side
 from cacheproxy.core.document.compare import common_prefix
 
 LINES = [f"line {number}" for number in range(1, 20)]

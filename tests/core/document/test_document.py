@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.document import reader
 from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.escapes import offsets_in_string
+from cacheproxy.core.document.edits import offsets_in_string
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import PathError
 from cacheproxy.core.document.reader import NotUnderstoodError

@@ -8,7 +8,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.document.literals import Literals
+from cacheproxy.core.document.document import Literals
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.request import Request
 from tests.core.memories import small_steps

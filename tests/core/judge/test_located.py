@@ -7,7 +7,7 @@ import pytest
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.verdict import TokenCount
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.judge.located import describe_change, excerpt, located, parted_at
+from cacheproxy.core.judge.judge import describe_change, excerpt, located, parted_at
 from cacheproxy.core.prompt.prompt import prompt_of
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, numbered, plant, request

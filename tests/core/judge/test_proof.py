@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Rewrite, TokenCount
 from cacheproxy.core.judge.evidence import Before, Evidence
-from cacheproxy.core.judge.located import parted_at
+from cacheproxy.core.judge.judge import parted_at
 from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.servers.profile import Profile

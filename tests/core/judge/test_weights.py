@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproxy.core.judge.weights import share_in_words
+from cacheproxy.core.judge.explain import share_in_words
 
 
 @pytest.mark.parametrize(

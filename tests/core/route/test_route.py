@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.core.route.facts import Facts, RequestKind
-from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
+from cacheproxy.core.route.route import EVERYWHERE, Route, fits, routes_of
 
 FACTS = Facts("claude", "claude-opus-4", has_tools=True, tokens=20_000, kind=RequestKind.MAIN)
 
@@ -39,3 +39,21 @@ def test_the_first_route_that_matches_is_taken():
     """In the order of the file."""
     routes = [Route("a", kinds=frozenset({RequestKind.TITLE})), Route("b"), Route("c")]
     assert next(routes_of(routes, FACTS)).name == "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "does"),
+    [
+        ("claude", "claude", True),
+        ("claude", "*", True),
+        ("", "*", True),
+        ("claude-opus-4", "claude-*", True),
+        ("qwen3", "qwen?", True),
+        ("qwen", "qwen?", False),
+        ("Claude", "claude", False),
+        ("", "?*", False),
+    ],
+)
+def test_a_star_is_any_text_and_a_question_mark_one_character(name, pattern, does):
+    """Capital letters count."""
+    assert fits(name, pattern) is does

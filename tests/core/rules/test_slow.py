@@ -16,7 +16,7 @@ import cacheproxy.core
 import cacheproxy.translate
 from cacheproxy.core.document import search
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.slow import attacks, slow
+from cacheproxy.core.rules.second_pass import attacks, slow
 from cacheproxy.plugin.packages import Packages
 
 LONG = 1_000_000

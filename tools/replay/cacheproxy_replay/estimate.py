@@ -15,8 +15,7 @@ from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.evidence import Evidence, Meanwhile
-from cacheproxy.core.judge.judge import judge
-from cacheproxy.core.judge.located import tokens_of
+from cacheproxy.core.judge.judge import judge, tokens_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
 from cacheproxy_replay.counter import Counter
 from cacheproxy_replay.memory import KeptPrompts, Tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from cacheproxy.proxy.transport.silence import Silence
+from cacheproxy.proxy.transport.deadline import Silence
 
 
 class Told:
