@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cacheproxy.asking import CommandError
@@ -10,15 +10,15 @@ from cacheproxy.cli.inspecttext import field_name
 from cacheproxy.cli.running import get_json
 from cacheproxy.configfile import append
 from cacheproxy.core.diagnose.cure import Cure, Found
-from cacheproxy.core.diagnose.propose import NoProposal, Proposal
 
 PAGE = "/_cacheproxy/cure/"
 
 
-def cure_lines(cure: Cure, command: str) -> Iterator[str]:
-    """Yield the rules as TOML, and all else as comments. ``command``: what applies them."""
+def cure_lines(cure: Cure, how: str) -> Iterator[str]:
+    """Yield the rules as TOML, and all else as comments. ``how``: what applies them."""
     if not cure.found:
-        yield f"# Nothing to propose: each field that changed in request {cure.number} has a rule."
+        where = f"that changed in request {cure.number}" if cure.number else "that changed"
+        yield f"# Nothing to propose: each field {where} has a rule."
     for one in cure.found:
         yield from _found(one)
     if not cure.edits:
@@ -26,14 +26,15 @@ def cure_lines(cure: Cure, command: str) -> Iterator[str]:
             "# The upstream is not a local server, so rules edit nothing (--edit-remote changes "
             "this)."
         )
-    elif command and cure.can_apply:
-        yield f"# Switch it on, without a restart: {command}"
+    elif how and cure.can_apply:
+        yield f"# {how}"
 
 
 def _found(one: Found) -> Iterator[str]:
     name = f"{field_name(one)} ({one.kind})"
     if one.toml:
-        yield f"# {name}:{f' {one.won.says}' if one.won else ' proven on this turn.'}"
+        seen = f"seen in {one.seen[0]} of {one.seen[1]} turns." if one.seen else ""
+        yield f"# {name}: {one.won.says if one.won else seen or 'proven on this turn.'}"
         yield from one.toml.rstrip().split("\n")
     elif one.on:
         yield f"# {name}: rule {one.on[0]} is on and makes it constant from now on."
@@ -61,29 +62,3 @@ def apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) 
         f"{added.what} {added.file}. The running proxy reads another file, {cure.file}: to use "
         f"this one, start the proxy with --config {added.file}"
     )
-
-
-def proposal_lines(
-    proposals: Sequence[Proposal], refusals: Sequence[NoProposal], *, steps: int, command: str = ""
-) -> Iterator[str]:
-    """Yield the proposals as TOML, and what else changes as comments.
-
-    ``command``: what writes them into the config file.
-    """
-    if not proposals and not refusals:
-        yield "# Nothing to propose: each volatile field has a rule."
-    for proposal in proposals:
-        found = proposal.field
-        yield f"# {field_name(found)}: {found.kind.value}, seen in {found.count} of {steps} turns."
-        if not proposal.rule.default:
-            yield (
-                "# Off by default, because the model goes on seeing the first value. Switch the "
-                "rule on"
-            )
-            yield f"# with --enable {proposal.rule.name}, or delete the line default = false."
-        yield from proposal.toml().split("\n")
-    for refusal in refusals:
-        found = refusal.field
-        yield f"# No rule for {field_name(found)} ({found.kind.value}): {refusal.why}."
-    if command and proposals:
-        yield f"# Into the config file: {command}"

@@ -16,7 +16,7 @@ import click
 from cacheproxy.asking import checked_url, with_proxy
 from cacheproxy.cli.curing import PAGE as CURE
 from cacheproxy.cli.curing import apply as applied
-from cacheproxy.cli.curing import cure_lines, proposal_lines
+from cacheproxy.cli.curing import cure_lines
 from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.cli.settings import (
@@ -32,8 +32,8 @@ from cacheproxy.cli.settings import (
 from cacheproxy.config import Config
 from cacheproxy.configfile import append
 from cacheproxy.core.diagnose.conversations import RecordedLane, lanes_of
-from cacheproxy.core.diagnose.cure import Cure, worth
-from cacheproxy.core.diagnose.propose import NoProposal, Proposal, propose
+from cacheproxy.core.diagnose.cure import Cure, found_of, worth
+from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.report import ReportError, TurnReport, failed
 from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diagnose.volatile import fields
@@ -152,12 +152,8 @@ def _cure(
 ) -> None:
     """Print the running proxy's cure, and apply it."""
     command = f"cacheproxy diagnose {cure.number} --propose --apply"
-    command = "" if apply else with_proxy(command, checked_url(proxy))
-    if as_json:
-        print_json(cure.as_json())
-    else:
-        for line in cure_lines(cure, command):
-            click.echo(visible(line))
+    how = f"Switch it on, without a restart: {with_proxy(command, checked_url(proxy))}"
+    _print_cure(cure, "" if apply else how, as_json=as_json)
     if apply and cure.can_apply:
         said = applied(cure, checked_url(proxy), settings.token_header(), config)
         click.echo(said, err=as_json)
@@ -214,18 +210,15 @@ def _propose(
     requests = [turn.request for lane in lanes for turn in lane.turns]
     names = {rule.name for rule in found.rules}
     volatile = fields(steps, found.rules)
-    proposals, refusals = propose(volatile, steps, requests, names, _whose(lanes, found))
+    proposals = propose(volatile, steps, requests, names, _whose(lanes, found))
     told = [(turn.record.usage.prompt, turn.record.usage.reused) for _, turn in turns]
     active = [rule for rule in found.rules if rule.name in found.active]
-    proposals, more = worth(proposals, steps, active, told)
-    refusals += more
-    if as_json:
-        print_json(_as_object(proposals, refusals))
-    else:
-        for line in proposal_lines(proposals, refusals, steps=len(steps), command=command):
-            click.echo(visible(line))
-    if not command and proposals:
-        file = append([proposal.toml() for proposal in proposals], config).file
+    proposals = sorted(worth(proposals, steps, active, told), key=lambda one: one.rule is None)
+    seen = [found_of(one, (one.field.count, len(steps))) for one in proposals]
+    cure = Cure(found=tuple(seen))
+    _print_cure(cure, f"Into the config file: {command}" if command else "", as_json=as_json)
+    if not command and cure.tables:
+        file = append(cure.tables, config).file
         how = "A running proxy that reads it does so again by SIGHUP"
         click.echo(f"Appended to {file}. {how}; else start it with --config {file}.", err=as_json)
 
@@ -236,22 +229,12 @@ def _whose(lanes: list[RecordedLane], found: Configured) -> Callable[[Request], 
     return lambda request: found.packages.client(named[id(request)], request)
 
 
-def _as_object(proposals: list[Proposal], refusals: list[NoProposal]) -> dict[str, Any]:
-    return {
-        "proposals": [
-            {
-                "name": proposal.rule.name,
-                "path": proposal.field.path,
-                "class": proposal.field.kind.value,
-                "toml": proposal.toml(),
-            }
-            for proposal in proposals
-        ],
-        "refused": [
-            {"path": one.field.path, "class": one.field.kind.value, "why": one.why}
-            for one in refusals
-        ],
-    }
+def _print_cure(cure: Cure, how: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(cure.as_json())
+        return
+    for line in cure_lines(cure, how):
+        click.echo(visible(line))
 
 
 def _print(found: TurnReport, *, as_json: bool) -> None:

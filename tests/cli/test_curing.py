@@ -241,7 +241,11 @@ class TestText:
                 Found("/tools", "", "added", why="it has no shape"),
             ),
         )
-        text = "\n".join(cure_lines(cure, "cacheproxy diagnose 7 --propose --apply"))
+        text = "\n".join(
+            cure_lines(
+                cure, "Switch it on, without a restart: cacheproxy diagnose 7 --propose --apply"
+            )
+        )
         assert text == (
             '# system "date:" (date): without this rule 1.0% of the prompt was unchanged, with it '
             "99.0%: it saves ≈1,960 tokens. Proven on 9 requests.\n"
