@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from cacheproxy.cli.curing import cure_lines
+from cacheproxy.cli.diagnose import cure_lines
 from cacheproxy.core.diagnose.cure import Cure, Found, Won
 from tests.cli.invoking import invoke, one_line
 from tests.web.asking import get
