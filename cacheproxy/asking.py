@@ -241,6 +241,11 @@ def refused(answer: Answer, url: str) -> str:
     return f"the server at {url} is not a cacheproxy of this version (HTTP {answer.status})"
 
 
+def is_health(page: Any) -> bool:
+    """Whether a JSON value is the health page of a cacheproxy."""
+    return isinstance(page, dict) and isinstance(page.get("version"), str) and "upstream" in page
+
+
 def shown(url: str) -> str:
     """Return ``url`` for people: without user name, password and query."""
     parts = urlsplit(url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from cacheproxy.asking import shown
 from cacheproxy.client_setup.finding import Finding, FindingState, ok
@@ -12,7 +13,7 @@ from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Record, summary
 from cacheproxy.doctor.trial import Trial
-from cacheproxy.words import counted, short
+from cacheproxy.words import counted
 
 _LATE = "this server's template does not accept system messages where they stand"
 _MOST_NAMED, _RULES = 5, "cacheproxy rules"
@@ -36,21 +37,27 @@ class Conclusion:
     text: str  #: the sentence that says why
 
 
-@dataclass(frozen=True, slots=True)
-class Superfluous:
+_BY_STATE = {
+    FindingState.OK: Working.YES,
+    FindingState.WARN: Working.MOSTLY,
+    FindingState.FAIL: Working.NO,
+}
+
+
+class Needed(NamedTuple):
     """Whether the proxy is needed at all: some servers and settings make it superfluous."""
 
     is_superfluous: bool  #: whether to take it out
     text: str  #: why, or why not
 
 
-def judge(facts: Examination) -> Superfluous | None:
+def judge(facts: Examination) -> Needed | None:
     """Return whether the proxy is needed, as far as it is known; None if nothing is."""
     placement, tried, heads = facts.profile.placement, facts.tried, facts.heads
     if placement is not None and placement.late.harms:
         late = [one.sends_late for one in facts.found.packages.clients if one.sends_late]
         why = [f"needed: {_LATE}", *[", and ".join(late)] * bool(late)]
-        return Superfluous(False, "; ".join(why))
+        return Needed(False, "; ".join(why))
     if tried is None or heads is None:
         return None
     measured = [one for one in _measured(facts) if one.without is not None]
@@ -66,10 +73,10 @@ def judge(facts: Examination) -> Superfluous | None:
         named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
         rest = f"; other rules: {named}" if others else ""
         whom = tried.client.called
-        return Superfluous(False, f"not needed for {whom}: {text}; perhaps for others{rest}")
+        return Needed(False, f"not needed for {whom}: {text}; perhaps for others{rest}")
     left = "only its statistics are left" if tried.checkup.needless else ""
     text = f"{text}; {left}" if left else f"{text}, with the rules and without"
-    return Superfluous(True, f"not needed: {text}")
+    return Needed(True, f"not needed: {text}")
 
 
 def need(facts: Examination) -> Iterator[Finding]:
@@ -83,16 +90,16 @@ def _measured(facts: Examination) -> list[Trial]:
     return [trial for trial in facts.trials if trial.error is None and trial.is_measured]
 
 
-def _needed(measured: Sequence[Trial], repaired: str) -> Superfluous | None:
+def _needed(measured: Sequence[Trial], repaired: str) -> Needed | None:
     working = [trial for trial in measured if trial.works and not trial.works_without]
     mended = [one for one in working if one.next_turn is not None and one.next_turn.is_reused]
     if not mended:
-        return Superfluous(False, f"needed: {_on_others(working)}") if working else None
+        return Needed(False, f"needed: {_on_others(working)}") if working else None
     path, without = mended[0].path, mended[0].without
     left = without.usage.reused or 0 if without is not None else 0
     text = f"partly: on {path} the server {repaired}, and reuses {left:,} tokens without the proxy"
     others = _on_others(working, path)
-    return Superfluous(False, f"{text}. {others}" if others else text)
+    return Needed(False, f"{text}. {others}" if others else text)
 
 
 def _on_others(working: Sequence[Trial], but: str = "") -> str:
@@ -116,7 +123,7 @@ def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
     if needed is not None and needed.is_superfluous:
         return Conclusion(Working.NOT_NEEDED, _sentence(needed.text.partition(": ")[2]))
     if record is not None and (record.later or record.cut):
-        return _of_record(record)
+        return of_record(record)
     failed = {finding.name for finding in findings if finding.state is FindingState.FAIL}
     if facts.proxy.is_up and "traffic" in failed:
         return Conclusion(Working.NOT_MEASURED, "No agent request has come through the proxy yet.")
@@ -127,21 +134,19 @@ def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
     return _of_trials(facts)
 
 
-def _of_record(record: Record) -> Conclusion:
-    """Later turns decide; a session's first cannot reuse anything."""
-    turns = counted(len(record.measured), "turn")
-    share = f"{100 * record.reused_share:.0f} % of {short(record.tokens)} tokens in {turns}"
+def of_record(record: Record) -> Conclusion:
+    """Return the verdict by later turns: a session's first cannot reuse anything."""
+    figures = f"{record.figures} were reused"
     if record.cut:
         cut, number = len(record.cut), len(record.turns)
-        answer = Working.NO if 2 * cut >= number else Working.MOSTLY
         text = f"The server cut {cut} of {counted(number, 'turn')} to fit its context"
-        return Conclusion(answer, f"{text}; {share} were reused." if record.tokens else f"{text}.")
+        answer = Working.NO if 2 * cut >= number else Working.MOSTLY
+        return Conclusion(answer, f"{text}; {figures}." if record.measured else f"{text}.")
     lost = f"{len(record.breaks)} of {counted(len(record.later), 'follow-up turn')} lost the cache"
-    if record.is_hitching:
-        answer = Working.NO if record.is_broken else Working.MOSTLY
-        return Conclusion(answer, f"{lost}; {share} were reused.")
-    rest = f"; {lost}." if record.breaks else "."
-    return Conclusion(Working.YES, f"{share} were reused{rest}")
+    answer = _BY_STATE[record.state]
+    if answer is not Working.YES:
+        return Conclusion(answer, f"{lost}; {figures}.")
+    return Conclusion(answer, f"{figures}; {lost}." if record.breaks else f"{figures}.")
 
 
 def _of_trials(facts: Examination) -> Conclusion:
@@ -180,9 +185,7 @@ def _of_lost(facts: Examination, trial: Trial) -> Conclusion:
     if same is not None and not same.is_reused:
         text = "The server reused nothing, not even when the same prompt was sent again."
         return Conclusion(Working.NO, text)
-    has_rule = trial.edited
-    if has_rule is None:
-        has_rule = facts.heads is None or not {*facts.heads.rules}.isdisjoint(facts.proxy.rules)
+    has_rule = facts.heads is None or not {*facts.heads.rules}.isdisjoint(facts.rules)
     if same is not None and not has_rule:
         text = "No rule for the test prompt's header is on, so the test says nothing about your "
         return Conclusion(Working.NOT_MEASURED, f"{text}agents.")

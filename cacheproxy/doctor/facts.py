@@ -22,6 +22,7 @@ from cacheproxy.asking import (
     Site,
     checked_url,
     have_answered,
+    is_health,
     is_loopback,
     is_same,
     shown,
@@ -187,11 +188,6 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
         placement=page.get("placement"),
         keeps=says if isinstance(says, str) else "",
     )
-
-
-def is_health(page: Any) -> bool:
-    """Whether a JSON value is the health page of a cacheproxy."""
-    return isinstance(page, dict) and isinstance(page.get("version"), str) and "upstream" in page
 
 
 def _profile(page: dict[str, Any]) -> Profile | None:

@@ -239,9 +239,7 @@ def agents(facts: Examination) -> Iterator[Finding]:
         f"lost the cache: {why}"
         f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
     )
-    state = FindingState.WARN if record.is_hitching else FindingState.OK
-    state = FindingState.FAIL if record.is_broken else state
-    yield Finding("turns", state, text, f"cacheproxy diagnose {record.breaks[-1].number}")
+    yield Finding("turns", record.state, text, f"cacheproxy diagnose {record.breaks[-1].number}")
 
 
 def settings(facts: Examination) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cacheproxy.asking import NoAnswerError, Site
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
 from cacheproxy.core.dialects.dialect import Purpose
@@ -17,7 +18,7 @@ from cacheproxy.core.judge.explain import FELT
 from cacheproxy.core.prompt.client import UNNAMED
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.row import rows_in
-from cacheproxy.words import ago, counted
+from cacheproxy.words import ago, counted, short
 
 PAGE = "/_cacheproxy/exchanges"
 _LATELY = 3600.0
@@ -70,14 +71,12 @@ class Record:
         )
 
     @property
-    def reused_share(self) -> float:
-        """Share of the measured prompts' tokens that were reused."""
-        return sum(one.usage.reused or 0 for one in self.measured) / max(1, self.tokens)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of the measured prompts."""
-        return sum(one.usage.prompt or 0 for one in self.measured)
+    def figures(self) -> str:
+        """How much of the measured prompts was reused, for people."""
+        tokens = sum(one.usage.prompt or 0 for one in self.measured)
+        share = sum(one.usage.reused or 0 for one in self.measured) / max(1, tokens)
+        turns = counted(len(self.measured), "turn")
+        return f"{100 * share:.0f} % of {short(tokens)} tokens in {turns}"
 
     @cached_property
     def later(self) -> tuple[Exchange, ...]:
@@ -111,14 +110,11 @@ class Record:
         return lost / prompt if prompt else 0.0
 
     @property
-    def is_broken(self) -> bool:
-        """Whether the breaks lost half of the later turns' prompt tokens, or more."""
-        return self.lost_share >= _MOST
-
-    @property
-    def is_hitching(self) -> bool:
-        """Whether the breaks are felt."""
-        return self.lost_share >= FELT
+    def state(self) -> FindingState:
+        """How bad the breaks are: felt, or half of the later turns' prompt tokens were lost."""
+        if self.lost_share >= FELT:
+            return FindingState.FAIL if self.lost_share >= _MOST else FindingState.WARN
+        return FindingState.OK
 
     def rewritten(self, rewrite: Rewrite) -> tuple[int, int]:
         """Return how many turns lost how many tokens because the template did this."""

@@ -47,8 +47,8 @@ def answering(facts: Examination) -> Iterator[Finding]:
         return
     if upstream.look.metrics is MetricsPage.OFF:
         text = (
-            f"the server was started without {kind.metrics}, so nobody tells the speed that its "
-            "answers to /v1/messages do not"
+            f"the server was started without {kind.metrics}, so nobody tells the speed that some "
+            "of its answers do not"
         )
         yield warn("metrics", text, f"add {kind.metrics} to the {kind.name} command line")
     elif upstream.look.sample is not None:

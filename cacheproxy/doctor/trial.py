@@ -125,7 +125,6 @@ class Trial:
     repeated: Shot | None = None
     """The second, if it was reused, else ``same``, once more and more often until it fares in
     another way: then several servers answer."""
-    edited: bool | None = None  #: whether the rules change it; None: the proxy that runs knows
     error: str | None = None  #: why it ended early, one line
     held_back: bool = False  #: it ended, as the next prompt might have pushed out another
     translated: bool = False
@@ -162,11 +161,7 @@ class Trial:
 
 
 class _EndedError(Exception):
-    """The trial ends here; the message says why."""
-
-
-class _NotServedError(Exception):
-    """The server does not know the path."""
+    """The trial ends here; the message says why, "" if the server does not know the path."""
 
 
 class _HeldBackError(Exception):
@@ -201,12 +196,10 @@ class PromptSender:
             _Trying(self, trial, api, mark).send_all()
         except _HeldBackError:
             trial.held_back = True
-        except _NotServedError:
-            if trial.first is None:
-                return None
-            trial.error = f"{trial.path} answered once, and then no more"
         except _EndedError as ended:
-            trial.error = str(ended)
+            if not str(ended) and trial.first is None:
+                return None
+            trial.error = str(ended) or f"{trial.path} answered once, and then no more"
         return trial
 
     def figures(self) -> ServerFigures:
@@ -256,16 +249,16 @@ class _Trying:
         rounds = rounds_for(self.to.memory.block or 1)
         return body(self.api, self.to.model, head, self.mark, rounds)
 
-    def edit(self, data: bytes) -> bytes:
-        return normalize(Request("POST", self.trial.path, (), data), self.to.rules).request.body
+    def edited(self, head: str) -> bytes:
+        """Return the prompt behind a head as the rules of this process leave it."""
+        request = Request("POST", self.trial.path, (), self.prompt(head))
+        return normalize(request, self.to.rules).request.body
 
     def send_all(self) -> None:
         trial, proxy, heads = self.trial, self.to.proxy, self.to.heads or _CONSTANT
         first, other, third = heads.texts
-        plain = self.prompt(first)
-        trial.edited = self.edit(plain) != plain if proxy is None else None
         self.send("first", first, with_rules=True, is_new=True)
-        is_new = proxy is None and not trial.edited and first != other
+        is_new = proxy is None and self.edited(first) != self.edited(other)
         second = self.send("second", other, with_rules=True, is_new=is_new)
         is_lost = not second.is_reused and second.is_told
         if second.is_reused:
@@ -276,8 +269,8 @@ class _Trying:
             return
         try:
             without = self.send("without", third, with_rules=False, is_new=True)
-        except _NotServedError:
-            if proxy is None:
+        except _EndedError as ended:
+            if proxy is None or str(ended):
                 raise
             if is_lost:
                 self.send_same(other, with_rules=True)
@@ -307,11 +300,9 @@ class _Trying:
     def send(self, name: str, head: str, *, with_rules: bool, is_new: bool = False) -> Shot:
         if is_new and not self.to.may_send(self.ours):
             raise _HeldBackError
-        data, site = self.prompt(head), self.to.upstream
-        if with_rules and self.to.proxy is not None:
-            site = self.to.proxy
-        elif with_rules:
-            data = self.edit(data)
+        site = self.to.proxy if with_rules and self.to.proxy is not None else self.to.upstream
+        is_ours = with_rules and self.to.proxy is None
+        data = self.edited(head) if is_ours else self.prompt(head)
         before = self.to.figures()
         path = self.trial.path
         try:
@@ -320,7 +311,7 @@ class _Trying:
             raise _EndedError(f"no answer to a request on {path}: {error}") from None
         said = answer.said()
         if answer.status in _NOT_SERVED and "model" not in said.lower():
-            raise _NotServedError
+            raise _EndedError
         if answer.status != 200:
             raise _EndedError(f"{path} answered {answer.status}{f' ({said})' if said else ''}")
         usage, is_counted = self.to.with_reuse(usage_of(answer.json()), before)

@@ -102,7 +102,10 @@ def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, 
             ("reused nothing, not even when the"),
         ),
         (
-            {"trials": (replace(trial(0, 0), same=shot(639), edited=False),)},
+            {
+                "trials": (replace(trial(0, 0), same=shot(639)),),
+                "proxy": replace(RUNS, rules=("another",)),
+            },
             Working.NOT_MEASURED,
             "No rule for the test prompt's header",
         ),

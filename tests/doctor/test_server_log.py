@@ -49,11 +49,15 @@ def test_the_real_server_s_log(model, verbosity):
     [
         (
             ((3, 18_904, 2_498), (2, 18_211, 33), (3, 18_904, 2_498)),
-            "NO   9.0% of 56,019 prompt tokens",
+            "NO   2 of 2 follow-up turns lost the cache; 9 % of 56.0K tokens in 3",
             1,
         ),
-        (((1, 18_000, 0), (2, 18_211, 18_000)), "YES   49.7% of 36,211 prompt tokens", 0),
-        (((1, 18_000, 0),), "NOT MEASURED   0.0% of 18,000 prompt tokens", 0),
+        (
+            ((1, 18_000, 0), (2, 18_211, 18_000)),
+            "YES   50 % of 36.2K tokens in 2 turns were",
+            0,
+        ),
+        (((1, 18_000, 0),), "NOT MEASURED   0 % of 18.0K tokens in 1 turn were reused; none", 0),
     ],
 )
 def test_a_conversation_is_reused_or_broken_or_proves_nothing(turns, verdict, code):
