@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.conversation.thoughts import Thought
+from cacheproxy.core.conversation.conversation import Thought
 from cacheproxy.core.dialects.content import calls_in, texts_in
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.reasoning import ReadAnswer
