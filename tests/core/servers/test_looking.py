@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.servers.counters import CacheConfig, Reading, Sample, ServerFigures
 from cacheproxy.core.servers.llama_cpp import slots_of
 from cacheproxy.core.servers.looking import _wants, look_of, profile_from_look
 from cacheproxy.core.servers.ollama import RUNNING
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Reporting, ServerFacts
 from cacheproxy.core.servers.status import (
     Answers,
+    CacheConfig,
     Look,
     MetricsPage,
+    Sample,
+    ServerFigures,
     Slot,
     UpstreamState,
     identity_of,
@@ -61,7 +63,7 @@ def test_llama_server_with_everything_on():
         Slot(2, 2048, 108, busy=True, task=31),
     )
     assert seen.kv == pytest.approx((325 + 108) / 6144)
-    assert seen.reading == Reading(SAMPLE.figures, seen.start, 32)
+    assert (seen.figures, seen.tasks) == (SAMPLE.figures, 32)
     assert seen.server.context == 2048
     assert "canary" not in repr(seen)
 
@@ -87,7 +89,7 @@ def test_another_marker_is_another_start():
 )
 def test_whether_a_server_tells_its_counters(health, metrics, state, found):
     seen = look({"/health": health, "/metrics": metrics})
-    assert (seen.state, seen.metrics, seen.reading) == (state, found, None)
+    assert (seen.state, seen.metrics, seen.figures) == (state, found, None)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.servers.counters import Gain, Reading, ServerFigures, gain
+from cacheproxy.core.servers.status import (
+    Look,
+    MetricsPage,
+    Sample,
+    ServerFigures,
+    UpstreamState,
+    gain,
+)
 
 
 def reading(start=None, tasks=None, **figures):
-    return Reading(ServerFigures(**figures), start, tasks)
+    sample = Sample(ServerFigures(**figures))
+    more = {"metrics": MetricsPage.ON, "sample": sample, "start": start, "tasks": tasks}
+    return Look("u", 0.0, 0.0, UpstreamState.UP, **more)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +45,7 @@ def reading(start=None, tasks=None, **figures):
     ids=["all of the first reading", "the difference", "a new series", "a difference of two fell"],
 )
 def test_what_a_reading_adds(before, now, gained):
-    assert gain(before, now) == Gain(gained, begun=before is None)
+    assert gain(before, now) == (gained, before is None)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +59,6 @@ def test_what_a_reading_adds(before, now, gained):
 )
 def test_a_restart_is_seen(after):
     """By any of the three; then all that the new server shows is gained."""
-    gained = gain(reading("a", 5, evaluated=7.0, generated=9.0), after)
-    assert gained.begun
-    assert gained.figures.evaluated == after.figures.evaluated
+    gained, has_begun = gain(reading("a", 5, evaluated=7.0, generated=9.0), after)
+    assert has_begun
+    assert gained.evaluated == after.figures.evaluated
