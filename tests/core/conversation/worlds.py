@@ -17,17 +17,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cacheproxy.config import Config
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
+from cacheproxy.core.thinking.answer import said
 from cacheproxy.core.thinking.keeping import KeepingWay, keep
-from cacheproxy.core.thinking.said import said
 from cacheproxy.plugin.packages import configured
 
 CANARY = re.compile(r"C(\d+)([A-Z])(\d+)")

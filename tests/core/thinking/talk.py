@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.document.edits import encode
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Thinking
 from cacheproxy.core.servers.profile import ThinkingProfile as Fare
+from cacheproxy.core.thinking.answer import said_in
 from cacheproxy.core.thinking.keeping import keep, way_of
-from cacheproxy.core.thinking.said import said_in
 from cacheproxy.testing import request
 from tests.core.templates import thinking
 
