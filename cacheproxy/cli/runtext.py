@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site, is_loopback, proxy_option, shown
-from cacheproxy.cli.curing import PAGE as CURE
 from cacheproxy.cli.running import get_json
 from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport
@@ -17,6 +16,7 @@ from cacheproxy.core.placement.placement import DOES, Late
 from cacheproxy.words import counted, span, visible
 
 _REQUESTS = "/_cacheproxy/requests"
+_CURE, _DIAGNOSIS = "/_cacheproxy/cure/", "/_cacheproxy/diagnose/"
 _LOOKS, _PAUSE = 10, 0.2
 """How often the rows are asked for again at most, and the seconds before each."""
 _NO_CURE = ("nothing", "see", "see all")
@@ -102,7 +102,7 @@ class Run:
         """Return the command that cures what cost most, or what else is to be done about it."""
         dearest = max(breaks, key=lambda row: row["lost"] or 0)
         number, option = dearest["number"], proxy_option(self.site.url)
-        page = f"{CURE}{number}"
+        page = f"{_CURE}{number}"
         try:
             if Cure.from_json(get_json(self.site.url, page, self.site.headers)).why_not is None:
                 if cure:
@@ -117,7 +117,7 @@ class Run:
 
     def _advice(self, number: int) -> str:
         try:
-            page = get_json(self.site.url, f"/_cacheproxy/diagnose/{number}", self.site.headers)
+            page = get_json(self.site.url, f"{_DIAGNOSIS}{number}", self.site.headers)
         except CommandError:
             return ""
         advice = TurnReport.from_json(page).advice

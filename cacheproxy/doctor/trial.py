@@ -17,10 +17,9 @@ from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.servers.counters import NOTHING, ServerFigures
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Memory
-from cacheproxy.core.servers.status import METRICS
+from cacheproxy.core.servers.status import METRICS, NOTHING, ServerFigures
 
 Api = Literal["chat", "messages"]
 PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
