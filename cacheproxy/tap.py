@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import platformdirs
 from twisted.application.service import IService
@@ -64,11 +63,7 @@ from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.tables import UpstreamTable
 from cacheproxy.totals.totals import Totals
-from cacheproxy.web.cures import Cures
 
-_T = TypeVar("_T")
-_CURE, _CURE_SECONDS = "cure", 30.0
-"""Rules are proven in a thread of plugins, whose functions they may call: for how long."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -130,7 +125,7 @@ def make_lasting(reactor: Any, config: Config) -> ProcessParts:
         capture=capture,
         totals=totals,
     )
-    shown = Pages(reactor, plugins, totals, site, version())
+    shown = Pages(plugins, records, store, collector, site, version())
     plugins.register(log_line, "log-line")
     plugins.register(alarming, "loss-alarm")  # by their names, so after the log's line
     if capture is not None:
@@ -151,7 +146,6 @@ def make_lasting(reactor: Any, config: Config) -> ProcessParts:
         memo=Memo(),
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
-        probe=os.urandom(16).hex().encode(),
     )
 
 
@@ -187,7 +181,7 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         finished=lasting.records.take,
         wall=time.time,
         via=lasting.via,
-        probe=lasting.probe,
+        probe=lasting.shown.probe,
         keep_bodies=lasting.records.capture is not None,
         ping_after=config.ping_after,
         progressed=lasting.shown.latest.prefills,
@@ -205,37 +199,11 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         edits=edits,
         resource=ProxyResource(
             context,
-            lasting.shown.pages(
-                servers,
-                found.on if edits else (),
-                access,
-                packages=found.packages,
-                cures=Cures(
-                    recent=lasting.shown.recent,
-                    store=store,
-                    found=found,
-                    edits=edits,
-                    file=lasting.shown.file,
-                    profile=lambda: servers.first.profiling.profile,
-                    run=partial(_in_a_thread, lasting),
-                    applying=lasting.shown.applying,
-                    prompts=lasting.shown.prompts,
-                ),
-                before=lasting.records.take.settle,
-                is_up=partial(_is_up, servers),
-                probe=lasting.probe,
-            ),
+            lasting.shown.pages(servers, found, access, edits=edits),
         ),
         limits=_limits(config),
         access=access,
     )
-
-
-async def _is_up(servers: Servers) -> bool:
-    """Return whether any upstream takes requests: as known, where they are asked anyway."""
-    if len(servers.all) > 1:
-        return any(server.health.is_up for server in servers.all)
-    return await servers.first.asker.is_up()
 
 
 def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Server:
@@ -274,16 +242,6 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         max_context=table.max_context,
         model=table.model,
     )
-
-
-def _in_a_thread(lasting: ProcessParts, work: Callable[[], _T]) -> Awaitable[_T]:
-    """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
-
-    def paused() -> _T:
-        with lasting.collector.paused():
-            return work()
-
-    return lasting.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
 
 
 def _capture(reactor: Any, config: Config) -> Capture | None:

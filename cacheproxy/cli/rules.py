@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from cacheproxy.asking import HEALTH, checked_url, is_health
-from cacheproxy.cli.running import RunningError, get_json, proxy_url
+from cacheproxy.asking import HEALTH, checked_url
+from cacheproxy.cli.running import RunningError, RunningProxy, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     json_option,
@@ -68,12 +68,20 @@ class RuleRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningRules:
-    """What a running proxy tells."""
+class Fired:
+    """How often rules changed a request."""
 
-    on: frozenset[str]  #: names of the rules that are on
-    failures: dict[str, Any]  #: counts by name
-    fired: Fired  #: how often rules changed a request
+    exchanges: Mapping[str, int]  #: by rule, how many it changed
+    turns: Mapping[str, int]  #: by client, how many there were
+    source: str  #: where the counts come from, in words
+
+    def turns_of(self, client: str | None) -> int:
+        """Return the turns of ``client``; None: of all."""
+        return sum(self.turns.values()) if client is None else self.turns.get(client, 0)
+
+
+Seen = tuple[RunningProxy, Fired]
+"""What a running proxy tells."""
 
 
 class Rules(OneLine, click.Group):
@@ -121,30 +129,24 @@ def rules(
         click.echo(line)
 
 
-def _seen(url: str, settings: Config) -> RunningRules | None:
+def _seen(url: str, settings: Config) -> Seen | None:
     """Ask the proxy; say so if it does not tell."""
     token = settings.token_header()
     try:
-        health = get_json(url, HEALTH, token)
-        fired = look(url, token)
+        running, fired = RunningProxy.of(url, get_json(url, HEALTH, token)), look(url, token)
     except (RunningError, ValueError) as error:
         why = str(error)
     else:
-        if is_health(health):
-            failures = health.get("failures")
-            return RunningRules(
-                on=frozenset(map(str, health.get("rules") or ())),
-                failures=failures if isinstance(failures, dict) else {},
-                fired=fired,
-            )
+        if running is not None:
+            return running, fired
         why = f"the server at {url} is not a cacheproxy"
     say(f"it is not known how often each rule fired: {why}")
     return None
 
 
-def _rows(settings: Config, seen: RunningRules | None) -> Iterator[RuleRow]:
+def _rows(settings: Config, seen: Seen | None) -> Iterator[RuleRow]:
     found = configured(settings)
-    on = seen.on if seen is not None else found.active
+    on = seen[0].rules if seen is not None else found.active
     sources = [(package.title, package.rules) for package in found.packages]
     for source, rules in (*sources, (OWN, found.own), (ITSELF, BUILT_IN)):
         for rule in rules:
@@ -155,17 +157,18 @@ def _rows(settings: Config, seen: RunningRules | None) -> Iterator[RuleRow]:
             yield row if seen is None else _counted(row, seen)
 
 
-def _counted(row: RuleRow, seen: RunningRules) -> RuleRow:
-    failures = seen.failures.get(row.name)
+def _counted(row: RuleRow, seen: Seen) -> RuleRow:
+    running, fired = seen
+    failures = running.failures.get(row.name)
     return replace(
         row,
-        fired=seen.fired.exchanges.get(row.name, 0),
-        turns=seen.fired.turns_of(row.client),
+        fired=fired.exchanges.get(row.name, 0),
+        turns=fired.turns_of(row.client),
         failed=int(failures.get("failed", 0)) if isinstance(failures, dict) else 0,
     )
 
 
-def _lines(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> Iterator[str]:
+def _lines(rows: Sequence[RuleRow], seen: Seen | None, least: int) -> Iterator[str]:
     if all(row.package == ITSELF for row in rows):
         yield f"No other rule is installed: {INSTALL}"
     width = max(len(row.name) for row in rows)
@@ -177,7 +180,7 @@ def _lines(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> It
         line = f"  {'on ' if row.on else 'off'}  {row.name:<{width}}  {_row_text(row)}"
         yield line.rstrip()
     if seen is not None:
-        yield f"\nCounted in {seen.fired.source}; failures are counted since the proxy was started."
+        yield f"\nCounted in {seen[1].source}; failures are counted since the proxy was started."
     retired = [(row, why) for row in rows if (why := row.retire(least)) is not None]
     if retired:
         yield "\nYou can switch these off, if this is how you usually work:"
@@ -193,24 +196,11 @@ def _row_text(row: RuleRow) -> str:
     return told + (f"; failed in {row.failed:,}" if row.failed else "")
 
 
-def _as_json(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> dict[str, Any]:
+def _as_json(rows: Sequence[RuleRow], seen: Seen | None, least: int) -> dict[str, Any]:
     return {
-        "source": seen.fired.source if seen is not None else None,
+        "source": seen[1].source if seen is not None else None,
         "rules": [{**asdict(row), "retire": row.retire(least)} for row in rows],
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Fired:
-    """How often rules changed a request."""
-
-    exchanges: Mapping[str, int]  #: by rule, how many it changed
-    turns: Mapping[str, int]  #: by client, how many there were
-    source: str  #: where the counts come from, in words
-
-    def turns_of(self, client: str | None) -> int:
-        """Return the turns of ``client``; None: of all."""
-        return sum(self.turns.values()) if client is None else self.turns.get(client, 0)
 
 
 def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:

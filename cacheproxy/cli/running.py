@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url, refused
+from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url, is_health, refused
 from cacheproxy.config import Config, ConfigError
 
 _SECONDS = 40.0
@@ -31,6 +32,33 @@ def proxy_url(config: Config) -> str:
 
 class RunningError(CommandError):
     """The proxy gives no good answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProxy:
+    """What a running proxy's health page tells of its rules and plugins."""
+
+    url: str = ""  #: the proxy's; "" where none answers
+    rules: frozenset[str] = frozenset()  #: names of those that are on
+    failures: Mapping[str, Any] = field(default_factory=dict)  #: counts by name
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of its packages, "" where it could not load one."""
+
+    @classmethod
+    def of(cls, url: str, page: Any) -> RunningProxy | None:
+        """Return what the ``page`` of the proxy at ``url`` tells, None if it is no such page."""
+        if not is_health(page):
+            return None
+        failures = page.get("failures")
+        return cls(
+            url,
+            frozenset(name for name in page.get("rules") or () if isinstance(name, str)),
+            failures if isinstance(failures, dict) else {},
+            {
+                each["name"]: each["version"] if each.get("loaded", True) else ""
+                for each in page.get("packages") or ()
+            },
+        )
 
 
 def get_json(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from cacheproxy.asking import USUAL
-from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.client import Clients
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.normalizer import Normalizer
@@ -36,9 +36,7 @@ def rest(
     open_to_others: bool,
     is_loop: bool = False,
     lifetime: str | None = None,
-    placement: Placement | None = None,
-    thinking: str = "",
-    cache: str | None = None,
+    words: Mapping[str, str] = MappingProxyType({}),
     trouble: str | None = None,
     name: str = "",
     others: Sequence[tuple[str, ServerFacts | None]] = (),
@@ -46,9 +44,8 @@ def rest(
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
-    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``placement``:
-    what is known of it. ``thinking``: what is done with earlier reasoning, "" for nothing.
-    ``cache``: what is known of its memory, and of how it reports reuse. ``trouble``: why there is
+    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``words``: what
+    is known of the upstream, and done for that (see ``Server.words``). ``trouble``: why there is
     no ``server``, if that is known. ``name``: of the upstream, and ``others``: of the others;
     ``warnings``: what speaks against how they are put together.
     """
@@ -59,12 +56,9 @@ def rest(
         yield f"  upstream    {f'{name} ' if name else ''}OFFLINE: {why}; {then} until it answers"
     else:
         yield f"  upstream    {f'{name} ' if name else ''}ONLINE: {server.summary}"
-    if cache:
-        yield f"  cache       {cache}"
-    if placement is not None:
-        yield f"  template    {placement.says}"
-    if thinking:
-        yield f"  thinking    {thinking}"
+    for heading, word in (("cache", "memory"), ("template", "placement"), ("thinking", "thinking")):
+        if word in words:
+            yield f"  {heading:<10}  {words[word]}"
     for other, known in others:
         state = "OFFLINE: it does not answer yet" if known is None else f"ONLINE: {known.summary}"
         yield f"  upstream    {other} {state}"

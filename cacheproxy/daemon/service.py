@@ -20,14 +20,12 @@ from twisted.logger import ILogObserver, Logger, globalLogPublisher
 from cacheproxy.config import ConfigError
 from cacheproxy.core.route.route import FREE
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.servers.profile_text import says
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.daemon import banner
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
-from cacheproxy.daemon.memory import share_out
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.signals import Signals, exit_with
-from cacheproxy.daemon.wiring import ConfigParts, ProcessParts
+from cacheproxy.daemon.wiring import ConfigParts, ProcessParts, share_out
 from cacheproxy.observe.log import BareFailures, TerminalObserver
 from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.sources import ignored
@@ -280,9 +278,7 @@ class ProxyService(MultiService):
             open_to_others=listening.is_open_to_others,
             is_loop=is_same(listening.host, first.upstream.url),
             lifetime=so_far,
-            placement=None if first.placing is None else first.placing.placement,
-            thinking="" if first.keeping is None else first.keeping.says,
-            cache=says(profiling.profile).get("memory"),
+            words=first.words(),
             trouble=why,
             name=first.name,
             others=[(one.name, one.profiling.profile.server) for one in others],

@@ -7,142 +7,145 @@ Nothing of prompts and answers: those attributes are opt-in there, and not offer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from cacheproxy.core.dialects.dialect import Endpoint
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
 from cacheproxy.record.body import body_of
+from cacheproxy.record.column import RecordColumn, row_of
 from cacheproxy.record.exchange import Exchange, Outcome
 
 Value = str | bool | int | float | tuple[str, ...]
 _LONGEST = 256
-_NUMBERS = (
-    ("max_tokens", "gen_ai.request.max_tokens", int),
-    ("max_completion_tokens", "gen_ai.request.max_tokens", int),
-    ("max_output_tokens", "gen_ai.request.max_tokens", int),
-    ("temperature", "gen_ai.request.temperature", float),
-    ("top_p", "gen_ai.request.top_p", float),
-    ("top_k", "gen_ai.request.top_k", float),
-    ("frequency_penalty", "gen_ai.request.frequency_penalty", float),
-    ("presence_penalty", "gen_ai.request.presence_penalty", float),
-    ("seed", "gen_ai.request.seed", int),
-)
 _LARGEST = 1 << 53
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_OTHER = "_OTHER"
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A span's name and attributes."""
-
-    name: str  #: as the conventions have it
-    attributes: Mapping[str, Value]  #: likewise
-    error: str | None
-    """The value of ``error.type``: a status code as text, ``upstream_failed`` or ``refused``; None:
-    it went well. A client that leaves is no error."""
-
-
-def describe(exchange: Exchange) -> Described:
-    """Return what is said of ``exchange``."""
+def describe(exchange: Exchange) -> tuple[str, dict[str, Value]]:
+    """Return the span's name and attributes; ``error.type`` is one of them where it failed."""
     received = exchange.received
-    sent = exchange.sent or received
+    purpose = _endpoint(exchange).purpose
+    generates = bool(str(purpose)) and purpose.evaluates
+    found = _ours(exchange) | (_generated(exchange) if generates else _plain(exchange))
+    found |= _ended(exchange)
     known = tuple(carried(received.headers, received.target))
-    attributes = _server(exchange.upstream) | _own(exchange, known)
-    endpoint = endpoint_of(sent.path)
-    operation = str(endpoint.purpose)
-    if not (operation and endpoint.purpose.evaluates):
-        method = received.method if received.method in _METHODS else "_OTHER"
-        attributes["http.request.method"] = method
-        name = "HTTP" if method == "_OTHER" else method
-    else:
-        body = body_of(sent) or body_of(received)
-        model = body.get("model")
-        name = operation
-        attributes["gen_ai.operation.name"] = operation
-        attributes["gen_ai.provider.name"] = endpoint.provider
-        if isinstance(model, str) and model:
-            attributes["gen_ai.request.model"] = _text(model, known)
-            name = f"{operation} {attributes['gen_ai.request.model']}"
-        attributes |= _asked(body) | _used(exchange, streamed=body.get("stream") is True)
-        if exchange.session is not None:
-            attributes["gen_ai.conversation.id"] = _text(exchange.session.id, known)
-    if exchange.status is not None:
-        attributes["http.response.status_code"] = exchange.status
-    error = _error(exchange)
-    if error is not None:
-        attributes["error.type"] = error
-    return Described(name, attributes, error)
+    attributes: dict[str, Value] = {}
+    for name, value in found.items():
+        if isinstance(value, str):
+            attributes[name] = _text(value, known)
+        elif value is not None:
+            attributes[name] = value
+    if not generates:
+        method = str(attributes["http.request.method"])
+        return ("HTTP" if method == _OTHER else method), attributes
+    named = (attributes.get(f"gen_ai.{key}") for key in ("operation.name", "request.model"))
+    return " ".join([str(name) for name in named if name]), attributes
 
 
-def _server(upstream: str) -> dict[str, Value]:
-    parts = urlsplit(upstream)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return {"server.address": parts.hostname or "", "server.port": port}
+def _endpoint(exchange: Exchange) -> Endpoint:
+    return endpoint_of((exchange.sent or exchange.received).path)
 
 
-def _own(exchange: Exchange, known: tuple[bytes, ...]) -> dict[str, Value]:
-    verdict = exchange.verdict
-    found: dict[str, Value] = {
-        "cacheproxy.client": _text(exchange.client, known),
-        "cacheproxy.outcome": _word(exchange.outcome),
-    }
-    if exchange.turn:
-        found["cacheproxy.turn"] = exchange.turn
-        found["cacheproxy.side"] = exchange.side
-    if verdict is not None:
-        found["cacheproxy.verdict"] = str(verdict.judgement)
-        if verdict.reason is not None:
-            found["cacheproxy.break.reason"] = str(verdict.reason)
-        if verdict.lost is not None and verdict.reason is not None:
-            found["cacheproxy.break.lost_tokens"] = verdict.lost.tokens
-    rules = tuple(_text(report.rule, ()) for report in exchange.reports if report.edits)
-    if rules:
-        found["cacheproxy.rules"] = rules
-    if exchange.sent_after is not None:
-        found["cacheproxy.added_latency"] = exchange.sent_after
-    return found
+def _body(exchange: Exchange) -> Mapping[str, Any]:
+    return body_of(exchange.sent or exchange.received) or body_of(exchange.received)
 
 
-def _asked(body: Mapping[str, Any]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for key, name, kind in _NUMBERS:
-        value: Any = body.get(key)
-        if type(value) in (int, kind) and -_LARGEST < value < _LARGEST:
-            found[name] = kind(value)
-    if body.get("stream") is True:
-        found["gen_ai.request.stream"] = True
-    return found
+def _port(exchange: Exchange) -> int:
+    parts = urlsplit(exchange.upstream)
+    return parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _used(exchange: Exchange, *, streamed: bool) -> dict[str, Value]:
-    """Cached tokens are part of the input tokens, there as here."""
-    usage = exchange.usage
-    counts = {
-        "gen_ai.usage.input_tokens": usage.prompt,
-        "gen_ai.usage.cache_read.input_tokens": usage.reused,
-        "gen_ai.usage.output_tokens": usage.output,
-    }
-    found: dict[str, Value] = {name: n for name, n in counts.items() if n is not None}
-    if streamed and exchange.first_byte is not None and exchange.sent_after is not None:
-        found["gen_ai.response.time_to_first_chunk"] = exchange.first_byte - exchange.sent_after
-    return found
+def _method(exchange: Exchange) -> str:
+    method = exchange.received.method
+    return method if method in _METHODS else _OTHER
+
+
+def _model(exchange: Exchange) -> str | None:
+    model = _body(exchange).get("model")
+    return model if isinstance(model, str) and model else None
+
+
+def _rules(exchange: Exchange) -> tuple[str, ...] | None:
+    return tuple([_text(one.rule, ()) for one in exchange.reports if one.edits]) or None
+
+
+def _figure(keys: tuple[str, ...], kind: type[int | float]) -> Callable[[Exchange], Any]:
+    """Return what returns the last of these figures of a request, if it is one."""
+
+    def figure(exchange: Exchange) -> float | None:
+        found, body = None, _body(exchange)
+        for key in keys:
+            value: Any = body.get(key)
+            if type(value) in (int, kind) and -_LARGEST < value < _LARGEST:
+                found = kind(value)
+        return found
+
+    return figure
+
+
+def _first_chunk(exchange: Exchange) -> float | None:
+    """Seconds from when the request was sent on."""
+    is_timed = exchange.first_byte is not None and exchange.sent_after is not None
+    if not is_timed or _body(exchange).get("stream") is not True:
+        return None
+    return (exchange.first_byte or 0) - (exchange.sent_after or 0)
+
+
+def _outcome(exchange: Exchange) -> str:
+    return (exchange.outcome or "unknown").replace(" ", "_")
 
 
 def _error(exchange: Exchange) -> str | None:
+    """A status code, ``upstream_failed`` or ``refused``. A client that leaves is no error."""
     if exchange.outcome is Outcome.CLIENT_LEFT:
         return None
     if exchange.outcome is not Outcome.COMPLETE:
-        return _word(exchange.outcome)
-    status = exchange.status
-    return str(status) if status is not None and status >= 400 else None
+        return _outcome(exchange)
+    return str(exchange.status) if exchange.has_failed else None
 
 
-def _word(outcome: Outcome | None) -> str:
-    return (outcome or "unknown").replace(" ", "_")
+_ours = row_of([
+    RecordColumn("server.address", lambda each: urlsplit(each.upstream).hostname or ""),
+    RecordColumn("server.port", _port),
+    RecordColumn("cacheproxy.client", "client"),
+    RecordColumn("cacheproxy.outcome", _outcome),
+    RecordColumn("cacheproxy.turn", lambda each: each.turn or None),
+    RecordColumn("cacheproxy.side", lambda each: each.side if each.turn else None),
+    RecordColumn("cacheproxy.verdict", lambda each: each.verdict and each.verdict.judgement),
+    RecordColumn("cacheproxy.break.reason", "reason"),
+    RecordColumn("cacheproxy.break.lost_tokens", "lost", "tokens"),
+    RecordColumn("cacheproxy.rules", _rules),
+    RecordColumn("cacheproxy.added_latency", "sent_after", "s"),
+])  # fmt: skip
+_plain = row_of([RecordColumn("http.request.method", _method)])
+_MOST_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_generated = row_of([
+    RecordColumn("gen_ai.operation.name", lambda each: str(_endpoint(each).purpose)),
+    RecordColumn("gen_ai.provider.name", lambda each: _endpoint(each).provider),
+    RecordColumn("gen_ai.request.model", _model),
+    RecordColumn("gen_ai.request.max_tokens", _figure(_MOST_TOKENS, int), "tokens"),
+    RecordColumn("gen_ai.request.temperature", _figure(("temperature",), float)),
+    RecordColumn("gen_ai.request.top_p", _figure(("top_p",), float)),
+    RecordColumn("gen_ai.request.top_k", _figure(("top_k",), float)),
+    RecordColumn("gen_ai.request.frequency_penalty", _figure(("frequency_penalty",), float)),
+    RecordColumn("gen_ai.request.presence_penalty", _figure(("presence_penalty",), float)),
+    RecordColumn("gen_ai.request.seed", _figure(("seed",), int)),
+    RecordColumn("gen_ai.request.stream", lambda each: _body(each).get("stream") is True or None),
+    RecordColumn("gen_ai.usage.input_tokens", "usage.prompt", "tokens, those cached included"),
+    RecordColumn("gen_ai.usage.cache_read.input_tokens", "usage.reused", "tokens"),
+    RecordColumn("gen_ai.usage.output_tokens", "usage.output", "tokens"),
+    RecordColumn("gen_ai.response.time_to_first_chunk", _first_chunk, "s"),
+    RecordColumn("gen_ai.conversation.id", lambda each: each.session and each.session.id),
+])  # fmt: skip
+_ended = row_of([
+    RecordColumn("http.response.status_code", "status"),
+    RecordColumn("error.type", _error),
+])  # fmt: skip
 
 
 def _text(text: str, known: tuple[bytes, ...]) -> str:

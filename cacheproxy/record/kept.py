@@ -55,18 +55,19 @@ class Shown(Flag):
 
 
 _R, _T, _D, _C, _L, _E = list(Shown)
+_ROWS = _R | _T | _D
 
 
 class KeptColumn(NamedTuple):
     """One column."""
 
     name: str  #: in the file, and in a record
+    on: Shown = Shown.NOWHERE  #: the pages that show it
     kind: Kind = NUMBER  #: how it is kept
     source: str = ""
     """Of exchanges: the field, in what ``record_of`` has; "": it finds the value itself. Of
     conversations, as SQL of a record: what a request adds to a SUM, else what it sets; "": nothing
     does."""
-    on: Shown = Shown.NOWHERE  #: the pages that show it
     key: str = ""  #: what these call it; "": ``name``, with seconds for milliseconds
     sql: str = ""  #: what they select of the row ``e``; "": what is kept
     sums: bool = False  #: of exchanges: it is added up, by the minute, the hour and for ever
@@ -85,50 +86,50 @@ _SERVED = "(SELECT served FROM upstreams WHERE id = e.upstream)"
 _CLIENT = "(SELECT client FROM sessions WHERE id = e.session)"
 _SESSION = "(SELECT name FROM sessions WHERE id = e.session)"
 EXCHANGES = (
-    KeptColumn("id", FOUND, "", _R),
-    KeptColumn("id", FOUND, "", _T, "row"),
-    KeptColumn("number", NUMBER, "exchange.number", _R | _T, "", NUMBER_OF_RUN),
-    KeptColumn("at", MS, "exchange.wall", _R | _T | _D),
-    KeptColumn("client", FOUND, "", _R | _D, "", _CLIENT),
-    KeptColumn("session", NUMBER, "", _R | _D, "", _SESSION),
-    KeptColumn("model", WORD, "", _R, "asked"),
-    KeptColumn("model", FOUND, "", _R, "", _SERVED),
-    KeptColumn("turn", NUMBER, "", _R | _T | _D),
-    KeptColumn("side", NUMBER, "exchange.side", _R | _T | _D),
-    KeptColumn("upstream", NUMBER, "exchange.upstream", _D, "", _URL),
-    KeptColumn("model", FOUND, "", _D, "", WORD.shown.format("e.model")),
-    KeptColumn("status", NUMBER, "exchange.status", _R | _T | _D),
-    KeptColumn("dialect", WORD),
-    KeptColumn("outcome", WORD, "exchange.outcome", _R | _D),
-    KeptColumn("failed", NUMBER, "", _R | _T | _D),
-    KeptColumn("prompt", NUMBER, "exchange.usage.prompt", _R | _T | _D, sums=True),
-    KeptColumn("reused", NUMBER, "exchange.usage.reused", _R | _T | _D, sums=True),
-    KeptColumn("evaluated", NUMBER, "exchange.usage.evaluated", _R | _T | _D, sums=True),
-    KeptColumn("output", NUMBER, "exchange.usage.output", _R | _T | _D, sums=True),
-    KeptColumn("tools", NUMBER, "parts.tools", _T | _D),
-    KeptColumn("system", NUMBER, "parts.system", _T | _D),
-    KeptColumn("history", NUMBER, "parts.history", _T | _D),
-    KeptColumn("thinking", NUMBER, "parts.thinking", _T | _D),
-    KeptColumn("newest", NUMBER, "parts.newest", _T | _D, "last"),
-    KeptColumn("prompt_ms", MS, "exchange.usage.prompt_seconds", _D),
-    KeptColumn("output_ms", MS, "exchange.usage.output_seconds", _R | _D),
-    KeptColumn("first_ms", MS, "exchange.first_byte", _R | _T | _D),
-    KeptColumn("total_ms", MS, "exchange.seconds", _R | _D),
-    KeptColumn("rest", FOUND, "", _R, "", "(e.total_ms - e.first_ms) / 1e3"),
-    KeptColumn("added_us", US, "exchange.sent_after", _R, "added", sums=True),
-    KeptColumn("equal", NUMBER, "", _T, "breaks_at"),
-    KeptColumn("verdict", WORD, "verdict.judgement", _R | _T | _D),
-    KeptColumn("reason", WORD, "verdict.reason", _R | _T | _D),
-    KeptColumn("shape", WORD, "", _R | _D),
-    KeptColumn("lost", NUMBER, "", _R | _T | _D, sums=True),
-    KeptColumn("lost_ms", MS, "verdict.seconds_lost", _R | _T | _D),
-    KeptColumn("spared", NUMBER, "spared.tokens", _D, "saved", sums=True),
-    KeptColumn("spared_ms", MS, "spared.seconds", _D, "saved_seconds", sums=True),
-    KeptColumn("rules", WORD, "", _R | _D),
-    KeptColumn("rendered", WORD, "parts.order", _T, "order"),
-    KeptColumn("place", TEXT),
+    KeptColumn("id", _R, FOUND),
+    KeptColumn("id", _T, FOUND, key="row"),
+    KeptColumn("number", _R | _T, NUMBER, "exchange.number", sql=NUMBER_OF_RUN),
+    KeptColumn("at", _ROWS, MS, "exchange.wall"),
+    KeptColumn("client", _R | _D, FOUND, sql=_CLIENT),
+    KeptColumn("session", _R | _D, sql=_SESSION),
+    KeptColumn("model", _R, WORD, key="asked"),
+    KeptColumn("model", _R, FOUND, sql=_SERVED),
+    KeptColumn("turn", _ROWS),
+    KeptColumn("side", _ROWS, NUMBER, "exchange.side"),
+    KeptColumn("upstream", _D, NUMBER, "exchange.upstream", sql=_URL),
+    KeptColumn("model", _D, FOUND, sql=WORD.shown.format("e.model")),
+    KeptColumn("status", _ROWS, NUMBER, "exchange.status"),
+    KeptColumn("dialect", kind=WORD),
+    KeptColumn("outcome", _R | _D, WORD, "exchange.outcome"),
+    KeptColumn("failed", _ROWS),
+    KeptColumn("prompt", _ROWS, NUMBER, "exchange.usage.prompt", sums=True),
+    KeptColumn("reused", _ROWS, NUMBER, "exchange.usage.reused", sums=True),
+    KeptColumn("evaluated", _ROWS, NUMBER, "exchange.usage.evaluated", sums=True),
+    KeptColumn("output", _ROWS, NUMBER, "exchange.usage.output", sums=True),
+    KeptColumn("tools", _T | _D, NUMBER, "parts.tools"),
+    KeptColumn("system", _T | _D, NUMBER, "parts.system"),
+    KeptColumn("history", _T | _D, NUMBER, "parts.history"),
+    KeptColumn("thinking", _T | _D, NUMBER, "parts.thinking"),
+    KeptColumn("newest", _T | _D, NUMBER, "parts.newest", key="last"),
+    KeptColumn("prompt_ms", _D, MS, "exchange.usage.prompt_seconds"),
+    KeptColumn("output_ms", _R | _D, MS, "exchange.usage.output_seconds"),
+    KeptColumn("first_ms", _ROWS, MS, "exchange.first_byte"),
+    KeptColumn("total_ms", _R | _D, MS, "exchange.seconds"),
+    KeptColumn("rest", _R, FOUND, sql="(e.total_ms - e.first_ms) / 1e3"),
+    KeptColumn("added_us", _R, US, "exchange.sent_after", key="added", sums=True),
+    KeptColumn("equal", _T, key="breaks_at"),
+    KeptColumn("verdict", _ROWS, WORD, "verdict.judgement"),
+    KeptColumn("reason", _ROWS, WORD, "verdict.reason"),
+    KeptColumn("shape", _R | _D, WORD),
+    KeptColumn("lost", _ROWS, sums=True),
+    KeptColumn("lost_ms", _ROWS, MS, "verdict.seconds_lost"),
+    KeptColumn("spared", _D, NUMBER, "spared.tokens", key="saved", sums=True),
+    KeptColumn("spared_ms", _D, MS, "spared.seconds", key="saved_seconds", sums=True),
+    KeptColumn("rules", _R | _D, WORD),
+    KeptColumn("rendered", _T, WORD, "parts.order", key="order"),
+    KeptColumn("place", kind=TEXT),
     KeptColumn("up"),
-    KeptColumn("down", NUMBER, "exchange.bytes_down"),
+    KeptColumn("down", source="exchange.bytes_down"),
 )
 
 _TURN = ":turn > 0 AND NOT :side"
@@ -136,40 +137,38 @@ _BREAK = ":reason IS NOT NULL AND NOT :side"
 _SAYS_BOTH = ":prompt + :reused IS NOT NULL"
 _ROOT = "(SELECT {} FROM sessions WHERE id = e.root)"
 CONVERSATIONS = (
-    KeptColumn("id", FOUND, "", _C, "row"),
-    KeptColumn("id", FOUND, "", _C, "", "e.client || '/' || e.name"),
-    KeptColumn("client", TEXT, "", _C | _L | _E),
-    KeptColumn("name", TEXT, "", _C | _L | _E, "session"),
+    KeptColumn("id", _C, FOUND, key="row"),
+    KeptColumn("id", _C, FOUND, sql="e.client || '/' || e.name"),
+    KeptColumn("client", _C | _L | _E, TEXT),
+    KeptColumn("name", _C | _L | _E, TEXT, key="session"),
     KeptColumn(
-        "root", NUMBER, "ifnull(:root, root)", _C, "", _ROOT.format("client || '/' || name")
+        "root", _C, NUMBER, "ifnull(:root, root)", sql=_ROOT.format("client || '/' || name")
     ),
-    KeptColumn("root", FOUND, "", _E, "", _ROOT.format("name")),
-    KeptColumn("model", TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)", _C | _E),
-    KeptColumn("upstream", NUMBER, ":upstream", _C | _E, "", _URL),
-    KeptColumn("first", MS, "", _C | _E),
-    KeptColumn("last", MS, ":at", _C | _E),
-    KeptColumn("requests", SUM, "1", _E),
-    KeptColumn("turns", SUM, _TURN, _C | _L | _E),
-    KeptColumn("side", SUM, ":side", _C | _E),
-    KeptColumn("prompt", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END", _L | _E),
-    KeptColumn("reused", SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END", _C | _L | _E),
-    KeptColumn(
-        "evaluated", SUM, "CASE WHEN :prompt + :reused IS NOT NULL THEN :evaluated END", _C | _E
-    ),
-    KeptColumn("output", SUM, ":output", _E),
+    KeptColumn("root", _E, FOUND, sql=_ROOT.format("name")),
+    KeptColumn("model", _C | _E, TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)"),
+    KeptColumn("upstream", _C | _E, NUMBER, ":upstream", sql=_URL),
+    KeptColumn("first", _C | _E, MS),
+    KeptColumn("last", _C | _E, MS, ":at"),
+    KeptColumn("requests", _E, SUM, "1"),
+    KeptColumn("turns", _C | _L | _E, SUM, _TURN),
+    KeptColumn("side", _C | _E, SUM, ":side"),
+    KeptColumn("prompt", _L | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END"),
+    KeptColumn("reused", _C | _L | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END"),
+    KeptColumn("evaluated", _C | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :evaluated END"),
+    KeptColumn("output", _E, SUM, ":output"),
     KeptColumn(
         "context",
+        _L | _E,
         NUMBER,
         f"ifnull(CASE WHEN {_TURN} THEN :prompt + ifnull(:output, 0) END, context)",
-        _L | _E,
     ),
-    KeptColumn("breaks", SUM, _BREAK, _C | _E),
-    KeptColumn("lost", SUM, f"CASE WHEN {_BREAK} THEN :lost END", _C | _E),
-    KeptColumn("lost_ms", SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END", _C | _E),
-    KeptColumn("spared", SUM, ":spared", _C | _E, "saved"),
-    KeptColumn("spared_ms", SUM_MS, ":spared_ms", _C | _E, "saved_seconds"),
-    KeptColumn("unpriced", SUM, "CASE WHEN :spared_ms IS NULL THEN :spared END", _C),
-    KeptColumn("branches", FOUND, "", _C, "", "(SELECT count(*) FROM sessions WHERE root = e.id)"),
+    KeptColumn("breaks", _C | _E, SUM, _BREAK),
+    KeptColumn("lost", _C | _E, SUM, f"CASE WHEN {_BREAK} THEN :lost END"),
+    KeptColumn("lost_ms", _C | _E, SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END"),
+    KeptColumn("spared", _C | _E, SUM, ":spared", key="saved"),
+    KeptColumn("spared_ms", _C | _E, SUM_MS, ":spared_ms", key="saved_seconds"),
+    KeptColumn("unpriced", _C, SUM, "CASE WHEN :spared_ms IS NULL THEN :spared END"),
+    KeptColumn("branches", _C, FOUND, sql="(SELECT count(*) FROM sessions WHERE root = e.id)"),
 )
 
 
@@ -191,8 +190,6 @@ _CHANGES = [
     if each.source
 ]
 ADD_TO_CONVERSATION = f"UPDATE sessions SET {', '.join(_CHANGES)} WHERE id = :session"  # noqa: S608
-
-
 _FIELDS = [each for each in KEPT if each.source]
 _SCALES = [(each.name, each.kind.scale) for each in _FIELDS]
 _read = attrgetter(*(each.source for each in _FIELDS))

@@ -81,7 +81,7 @@ def test_an_address_that_the_commands_would_not_guess(address, shown):
 
 def test_what_is_done_with_earlier_reasoning():
     """Nothing is said where nothing is done."""
-    assert "  thinking    drops it: kept" in rest(thinking="drops it: kept").split("\n")
+    assert "  thinking    drops it: kept" in rest(words={"thinking": "drops it: kept"}).split("\n")
     assert "thinking" not in rest()
 
 

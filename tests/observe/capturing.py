@@ -31,6 +31,7 @@ def exchange(**changes):
         "/v1/messages?beta=true",
         ((b"User-Agent", b"claude-cli/2.1"), (b"Content-Type", b"application/json")),
         b'{"model": "m", "messages": []}',
+        speaker="claude",
     )
     fields = {
         "received": received,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from cacheproxy.core.servers.kinds import all_kinds, kind_called
 from cacheproxy.core.servers.status import (
@@ -24,15 +24,10 @@ from cacheproxy.core.servers.status import (
     identity_of,
 )
 
+Said = tuple[int, Any]
+"""A page's status, and its JSON value if that was 200."""
 _REMIND = 30
 """Looks after which they are asked for again: not every restart shows."""
-
-
-class Said(NamedTuple):
-    """A page as it was answered."""
-
-    status: int  #: of the answer
-    value: Any  #: its JSON value if the status was 200
 
 
 def lasting() -> tuple[str, ...]:
@@ -57,21 +52,21 @@ class KnownPages:
         self._looks += 1
         if self._looks > _REMIND:
             self._looks = 1
-            self._said = {path: said for path, said in self._said.items() if said.status in ABSENT}
+            self._said = {path: said for path, said in self._said.items() if said[0] in ABSENT}
         known = dict(self._said)
         if kind_called(self._kind).metrics and not self._tells_start:
             # From when it counts must be known exactly, and it may be started anew within a
             # second, then with --metrics: an older one, which does not tell.
             known.pop(METRICS, None)
         if HEALTH in known:
-            alive = (path for path in lasting() if path in known and known[path].status == 200)
+            alive = (path for path in lasting() if path in known and known[path][0] == 200)
             known.pop(next(alive, HEALTH))
         return known
 
     def take(self, path: str, status: int, value: Any) -> None:
         """Remember what a page said, if that is worth it."""
         if status in ABSENT or (status == 200 and path in lasting()):
-            self._said[path] = Said(status, value)
+            self._said[path] = status, value
 
     def forget(self) -> None:
         """Know nothing: whoever comes back may be another."""

@@ -7,11 +7,10 @@ waits for the model and after the user has answered, with its reasoning and with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.clock import clock_in
 from cacheproxy.core.servers.kind import RenderingPage
@@ -32,27 +31,15 @@ from cacheproxy.core.template.questions import (
 )
 from cacheproxy.core.template.rendering import Asking, Rendered, asking, render
 
-_UNKNOWN = ThinkingProfile()
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What a template does; see ``Profile``."""
-
-    thoughts: ThinkingProfile = _UNKNOWN  #: how reasoning fares
-    order: PromptOrder | None = None  #: which of tools and system text comes first; None: not seen
-    tools_last: bool = False  #: tools move to the last user message
-    system_last: bool = False  #: the system text moves there
-    clock: str = ""  #: see ``Profile``
+_OF_TEMPLATE = ("placement", "thoughts", "order", "tools_last", "system_last", "clock")
+"""The fields of a Profile that a template's page tells."""
 
 
 class TemplateAnswer(NamedTuple):
     """What a page told of a template."""
 
-    placement: Placement  #: what becomes of late system messages
     model: str  #: that was asked, "" for whichever the server has
-    page: str  #: that told it
-    traits: Traits = Traits()  #: what else it shows
+    profile: Profile  #: with the page, the placement, and what else it shows
 
 
 def learning(
@@ -70,26 +57,27 @@ def learning(
     for model in ("", named) if named else ("",):
         placement = yield from asking(page, model)
         if placement is not None:
-            found.append(TemplateAnswer(placement, model, page.path))
+            known = Profile(placement=placement, page=page.path)
+            found.append(TemplateAnswer(model, known))
             traits = yield from asking_traits(page, model, now, formats)
-            found.append(TemplateAnswer(placement, model, page.path, traits))
+            found.append(
+                TemplateAnswer(model, replace(traits, placement=placement, page=page.path))
+            )
             return
 
 
 def with_template(profile: Profile, found: Sequence[TemplateAnswer]) -> Profile:
     """Return ``profile`` with what was told of the template of each model: what holds for all."""
-    last = found[-1]
+    last = found[-1].profile
     told_by = ", ".join(filter(None, (profile.told_by, last.page)))
     profile = replace(profile, page=last.page, told_by=told_by)
-    if any((each.placement, each.traits) != (last.placement, last.traits) for each in found):
-        return profile
-    traits = {each.name: getattr(last.traits, each.name) for each in fields(last.traits)}
-    return replace(profile, placement=last.placement, **traits)
+    known = [{name: getattr(one.profile, name) for name in _OF_TEMPLATE} for one in found]
+    return replace(profile, **known[-1]) if all(one == known[-1] for one in known) else profile
 
 
 def asking_traits(
     page: RenderingPage, model: str = "", now: datetime | None = None, formats: Sequence[str] = ()
-) -> Asking[Traits]:
+) -> Asking[Profile]:
     """Ask ``page`` as ``rendering.asking`` does, where a template was found there.
 
     ``now``: by the server's clock, as far as we know; ``formats``: see ``clock_formats``.
@@ -117,12 +105,12 @@ def traits_of(
     keeper: tuple[str, bool] | None = None,
     now: datetime | None = None,
     formats: Sequence[str] = (),
-) -> Traits:
+) -> Profile:
     """Return what the answers say; ``keeper``: what made the template keep reasoning."""
     text = rendered.get(ENDED) or rendered.get(BARE_ENDED) or ""
-    return Traits(
-        ThinkingProfile(_way(rendered, keeper), keeper, _writes_empty(rendered)),
-        order_of(text),
+    return Profile(
+        thoughts=ThinkingProfile(_way(rendered, keeper), keeper, _writes_empty(rendered)),
+        order=order_of(text),
         tools_last=0 <= text.find(TWO) < text.find(SAYS),
         system_last=0 <= text.find(TWO) < text.find(HEAD),
         clock=clock_in(text, now, formats) if now is not None else "",

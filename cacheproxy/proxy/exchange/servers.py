@@ -106,6 +106,12 @@ class Servers:
                 found.append(f"{what} serve different models: {each}")
         return found
 
+    async def is_up(self) -> bool:
+        """Return whether any takes requests: as known, where they are asked anyway."""
+        if self._only is None:
+            return any(server.health.is_up for server in self.all)
+        return await self.first.asker.is_up()
+
     def start(self) -> None:
         """Ask from now on whether they are up, where there are several."""
         if self._only is None:

@@ -1,8 +1,8 @@
 """The one who asks a server what is asked of it beside its clients' requests.
 
-All limits of these questions stand here: how long an answer may take, how large it may be. When
-they are asked: ``poller`` and ``health`` every few seconds, ``profiling`` once for each server and
-model, ``proving`` after a turn that lost the cache.
+The schedule and the limits of all these questions stand here. Who has it ask: ``poller`` and
+``health`` every few seconds, ``profiling`` once for each server and model, ``proving`` after a turn
+that lost the cache.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ from cacheproxy.proxy.upstream.failures import explain
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
+HEALTHY_EVERY = 5.0
+"""Seconds between two questions whether one of several is there; see ``poll`` for its pages."""
+ASK_AGAIN, ASK_SOON = 300.0, 10.0
+"""Seconds after which a server is asked again that did not tell, or that was down or busy."""
+COUNTED_AGAIN = 0.25
+"""Seconds after which counters are read once more that do not show the answer yet."""
 HEALTH_SECONDS = 4.0
 """For a word that it is there. A server that is slow to tell is busy, not down."""
 PAGE_SECONDS = 5.0

@@ -10,12 +10,10 @@ from twisted.logger import Logger
 
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.servers.status import HEALTH
-from cacheproxy.proxy.servers.asker import DOWN, HEALTH_SECONDS, Asker
+from cacheproxy.proxy.servers.asker import DOWN, HEALTH_SECONDS, HEALTHY_EVERY, Asker
 from cacheproxy.proxy.upstream.failures import is_ours
 
 _log = Logger()
-EVERY = 5.0
-"""Seconds between two questions."""
 _SILENT = 2
 """Questions in a row without an answer, after which new conversations go elsewhere: within
 15 seconds. If it is at work on nothing of ours it counts as down, since it hangs."""
@@ -47,7 +45,7 @@ class Health:
     def start(self) -> None:
         """Ask now, and from now on."""
         if not self._loop.running:
-            self._loop.start(EVERY, now=True)
+            self._loop.start(HEALTHY_EVERY, now=True)
 
     def doubt(self) -> None:
         """Ask now: a request was turned down, or came to no end."""

@@ -32,13 +32,18 @@ from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.status import Identity, Look, UpstreamState, identity_of
 from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
 from cacheproxy.core.template.traits import TemplateAnswer, with_template
-from cacheproxy.proxy.servers.asker import LOOK_SECONDS, PROMPT_SECONDS, WAITED_SECONDS, Asker
+from cacheproxy.proxy.servers.asker import (
+    ASK_AGAIN,
+    ASK_SOON,
+    LOOK_SECONDS,
+    PROMPT_SECONDS,
+    WAITED_SECONDS,
+    Asker,
+)
 from cacheproxy.translate.models import ListOfModels
 from cacheproxy.translate.translation import MessagesToChat
 
 _log = Logger()
-_ASK_AGAIN, _ASK_SOON = 300.0, 10.0
-"""Seconds after which a server is asked again that did not tell, or that was down or busy."""
 _MOST = 64
 """Models that are remembered: a client may name as many as it likes."""
 Key = tuple[Dialect | None, str]
@@ -224,7 +229,7 @@ class Profiling:
         await self._have_rendered(request)
         if request is None or self.known(request) is not None:
             return
-        key, wait = self.key(request), _ASK_AGAIN
+        key, wait = self.key(request), ASK_AGAIN
         try:
             placement = None if quietly else await self._tried(request)
             if placement is not None:
@@ -233,7 +238,7 @@ class Profiling:
             wait = 0.0
             raise
         except Exception:
-            wait = _ASK_SOON
+            wait = ASK_SOON
             raise
         finally:
             self._wait(key, wait)
@@ -254,8 +259,9 @@ class Profiling:
             self._rendered[found.model] = found
             if len(self._rendered) > _MOST:
                 self._rendered.popitem(last=False)
-            if self._asks:
-                self.keep((RENDERED if page.is_alone else None, found.model), found.placement)
+            placement = found.profile.placement
+            if self._asks and placement is not None:
+                self.keep((RENDERED if page.is_alone else None, found.model), placement)
             self._compose()
             return
 

@@ -27,15 +27,13 @@ from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import METRICS, Look
 from cacheproxy.core.template.rendering import text_of
-from cacheproxy.proxy.servers.asker import PROOF_SECONDS, Asker
+from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, PROOF_SECONDS, Asker
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.translate.rendering import chat_of
 
 _Value = TypeVar("_Value")
 _LARGEST = 4 << 20
 """Bytes of a request that is rendered."""
-_AGAIN = 0.25
-"""Seconds after which counters are read once more that do not show the answer yet."""
 _MOST_COUNTED = 8
 """Requests that may wait to be counted: so many that end at once have run at once."""
 
@@ -192,7 +190,7 @@ class Proving:
 
     def _pause(self) -> Deferred[None]:
         waiting: Deferred[None] = Deferred()
-        self._asker.reactor.callLater(_AGAIN, waiting.callback, None)
+        self._asker.reactor.callLater(COUNTED_AGAIN, waiting.callback, None)
         return waiting
 
 

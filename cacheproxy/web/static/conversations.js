@@ -1,8 +1,9 @@
 // The list of conversations, by the page.
 import { get } from "./ask.js";
-import { $, button, cell, el, headOf, meter, refill, rowOf, shape, td } from "./dom.js";
-import { change, href, route } from "./route.js";
-import { LENGTHS, compact, count, known, lasting, percent, plural, shortly, when } from "./words.js";
+import { $, button, cell, el, refill, shape } from "./dom.js";
+import { change, route } from "./route.js";
+import { headOf, nameOf, reuseOf, rowOf, td } from "./table.js";
+import { LENGTHS, compact, count, known, lasting, percent, plural, when } from "./words.js";
 
 const CALM = 3000; // ms between two looks, while requests come in
 const SVG = "http://www.w3.org/2000/svg";
@@ -13,7 +14,7 @@ const COLUMNS = [
   { head: "first seen", text: (each) => when(each.first) },
   { head: "turns", kind: "n", cell: turnsOf },
   { head: "prompts", cell: (each) => td("spark-cell", spark(each.recent || [])) },
-  { head: "reuse", cell: reuseOf },
+  { head: "reuse", cell: shareOf },
   { head: "saved", kind: "n", cell: savedOf },
   { head: "lost", kind: "n", cell: lostOf },
   { head: "upstream", cell: (each) => td("name id", each.upstream || "") },
@@ -80,7 +81,7 @@ async function ask(before = null) {
 }
 
 function lineOf(each) {
-  return rowOf(COLUMNS, each, el("a", { href: href("conversation", each.id), "data-key": each.id, title: each.session }, each.client, el("span", { class: "id", text: `/${shortly(each.session)}` })));
+  return rowOf(COLUMNS, each, nameOf(each, { "data-key": each.id, title: each.session }));
 }
 
 function whoOf(each, link) {
@@ -94,10 +95,9 @@ function turnsOf(each) {
   return turns;
 }
 
-function reuseOf(each) {
+function shareOf(each) {
   const share = each.reused + each.evaluated ? each.reused / (each.reused + each.evaluated) : null;
-  return share === null ? td("metered share", "–")
-    : td("metered share", meter(share, `${percent(share)} reused`, "split"), el("b", { text: percent(share), "aria-hidden": "true" }));
+  return reuseOf(share, `${percent(share)} reused`);
 }
 
 function savedOf(each) {

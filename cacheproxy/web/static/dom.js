@@ -31,19 +31,6 @@ export function cell(text, kind = "", label = "") {
   return el("td", { role: "cell", class: kind + (text === "–" ? " blank" : ""), "data-label": label || null, text });
 }
 
-// A table's columns are data: { head, kind, text } or, where a cell is more than its text, { head, kind, cell }; `label`
-// is what narrow screens have instead of the head.
-export const headOf = (columns) => el("tr", { role: "row" }, ...columns.map(({ head, kind }) => el("th", { role: "columnheader", scope: "col", class: kind, text: head })));
-
-// One row; `link`, if there is one, is where it leads, and stands in one of its cells.
-export function rowOf(columns, row, link = null, kind = null) {
-  const made = el("tr", { role: "row", class: kind }, ...columns.map((column) => (
-    column.cell ? column.cell(row, link) : cell(column.text(row), column.kind, column.label ?? column.head))));
-  return link ? leads(made, link) : made;
-}
-
-export const td = (kind, ...children) => el("td", { role: "cell", class: kind }, ...children);
-
 export function meter(share, label, kind = "") {
   const inner = el("span");
   inner.style.width = `${100 * Math.min(1, Math.max(0, share || 0))}%`;

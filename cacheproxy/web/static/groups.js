@@ -1,6 +1,7 @@
 // What broke, and who asked: the window's figures by cause, client, model and upstream.
-import { $, cell, command, el, headOf, refill, rowOf, say, show, td } from "./dom.js";
+import { $, cell, command, el, refill, show } from "./dom.js";
 import { change, href, route } from "./route.js";
+import { headOf, rowOf, td } from "./table.js";
 import { count, diagnose, known, lasting, percent, phrase } from "./words.js";
 
 const LINKS = {

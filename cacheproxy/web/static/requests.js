@@ -1,10 +1,11 @@
 // The table of requests: the last as they come, older ones by the page, cut down by filter, search and time.
 import { get } from "./ask.js";
-import { $, el, headOf, meter, rowOf, say, show, td } from "./dom.js";
+import { $, el, say, show } from "./dom.js";
 import { change, go, href, route } from "./route.js";
 import { LATEST, shown } from "./shown.js";
+import { headOf, nameOf, reuseOf, rowOf, td } from "./table.js";
 import {
-  conversationOf, count, isBreak, isDear, known, lasting, percent, period, rate, shareOf, shortly, speedOf, when,
+  count, isBreak, isDear, known, lasting, period, rate, shareOf, speedOf, when,
 } from "./words.js";
 
 const MOST_ROWS = 400;
@@ -77,7 +78,7 @@ const COLUMNS = [
   { head: "conversation", cell: whoOf },
   { head: "turn", kind: "n", text: (row) => (row.turn ? count(row.turn) : "–") },
   { head: "prompt", kind: "n", text: (row) => count(row.prompt) },
-  { head: "reused", cell: reuseOf },
+  { head: "reused", cell: (row) => reuseOf(shareOf(row), undefined, " blank") },
   { head: "new", kind: "n", text: (row) => count(row.evaluated) },
   { head: "first", kind: "n", text: (row) => lasting(row.first_seconds) },
   { head: "out", kind: "n", text: (row) => count(row.output) },
@@ -92,16 +93,8 @@ function lineOf(row) {
 }
 
 function whoOf(row) {
-  const who = el("td", { role: "cell", class: "name", title: [row.asked, row.model].filter(Boolean).join(" → ") || null });
-  if (row.client && row.session) who.append(el("a", { href: href("conversation", conversationOf(row)) }, row.client, el("span", { class: "id", text: `/${shortly(row.session)}` })));
-  else who.textContent = row.client || "–";
-  return who;
-}
-
-function reuseOf(row) {
-  const share = shareOf(row);
-  return share === null ? td("metered share blank", "–")
-    : td("metered share", meter(share, percent(share), "split"), el("b", { text: percent(share), "aria-hidden": "true" }));
+  const models = [row.asked, row.model].filter(Boolean).join(" → ") || null;
+  return el("td", { role: "cell", class: "name", title: models }, row.client && row.session ? nameOf(row) : row.client || "–");
 }
 
 function endOf(row) {

@@ -1,7 +1,8 @@
 // The last conversations, each in a row; the list of them all is another view.
-import { $, el, headOf, meter, refill, rowOf, say, show, td } from "./dom.js";
+import { $, el, meter, refill, say, show } from "./dom.js";
 import { href } from "./route.js";
-import { compact, conversationOf, count, percent, plural, shortly } from "./words.js";
+import { headOf, nameOf, rowOf, td } from "./table.js";
+import { compact, conversationOf, count, percent, plural } from "./words.js";
 
 const MOST = 8;
 let context = null;
@@ -16,10 +17,8 @@ $("sessions-head").append(headOf(COLUMNS));
 export function showSessions({ sessions, upstream }) {
   context = (upstream.slots[0] && upstream.slots[0].context) || (upstream.server && upstream.server.context) || context; // while it is down, as it was
   const found = sessions.slice(0, MOST);
-  refill($("sessions"), found.map((each) => {
-    const id = conversationOf(each);
-    return rowOf(COLUMNS, each, el("a", { href: href("conversation", id), "data-key": `session-${id}`, title: each.session }, each.client, el("span", { class: "id", text: `/${shortly(each.session)}` })));
-  }));
+  refill($("sessions"), found.map((each) => (
+    rowOf(COLUMNS, each, nameOf(each, { "data-key": `session-${conversationOf(each)}`, title: each.session })))));
   const more = sessions.length - found.length;
   show("sessions-more", more > 0);
   say("sessions-more", more > 0 ? `and ${sessions.length >= 50 ? "at least " : ""}${plural(more, "other")}` : "");

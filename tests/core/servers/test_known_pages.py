@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.servers.known_pages import KnownPages, Said, lasting
+from cacheproxy.core.servers.known_pages import KnownPages, lasting
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.servers.status import HEALTH, METRICS, Look, MetricsPage, UpstreamState
 
@@ -34,7 +34,7 @@ def known():
 
 
 def test_what_is_not_there_and_what_stays_is_not_asked_for(known):
-    said = {METRICS: Said(404, None), "/v1/models": Said(200, MODELS)}
+    said = {METRICS: (404, None), "/v1/models": (200, MODELS)}
     assert known.begin() == said
     assert known.begin() == said
 

@@ -10,10 +10,10 @@ import pytest
 
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
-from cacheproxy.core.servers.profile import Thinking, ThinkingProfile
+from cacheproxy.core.servers.profile import Profile, Thinking, ThinkingProfile
 from cacheproxy.core.template.questions import KEEPERS
 from cacheproxy.core.template.rendering import NoPageError
-from cacheproxy.core.template.traits import Traits, asking_traits
+from cacheproxy.core.template.traits import asking_traits
 from tests.core.templates import RefusedError, asked, chatml, thinking, turns
 
 NOW = datetime(2026, 11, 5, 9, 41, tzinfo=UTC)
@@ -116,7 +116,7 @@ def test_a_template_that_refuses_tools_tells_nothing_of_turns():
     def no_tools(messages, tools=None):
         raise RefusedError
 
-    assert ask(no_tools)[0] == Traits()
+    assert ask(no_tools)[0] == Profile()
     assert ask(turns)[0].thoughts.way in (Thinking.UNKNOWN, Thinking.NEVER_SHOWN)
 
 

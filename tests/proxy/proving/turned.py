@@ -19,8 +19,8 @@ from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.proxy.servers.asker import Asker
-from cacheproxy.proxy.servers.proving import _AGAIN, Proving
+from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, Asker
+from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually
 
@@ -66,8 +66,8 @@ class HandTurned:
 
         def all_done() -> bool:
             calls = self.clock.getDelayedCalls()
-            if any(call.getTime() - self.clock.seconds() <= _AGAIN for call in calls):
-                self.clock.advance(_AGAIN)
+            if any(call.getTime() - self.clock.seconds() <= COUNTED_AGAIN for call in calls):
+                self.clock.advance(COUNTED_AGAIN)
             return len(results) == len(coroutines)
 
         self.until(all_done)

@@ -11,8 +11,8 @@ import pytest
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
-from cacheproxy.proxy.servers.asker import Asker
-from cacheproxy.proxy.servers.health import EVERY, Health
+from cacheproxy.proxy.servers.asker import HEALTHY_EVERY, Asker
+from cacheproxy.proxy.servers.health import Health
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually, free_port, head, sound_upstream, whole
 
@@ -52,7 +52,7 @@ class Asked:
         return self.health.is_up
 
     def later(self):
-        self.clock.advance(EVERY)
+        self.clock.advance(HEALTHY_EVERY)
         return self.told()
 
 
@@ -111,7 +111,7 @@ def test_to_be_out_of_descriptors_shows_nothing(ask, server):
         with contextlib.suppress(OSError):
             while True:
                 held.enter_context(socket.socket())
-        asked.clock.advance(EVERY)
+        asked.clock.advance(HEALTHY_EVERY)
     assert asked.told()
 
 
