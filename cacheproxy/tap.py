@@ -48,8 +48,7 @@ from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
-from cacheproxy.proxy.exchange.server import Server
-from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.exchange.unpacking import Unpacking
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.servers.asker import Asker

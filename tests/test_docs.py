@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from cacheproxy import Case, Checkup, Need, Setup, hookspecs
-from cacheproxy.alarm.way import payload, signature
+from cacheproxy.alarm.alarming import payload, signature
 from cacheproxy.config import RuleTable, options
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.rules.places import NAMED

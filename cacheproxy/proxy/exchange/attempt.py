@@ -11,7 +11,7 @@ from cacheproxy.core.route.model import asking_for
 from cacheproxy.core.thinking.keeping import AnswerPlace
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.placing import Placed
-from cacheproxy.proxy.exchange.server import Server
+from cacheproxy.proxy.exchange.servers import Server
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange

@@ -28,8 +28,7 @@ from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, takes_pings
 from cacheproxy.proxy.exchange.relay import Relay
-from cacheproxy.proxy.exchange.server import Server
-from cacheproxy.proxy.exchange.servers import Chosen
+from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
 from cacheproxy.proxy.upstream.failures import explain, is_ours

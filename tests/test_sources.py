@@ -9,8 +9,7 @@ import pytest
 from msgspec import Meta
 
 from cacheproxy.config import Config
-from cacheproxy.mistakes import Mistake, MistakeError, converted, tables
-from cacheproxy.sources import ignored
+from cacheproxy.sources import Mistake, MistakeError, converted, ignored, tables
 from cacheproxy.tables import AlarmTable, UpstreamTable
 
 
