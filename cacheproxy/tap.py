@@ -109,11 +109,11 @@ def make_lasting(reactor: Any, config: Config) -> ProcessParts:
     plugins.adopt(Packages.load(config.block, config.plugin))
     site = ProxySite(Resource(), reactor, Limits(), Access())
     capture, totals = _capture(reactor, config), _totals(reactor, config)
-    log_line = LogLine(reactor, verbose=config.verbose)
+    log_line = LogLine(verbose=config.verbose)
     pricing = Pricing(plugins.finished)
     store = Store()
     judging = Judging(reactor, pricing, store, collector)
-    alarming = Alarming(reactor, plugins.workers, config.alarm, before=log_line.finish)
+    alarming = Alarming(reactor, plugins.workers, config.alarm)
     records = Records(
         reactor,
         plugins,

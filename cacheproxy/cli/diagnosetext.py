@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from cacheproxy.cli.inspecttext import place_name
+from cacheproxy.cli.inspect import place_name
 from cacheproxy.core.conversation.verdict import CHANGED, Basis, Judgement, Reason, TokenCount
 from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.cause import near

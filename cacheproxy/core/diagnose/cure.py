@@ -5,13 +5,13 @@ It says nothing of the requests but the rules and the figures: a running proxy g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from cacheproxy.core.conversation.divergence import parting, taken_back
 from cacheproxy.core.conversation.lanes import Pair
-from cacheproxy.core.diagnose.propose import NoProposal, Proposal, propose
+from cacheproxy.core.diagnose.propose import Proposal, propose
 from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, AsJson
 from cacheproxy.core.diagnose.volatile import Step, fields
 from cacheproxy.core.privacy.credentials import hide_text
@@ -39,13 +39,15 @@ class Found:
     why: str = ""  #: there is none; one sentence
     rules: tuple[str, ...] = ()  #: those that there are for it already
     on: tuple[str, ...] = ()  #: of these, those that are on
+    seen: tuple[int, int] | None = None
+    """In how many turns of how many it changed; None: what is cured is one turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cure(AsJson):
     """What can be done about a request by a rule."""
 
-    number: int  #: the request's
+    number: int = 0  #: the request's; 0: all that were captured
     file: str = ""  #: the config file that the proxy reads when it is asked to, if it is there
     edits: bool = True  #: whether its rules are used with this upstream
     found: tuple[Found, ...] = ()  #: the fields that changed
@@ -106,28 +108,41 @@ def cures(
     changed = fields([step], ordered)
     requests = [*step, *others]
     names = {rule.name for rule in rules}
-    proposals, refusals = propose(changed, [step], requests, names, lambda _: client)
-    answers: list[Proposal | NoProposal] = [*proposals, *refusals]
-    made = {id(one.field): one for one in answers}
+    proposals = propose(changed, [step], requests, names, lambda _: client)
+    made = {id(one.field): one for one in proposals}
     off = {one.rules[0] for one in changed if one.rules and not on.intersection(one.rules)}
-    together = [*(one.rule for one in proposals), *(rule for rule in rules if rule.name in off)]
+    made_rules: list[Normalizer] = [one.rule for one in proposals if one.rule is not None]
+    together = [*made_rules, *(rule for rule in rules if rule.name in off)]
     won = won_by(together, step, order, tokens, reused)
     if won is not None:
         won = replace(won, tried=len({request.body for request in requests}))
     for one in changed:
-        answer = made.get(id(one))
-        line = one.sightings[0].change.before
-        label = one.label if hide_text(line) == line else ""
-        known = Found(one.path, label, one.kind.value)
-        if answer is None:
-            covered = tuple(name for name in one.rules if name in on)
-            yield replace(known, rules=one.rules, on=covered)
-        elif isinstance(answer, NoProposal):
-            yield replace(known, why=answer.why)
-        elif won is not None and won.why_not is not None:
-            yield replace(known, why=won.why_not)
+        proposal = made.get(id(one))
+        if proposal is None:
+            yield replace(
+                found_of(Proposal(one)),
+                rules=one.rules,
+                on=tuple(filter(on.__contains__, one.rules)),
+            )
+        elif proposal.rule is not None and won is not None and won.why_not is not None:
+            yield found_of(Proposal(one, why=won.why_not))
         else:
-            yield replace(known, name=answer.rule.name, toml=answer.toml(), won=won)
+            yield replace(found_of(proposal), won=None if proposal.rule is None else won)
+
+
+def found_of(proposal: Proposal, seen: tuple[int, int] | None = None) -> Found:
+    """Return what is told of a field and the rule for it; ``seen``: see ``Found``."""
+    field, rule = proposal.field, proposal.rule
+    line = field.sightings[0].change.before
+    return Found(
+        path=field.path,
+        label=field.label if hide_text(line) == line else "",
+        kind=field.kind.value,
+        name="" if rule is None else rule.name,
+        toml=proposal.toml(),
+        why=proposal.why,
+        seen=seen,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +217,17 @@ def won_by(
 
 
 def worth(
-    proposals: Iterable[Proposal],
+    proposals: Sequence[Proposal],
     steps: Sequence[Step],
     others: Sequence[Normalizer] = (),
     told: Sequence[tuple[int | None, int | None]] = (),
-) -> tuple[list[Proposal], list[NoProposal]]:
-    """Return those that win enough at one of the turns where their field changed, and the others.
+) -> Iterator[Proposal]:
+    """Yield them, those without their rule that win too little wherever their field changed.
 
     ``others``: rules that are on; ``told``: of each step, the tokens of its later prompt and of
     these the reused ones, if they are known.
     """
-    kept: list[Proposal] = []
-    refused: list[NoProposal] = []
-    made = list(proposals)
-    rules = [one.rule for one in made]
+    rules = [one.rule for one in proposals if one.rule is not None]
 
     @cache
     def why_not(number: int) -> str | None:
@@ -224,17 +236,13 @@ def worth(
         won = won_by(rules, step, None, *(told[number] if told else (None, None)))
         return None if won is None else won.why_not
 
-    for one in made:
-        why: str | None = None
-        for number in sorted({sighting.step for sighting in one.field.sightings}):
-            why = why_not(number)
-            if why is None:
+    for one in proposals:
+        why = one.why
+        for number in sorted({sighting.step for sighting in one.field.sightings if one.rule}):
+            why = why_not(number) or ""
+            if not why:
                 break
-        if why is None:
-            kept.append(one)
-        else:
-            refused.append(NoProposal(one.field, why))
-    return kept, refused
+        yield Proposal(one.field, None if why else one.rule, why)
 
 
 def _parted(before: Request, after: Request, order: PromptOrder) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.document.memo import Memo, Word, Words, is_in
 from cacheproxy.core.document.pointer import (
     Path,
     PathError,
@@ -24,7 +24,6 @@ from cacheproxy.core.document.pointer import (
 )
 from cacheproxy.core.document.reader import Reader
 from cacheproxy.core.document.spans import Container, Entry, SpelledValue
-from cacheproxy.core.document.words import Word, Words, is_in
 
 
 class Splice(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.conversation.thoughts import Thought
+from cacheproxy.core.conversation.conversation import Thought
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.reasoning import ReadAnswer
 from cacheproxy.core.document.edits import encode

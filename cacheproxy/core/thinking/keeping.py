@@ -14,8 +14,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from cacheproxy.core.conversation.conversation import Thoughts
 from cacheproxy.core.conversation.kinship import Kinship
-from cacheproxy.core.conversation.thoughts import Thoughts
 from cacheproxy.core.dialects.content import blocks_of
 from cacheproxy.core.dialects.reasoning import Reasoning, has_reasoning
 from cacheproxy.core.document.document import Document, Splice

@@ -14,10 +14,10 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.http1.content_coding import codings_of, decoded

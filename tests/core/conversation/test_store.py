@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation import conversation as module
+from cacheproxy.core.conversation.conversation import Thought
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.conversation import thoughts as module
-from cacheproxy.core.conversation.conversation import Conversation
+from cacheproxy.core.conversation import conversation as module
+from cacheproxy.core.conversation.conversation import Conversation, Thought, Thoughts
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from tests.core.conversation.test_store import Proxy, turn
 
 THOUGHT = Thought("reasoning", '"so"')

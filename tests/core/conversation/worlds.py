@@ -17,9 +17,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cacheproxy.config import Config
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place

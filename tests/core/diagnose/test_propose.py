@@ -29,7 +29,13 @@ KINDS = ["uuid", "clock", "nonce", "counter"]
 def proposals(bodies, rules=()):
     sent = requests(bodies)
     steps = list(pairwise(sent))
-    return propose(fields(steps, rules), steps, sent, {rule.name for rule in rules})
+    return apart(propose(fields(steps, rules), steps, sent, {rule.name for rule in rules}))
+
+
+def apart(found):
+    """Those with a rule, and those without."""
+    made = list(found)
+    return [one for one in made if one.rule], [one for one in made if not one.rule]
 
 
 def planted(bodies, kind, at=500, label="run id: "):

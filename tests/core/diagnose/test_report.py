@@ -9,8 +9,7 @@ from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Break, Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.diagnose.conversations import lanes_of
-from cacheproxy.core.diagnose.report import ReportError, TurnReport, report
-from cacheproxy.core.diagnose.turn import report_captured
+from cacheproxy.core.diagnose.report import ReportError, TurnReport, report, report_captured
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.servers.profile import Profile, ServerFacts

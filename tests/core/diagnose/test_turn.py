@@ -16,7 +16,7 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.diagnose.conversations import lanes_of
-from cacheproxy.core.diagnose.turn import judged, report_captured
+from cacheproxy.core.diagnose.report import judged, report_captured
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.profile import Profile, Reporting

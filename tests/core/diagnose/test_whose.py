@@ -38,8 +38,7 @@ def proposed(agent, head=OWN):
         for day in (0, 1)
     ]
     steps = list(pairwise(turns))
-    found = propose(fields(steps), steps, turns, whose=lambda one: Client(client_of(one)))
-    ((answer,),) = filter(None, found)
+    (answer,) = propose(fields(steps), steps, turns, whose=lambda one: Client(client_of(one)))
     return answer
 
 
@@ -90,6 +89,6 @@ def test_for_every_client_it_says_so():
     """Requests without any name have a rule for all, and a line says it."""
     turns = [turn("", f"2026-11-2{day}", *["hi", "ho", "so"][: 2 * day - 1]) for day in (1, 2)]
     steps = list(pairwise(turns))
-    ((proposal,), _) = propose(fields(steps), steps, turns)
+    (proposal,) = propose(fields(steps), steps, turns)
     assert proposal.toml().startswith("# For every client: no name tells whose requests these are.")
     assert json.loads(turns[0].body)["messages"][0]["role"] == "system"

@@ -9,6 +9,7 @@ from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
+from tests.core.diagnose.test_propose import apart
 from tests.core.planting import chat, request
 
 LONG = " ".join(f"word{number}" for number in range(600))
@@ -89,9 +90,9 @@ def test_proposals_of_a_capture_are_weighed(length):
     words = " ".join(f"word{number}" for number in range(length))
     pair = step(*(f"Be kind.\nCurrent date: 2026-11-{day}\n{words}" for day in (21, 22)))
     found = fields([pair])
-    proposals, refusals = propose(found, [pair], pair)
+    proposals, refusals = apart(propose(found, [pair], pair))
     assert (len(proposals), refusals) == (1, [])
-    kept, refused = worth(proposals, [pair])
+    kept, refused = apart(worth(proposals, [pair]))
     assert len(kept) == (length > 3)
     assert [one.field for one in refused] == [one.field for one in proposals if one not in kept]
     assert all("too few" in one.why for one in refused)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.document.edits import encode
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Thinking
 from cacheproxy.core.servers.profile import ThinkingProfile as Fare

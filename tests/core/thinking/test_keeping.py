@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.template.questions import KEEPERS
 from cacheproxy.core.thinking import keeping
