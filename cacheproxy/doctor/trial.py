@@ -19,10 +19,9 @@ from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.servers.counters import NOTHING, ServerFigures
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Memory
-from cacheproxy.core.servers.status import METRICS
+from cacheproxy.core.servers.status import METRICS, NOTHING, ServerFigures
 
 APIS = (CHAT, MESSAGES)
 """Those that a server may serve by itself."""

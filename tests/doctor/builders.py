@@ -6,9 +6,8 @@ from cacheproxy.client_setup.checkup import Checkup, Volatile
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.servers.counters import Sample, ServerFigures
 from cacheproxy.core.servers.profile import Profile, ServerFacts
-from cacheproxy.core.servers.status import Look, UpstreamState
+from cacheproxy.core.servers.status import Look, Sample, ServerFigures, UpstreamState
 from cacheproxy.doctor.clients import CheckedClient
 from cacheproxy.doctor.facts import Examination, Proxy, SeenUpstream
 from cacheproxy.doctor.record import Record

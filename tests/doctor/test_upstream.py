@@ -12,8 +12,8 @@ from cacheproxy.asking import Site
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT
-from cacheproxy.core.servers.counters import ServerFigures
 from cacheproxy.core.servers.profile import Memory, MemoryKind
+from cacheproxy.core.servers.status import ServerFigures
 from cacheproxy.doctor import proxy_checks, server_checks
 from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.facts import Proxy, look_at_server
