@@ -55,7 +55,6 @@ from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.health import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
-from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
@@ -220,7 +219,7 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
     )
     asker = Asker(reactor, upstream, time.time, via)
     dialects = Dialects(asker, config.dialect)
-    translating = Translating(reactor, dialects, Counting(asker, store.spellings()))
+    translating = Translating(reactor, dialects, asker, store.spellings())
     profiling = Profiling(
         asker,
         spoken=dialects.spoken,
