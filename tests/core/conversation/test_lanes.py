@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.lanes import Place
+from cacheproxy.core.conversation.lanes import Place, share_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.prompt import prompt_of
