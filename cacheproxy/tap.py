@@ -55,7 +55,6 @@ from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.health import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
-from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
@@ -109,11 +108,11 @@ def make_lasting(reactor: Any, config: Config) -> ProcessParts:
     plugins.adopt(Packages.load(config.block, config.plugin))
     site = ProxySite(Resource(), reactor, Limits(), Access())
     capture, totals = _capture(reactor, config), _totals(reactor, config)
-    log_line = LogLine(reactor, verbose=config.verbose)
+    log_line = LogLine(verbose=config.verbose)
     pricing = Pricing(plugins.finished)
     store = Store()
     judging = Judging(reactor, pricing, store, collector)
-    alarming = Alarming(reactor, plugins.workers, config.alarm, before=log_line.finish)
+    alarming = Alarming(reactor, plugins.workers, config.alarm)
     records = Records(
         reactor,
         plugins,
@@ -220,7 +219,7 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
     )
     asker = Asker(reactor, upstream, time.time, via)
     dialects = Dialects(asker, config.dialect)
-    translating = Translating(reactor, dialects, Counting(asker, store.spellings()))
+    translating = Translating(reactor, dialects, asker, store.spellings())
     profiling = Profiling(
         asker,
         spoken=dialects.spoken,

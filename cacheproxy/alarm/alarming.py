@@ -63,14 +63,11 @@ _LATER = (429, *range(500, 600))
 class Alarming:
     """Tells in the log, and as ``table`` has it. ``workers``: threads for what blocks.
 
-    ``proxy``: see ``LogLine``. ``before`` logs what waits, so that an alarm stands below its turn.
+    ``proxy``: see ``LogLine``.
     """
 
-    def __init__(
-        self, reactor: Any, workers: Workers, table: AlarmTable, before: Callable[[], None]
-    ) -> None:
+    def __init__(self, reactor: Any, workers: Workers, table: AlarmTable) -> None:
         self.proxy = ""
-        self._before = before
         self._reactor = reactor
         self._workers = workers
         self._alarms = Alarms(table.limits)
@@ -96,7 +93,6 @@ class Alarming:
                 self._raise(alarm)
 
     def _raise(self, alarm: Alarm) -> None:
-        self._before()
         _log.warn(
             "{title}: {text}   {command}",
             title=alarm.title,

@@ -91,7 +91,6 @@ class Records(Service):
         await deferToThreadPool(self._reactor, pool, self.judging.stop)
         self.judging.settle()
         await gatherResults([self._plugins.finish(), self.alarming.finish()])
-        self.log_line.finish()
         for kept in (self.capture, self.totals):
             if kept is not None:
                 await deferToThreadPool(self._reactor, pool, kept.close)

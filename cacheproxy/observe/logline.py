@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
@@ -13,8 +12,6 @@ from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
 
 _log = Logger()
-_GATHERED = 0.005
-"""Seconds in which lines are gathered: those of exchanges that are seen together."""
 
 
 class LogLine:
@@ -22,32 +19,20 @@ class LogLine:
 
     ``proxy``: the option by which commands find this proxy, "" where they do by themselves.
 
-    Lines that come together are one log event: an event of its own for each would be formatted,
+    What is seen together is one log event: an event of its own for each line would be formatted,
     written and flushed by itself.
     """
 
-    def __init__(self, clock: IReactorTime, *, verbose: bool) -> None:
+    def __init__(self, *, verbose: bool) -> None:
         self.verbose = verbose
         self.proxy = ""
-        self._clock = clock
-        self._lines: list[str] = []
-        self._timer: IDelayedCall | None = None
 
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Have them logged, soon; a count of tokens that went well only if verbose."""
+        """Log them; a count of tokens that went well only if verbose."""
+        found: list[str] = []
         for exchange in exchanges:
-            self._lines += lines(exchange, verbose=self.verbose, proxy=self.proxy)
-        if self._lines and self._timer is None:
-            self._timer = self._clock.callLater(_GATHERED, self._tell)
-
-    def finish(self) -> None:
-        """Log what waits."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._tell()
-
-    def _tell(self) -> None:
-        gathered, self._lines, self._timer = self._lines, [], None
-        _log.info("{text}", text=hide_text("\n".join(gathered)))
+            found += lines(exchange, verbose=self.verbose, proxy=self.proxy)
+        if found:
+            _log.info("{text}", text=hide_text("\n".join(found)))

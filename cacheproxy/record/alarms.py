@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from cacheproxy.core.conversation.session import Session, parent_of
@@ -19,6 +20,7 @@ _MOST_RAISED = 4_000
 _LONGEST = 64
 """Characters of a name that a client has chosen."""
 _JUDGED = (Judgement.OK, Judgement.BREAK)
+_REUSED, _LOST, _SECONDS = map(attrgetter, ("reused", "lost", "seconds"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,8 @@ class Alarms:
             return None
         turn = _Turn(exchange.usage.reused or 0, verdict.lost.tokens, verdict.seconds_lost)
         turns = self._last(session, turn)
-        costly = self._costly(turns)
-        if verdict.judgement is not Judgement.BREAK or not costly:
+        costly = self._costly(turns) if verdict.judgement is Judgement.BREAK else None
+        if not costly:
             return None
         kind = None if verdict.where is None else verdict.where.kind
         why = phrase(verdict.reason or "", kind)
@@ -106,14 +108,14 @@ class Alarms:
             return None
         _put(self._raised, key, now, _MOST_RAISED)
         turns.clear()
-        seconds = [turn.seconds for turn in costly if turn.seconds is not None]
+        seconds = [each for each in map(_SECONDS, costly) if each is not None]
         return Alarm(
             client=_shown(session.client),
             session=_shown(session.label),
             turn=exchange.turn,
             cause=verdict.reason or "",
             phrase=why,
-            tokens=sum(turn.lost for turn in costly),
+            tokens=sum(map(_LOST, costly)),
             seconds=sum(seconds) if seconds else None,
             turns=len(costly),
             command=command(exchange.number, verdict, proxy),
@@ -130,9 +132,8 @@ class Alarms:
     def _costly(self, turns: deque[_Turn]) -> list[_Turn]:
         """Return the turns that together cost too much: the last one, all, or none."""
         for costly in ([turns[-1]], list(turns)):
-            lost = sum(turn.lost for turn in costly)
-            seconds = sum(turn.seconds or 0.0 for turn in costly)
-            reused = sum(turn.reused for turn in costly)
+            lost, reused = sum(map(_LOST, costly)), sum(map(_REUSED, costly))
+            seconds = sum(filter(None, map(_SECONDS, costly)))
             is_little = len(costly) > 1 and reused >= self.limits.reuse * (reused + lost)
             if self.limits.are_reached(lost, seconds) and not is_little:
                 return costly

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.internet.task import Clock
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
@@ -275,37 +274,21 @@ def test_every_exchange_has_a_line(usage, fields):
 
 
 def test_lines_that_come_together_are_one_event(events):
-    """As text of its own, in which braces mean nothing; what waits at the end is logged, too."""
-    clock = Clock()
-    log_line = LogLine(clock, verbose=False)
-
-    def finish(path):
-        log_line.cacheproxy_exchange_finished([exchange(received=Request("GET", path), turn=0)])
-
-    for path in ("/{braces}/{0}", "/1", "/2"):
-        finish(path)
-    assert not events
-    clock.advance(0.2)
+    """As text of its own, in which braces mean nothing."""
+    paths = ["/{braces}/{0}", "/1", "/2"]
+    seen = [exchange(received=Request("GET", path), turn=0) for path in paths]
+    LogLine(verbose=False).cacheproxy_exchange_finished(seen)
     (event,) = events
-    assert [text.split()[2] for text in event["text"].splitlines()] == ["/{braces}/{0}", "/1", "/2"]
+    assert [text.split()[2] for text in event["text"].splitlines()] == paths
     assert event["log_format"] == "{text}"
-    finish("/3")
-    log_line.finish()
-    log_line.finish()
-    assert [each["text"].split()[2] for each in events[1:]] == ["/3"]
-    assert not clock.getDelayedCalls()
 
 
 def test_counts_of_tokens_that_went_well_are_not_logged(events):
     """A client asks for two dozen at once; those that fail, and all if verbose, have their line."""
     counting = Request("POST", "/v1/messages/count_tokens")
     for verbose, statuses in ((False, (200, 500)), (True, (200,))):
-        log_line = LogLine(Clock(), verbose=verbose)
-        for status in statuses:
-            log_line.cacheproxy_exchange_finished(
-                [exchange(received=counting, turn=0, status=status)]
-            )
-        log_line.finish()
+        seen = [exchange(received=counting, turn=0, status=status) for status in statuses]
+        LogLine(verbose=verbose).cacheproxy_exchange_finished(seen)
     assert [each["text"].splitlines()[0].split()[3] for each in events] == ["500", "200"]
 
 

@@ -9,7 +9,7 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,8 @@ class Usage:
 
 NOTHING = Usage()
 """What a message that says nothing of usage says."""
+_INSIDE = [each for each in USAGES if not each.hint]
+_ALONE = [each for each in USAGES if each.hint]
 
 
 def usage_of(message: Any) -> Usage:
@@ -80,24 +82,36 @@ def usage_of(message: Any) -> Usage:
     for holder in (message, message.get("message"), message.get("response")):
         if isinstance(holder, dict):
             if "usage" in holder:
-                found = found.merged(_spelled(holder["usage"], "usage"))
+                found = found.merged(_spelled(holder["usage"]))
             if "timings" in holder:
                 found = found.merged(_timings(holder["timings"]))
-    return found.merged(_spelled(message, ""))
+    for each in _ALONE:
+        if not message.keys().isdisjoint(each.signs):
+            found = found.merged(_read(message, each))
+    return found
 
 
-def _spelled(usage: Any, holder: str) -> Usage:
-    """Return the counts in ``usage``, which stands in the member ``holder``."""
+def _spelled(usage: Any) -> Usage:
     if isinstance(usage, dict):
-        for each in USAGES:
-            if each.holder == holder and not usage.keys().isdisjoint(each.signs):
+        for each in _INSIDE:
+            if not usage.keys().isdisjoint(each.signs):
                 return _read(usage, each)
     return NOTHING
 
 
 def _read(usage: dict[str, Any], spelling: UsageSpelling) -> Usage:
-    prompt, output = _first(usage, spelling.prompt), _first(usage, spelling.output)
-    reused, written = _first(usage, spelling.reused), _first(usage, spelling.written)
+    found: list[int | None] = []
+    for paths in (spelling.prompt, spelling.output, spelling.reused, spelling.written):
+        count = None
+        for path in paths:
+            value: Any = usage
+            for name in path.split("."):
+                value = value.get(name) if isinstance(value, dict) else None
+            count = _count(value)
+            if count is not None:
+                break
+        found.append(count)
+    prompt, output, reused, written = found
     if spelling.is_rest:
         parts = map(usage.get, (*spelling.reused, *spelling.written))
         is_odd = any(said is not None and _count(said) is None for said in parts)
@@ -106,19 +120,6 @@ def _read(usage: dict[str, Any], spelling: UsageSpelling) -> Usage:
         prompt += (reused or 0) + (written or 0)
     seconds = [_seconds(usage.get(name), 1e9) for name in spelling.seconds] or (None, None)
     return Usage(prompt, reused, output, seconds[0], seconds[1], written)
-
-
-def _first(usage: dict[str, Any], paths: Sequence[str]) -> int | None:
-    """Return the first count that stands at one of ``paths``."""
-    for path in paths:
-        holder, dot, name = path.partition(".")
-        value = usage.get(holder)
-        if dot:
-            value = value.get(name) if isinstance(value, dict) else None
-        count = _count(value)
-        if count is not None:
-            return count
-    return None
 
 
 def _timings(timings: Any) -> Usage:

@@ -18,7 +18,7 @@ _MOST_UNPACKED = 64 << 20
 """Bytes that a packed body may come to."""
 _MOST_AT_ONCE = 1 << 20
 """Bytes that one of its pieces may come to: more would hold the reactor too long."""
-_HINTS = (b'"timings"', *{each.hint for each in USAGES if each.holder != "usage"})
+_HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint})
 """What messages with counts contain, if these do not stand in "usage"."""
 _TOGETHER = 4 << 10
 """Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""

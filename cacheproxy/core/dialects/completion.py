@@ -35,7 +35,6 @@ COMPLETION = Dialect(
             signs=("tokens_evaluated",),
             prompt=("tokens_evaluated",),
             output=("tokens_predicted",),
-            holder="",
             hint=b'"tokens_evaluated"',
         ),
     ),

@@ -24,10 +24,9 @@ class Purpose(StrEnum):
     RENDER = "render"
     UNKNOWN = ""
 
-    @property
-    def evaluates(self) -> bool:
-        """Whether a server evaluates what it is sent: it neither counts nor renders alone."""
-        return self is not Purpose.COUNT and self is not Purpose.RENDER
+    def __init__(self, value: str) -> None:
+        """``evaluates``: a server evaluates what it is sent; it does not only count or render."""
+        self.evaluates = value not in ("count", "render")
 
 
 class Endpoint(NamedTuple):
@@ -47,8 +46,8 @@ class UsageSpelling(NamedTuple):
     reused: tuple[str, ...] = ()  #: tokens from the cache; ``a.b``: b in the object a
     written: tuple[str, ...] = ()  #: tokens put into the cache
     is_rest: bool = False  #: the prompt's tokens are without those reused and written (law 6)
-    holder: str = "usage"  #: the member that holds it; "": it stands in the message itself
-    hint: bytes = b'"usage"'  #: what each message with it contains
+    hint: bytes = b""
+    """What each message contains in which it stands alone; "": it stands in ``usage``."""
     seconds: tuple[str, ...] = ()  #: nanoseconds of the prompt's evaluation and of the answer's
 
 
@@ -109,12 +108,11 @@ class Dialect:
     """Makes the body of an error out of its status and a message."""
     reasoning: Reasoning | None = None  #: where it stands, and how it is put back; None: nowhere
 
-    def body(self, system: Sequence[str], messages: list[Json]) -> Json:
-        """Return the parts of a system text, and messages, as members of a request."""
-        if self.head_in_blocks:
-            blocks = [{"type": "text", "text": part} for part in system]
-            return {self.head: blocks, self.items: messages}
-        text = "\n".join(system)
+    def body(self, system: str | Sequence[str], messages: list[Json]) -> Json:
+        """Return a system text, or its parts, and messages as members of a request."""
+        text: Any = system if isinstance(system, str) else "\n".join(system)
+        if text is not system and self.head_in_blocks:
+            text = [{"type": "text", "text": part} for part in system]
         if self.head:
             return {self.head: text, self.items: messages}
         return {self.items: [{"role": "system", "content": text}, *messages]}

@@ -35,11 +35,13 @@ def _found(path: str) -> tuple[Dialect, Endpoint]:
     return max(ends, key=lambda found: len(found[1].end), default=(UNKNOWN, _NOWHERE))
 
 
+@lru_cache(maxsize=64)
 def endpoint_of(path: str) -> Endpoint:
     """Return what ``path`` is, whatever its API."""
     return _found(path)[1]
 
 
+@lru_cache(maxsize=64)
 def dialect_of(path: str) -> Dialect | None:
     """Return the dialect of requests for ``path``, None if none is known that has a prompt there.
 
@@ -56,6 +58,7 @@ def captured_dialect(path: str) -> Dialect | None:
     return dialect_of(path) if dialect.is_proxied else dialect
 
 
+@lru_cache(maxsize=64)
 def spoken(path: str) -> Dialect:
     """Return the dialect in which to answer a request for ``path``, or UNKNOWN."""
     return dialect_of(path) or UNKNOWN

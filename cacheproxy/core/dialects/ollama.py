@@ -31,7 +31,6 @@ OLLAMA = Dialect(
             prompt=("prompt_eval_count",),
             output=("eval_count",),
             reused=("prompt_eval_cached_count",),
-            holder="",
             hint=b'"prompt_eval_',
             seconds=("prompt_eval_duration", "eval_duration"),
         ),

@@ -47,7 +47,7 @@ def short_prompt(like: Request, count: int, nonce: str) -> Request:
     body: dict[str, Any] = {"model": (like.json or {}).get("model"), "stream": False}
     dialect = like.dialect
     assert dialect is not None
-    body |= dialect.body([head], [user, *late]) | dialect.limited({}, 1) | dialect.unstored
+    body |= dialect.body(head, [user, *late]) | dialect.limited({}, 1) | dialect.unstored
     if body["model"] is None:
         del body["model"]
     headers = tuple(pair for pair in like.headers if pair[0].lower() not in _NOT_FORWARDED)

@@ -24,9 +24,10 @@ from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.rules.fold import RuleReport, describe
+from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.template.questions import KEEPERS
-from cacheproxy.core.thinking.said import said_in
+from cacheproxy.core.thinking.answer import said_in
 
 NAME = "kept-thinking"
 """Under which what is done is reported and counted, beside the rules."""
@@ -41,6 +42,8 @@ _SAID = attrgetter("role", "text")
 
 Word = tuple[str, bool]
 """A member of chat_template_kwargs, and its value."""
+_WHOSE = "conversations keep it if the client sends it back"
+_OFF = "the model reads its earlier reasoning (--keep-thinking no leaves it out)"
 
 
 class KeepingWay(NamedTuple):
@@ -241,3 +244,15 @@ def _has_own(item: dict[str, Any], *, signed: bool = True) -> bool:
 
 def _is_answer(item: dict[str, Any]) -> bool:
     return item.get("role") == "assistant"
+
+
+def says(setting: str, profile: Profile) -> str:
+    """Return one line on what ``--keep-thinking setting`` does at this server; "" for nothing."""
+    if not may_keep(setting, profile):
+        return ""
+    whose = "all conversations keep it" if setting == YES else _WHOSE
+    word = profile.thoughts.asked_by
+    if word is None:
+        return f"keeps the thinking of earlier turns: {whose}; {_OFF}"
+    asked = f"asked for by chat_template_kwargs {as_object(word)}"
+    return f"drops the thinking of earlier turns unless asked: {whose}, {asked}; {_OFF}"

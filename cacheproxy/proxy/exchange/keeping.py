@@ -34,9 +34,9 @@ from cacheproxy.core.thinking.keeping import (
     keep,
     may_keep,
     may_remember,
+    says,
     way_of,
 )
-from cacheproxy.core.thinking.words import says
 from cacheproxy.proxy.servers.profiling import Profiling
 
 _log = Logger()

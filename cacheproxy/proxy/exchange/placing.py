@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, guessed
 from cacheproxy.core.placement.placing import late_messages, place
-from cacheproxy.core.placement.role_error import (
+from cacheproxy.core.placement.refusal import (
     LARGEST,
     STATUSES,
     refuses_late,

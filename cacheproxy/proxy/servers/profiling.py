@@ -22,7 +22,7 @@ from cacheproxy.core.dialects.dialects import RENDERED
 from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
 from cacheproxy.core.placement.placing import place
-from cacheproxy.core.placement.role_error import STATUSES, refuses_late
+from cacheproxy.core.placement.refusal import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
@@ -40,8 +40,7 @@ from cacheproxy.proxy.servers.asker import (
     WAITED_SECONDS,
     Asker,
 )
-from cacheproxy.translate.models import ListOfModels
-from cacheproxy.translate.translation import MessagesToChat
+from cacheproxy.translate.translation import ListOfModels, MessagesToChat
 
 _log = Logger()
 _MOST = 64

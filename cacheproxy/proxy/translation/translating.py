@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.proxy.translation.counting import Counting
+from cacheproxy.proxy.servers.asker import PROMPT_SECONDS, Asker
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
-from cacheproxy.translate.models import ListOfModels, asks_for_list
-from cacheproxy.translate.translation import MessagesToChat
+from cacheproxy.translate import counting
+from cacheproxy.translate.translation import ListOfModels, MessagesToChat, asks_for_list
+from cacheproxy.translate.translation_error import TranslationError
 
+_log = Logger()
 _THREAD_ABOVE = 256 << 10
 """Bytes of body beyond which a translation goes to a thread."""
-
 _UNKNOWN = (404, 405, 501)
-
 Translation = MessagesToChat | ListOfModels
+
+
+class _CannotCountError(Exception):
+    """The upstream has no page that counts."""
 
 
 class Translating:
     """Translates for one upstream, as ``dialects`` says."""
 
-    def __init__(self, reactor: Any, dialects: Dialects, counting: Counting) -> None:
+    def __init__(
+        self, reactor: Any, dialects: Dialects, asker: Asker, spellings: Spellings
+    ) -> None:
         self._reactor = reactor
         self._dialects = dialects
-        self._counting = counting
+        self._asker = asker
+        self._spellings = spellings
+        self._has_estimated = False
 
     async def translate(
         self, request: Request, spellings: Spellings | None = None
@@ -69,12 +79,36 @@ class Translating:
     async def count(self, request: Request) -> bytes | None:
         """Return the answer to a ``count_tokens`` that the upstream does not know, else None.
 
-        Raises TranslationError.
+        A llama-server is asked for the prompt it would make, and its tokens; else they are
+        estimated. Raises TranslationError naming its place.
         """
         is_count = endpoint_of(request.path).purpose is Purpose.COUNT
         if not is_count or not self._dialects.translates(request):
             return None
-        return await self._counting.count(request)
+        body = counting.template_body(request, self._spellings)
+        try:
+            prompt = await self._ask(request, counting.APPLY_TEMPLATE, body)
+            tokens = await self._ask(request, counting.TOKENIZE, counting.tokenize_body(prompt))
+            return counting.count(tokens)
+        except (_CannotCountError, TranslationError):
+            if not self._has_estimated:
+                self._has_estimated = True
+                _log.info(
+                    "the upstream cannot count tokens, so the proxy estimates count_tokens "
+                    "(logged once)"
+                )
+            return counting.estimate(request)
+
+    async def _ask(self, request: Request, path: str, body: bytes) -> bytes:
+        kept = tuple(
+            pair for pair in request.headers if pair[0].lower() in (b"authorization", b"x-api-key")
+        )
+        headers = (*kept, (b"Content-Type", b"application/json"))
+        question = replace(request, method="POST", target=path, headers=headers, body=body)
+        status, answer = await self._asker.ask(question, PROMPT_SECONDS, is_marked=False)
+        if status != 200:
+            raise _CannotCountError
+        return answer
 
     def forget(self) -> None:
         """Know nothing of the upstream: it was down."""

@@ -22,7 +22,7 @@ NEW = Dialect(
     limits=("most",),
     as_chat=lambda body: {"messages": body["lines"]},
     key=b"Token: ",
-    usage=(UsageSpelling(("read",), ("read",), ("wrote",), ("kept",), (), False, "", b\'"read"\'),),
+    usage=(UsageSpelling(("read",), ("read",), ("wrote",), ("kept",), (), False, b\'"read"\'),),
     end=EndMarks(lambda message: message.get("over") is True, keys=((b\'"over"\', b"false"),)),
     ping=b"..",
     error=lambda status, message: {"failed": message},

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cacheproxy.translate.models import models
+from cacheproxy.translate.translation import models
 from cacheproxy.translate.translation_error import TranslationError
 
 
