@@ -16,6 +16,10 @@ from cacheproxy.translate.translation_error import NoTranslationError
 
 _log = Logger()
 _OTHER = {MESSAGES: CHAT, CHAT: MESSAGES}
+_ALONE = (
+    "no Chat Completions at {upstream}, only Anthropic's Messages API, and the proxy translates "
+    f"only the other way: use a model server that has {CHAT.path}, or a client that speaks Messages"
+)
 _TOLD: dict[str, dict[Dialect, bool]] = {
     "auto": {},
     "anthropic": {MESSAGES: True},
@@ -67,7 +71,7 @@ class Dialects:
         finally:
             self._asking.release()
         if request.dialect is CHAT and self._serves_alone(MESSAGES):
-            raise NoTranslationError("the server speaks Messages alone")
+            raise NoTranslationError(_ALONE)
         return self.translates(request)
 
     def forget(self) -> None:

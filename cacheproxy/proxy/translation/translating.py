@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -100,12 +99,7 @@ class Translating:
             return counting.estimate(request)
 
     async def _ask(self, request: Request, path: str, body: bytes) -> bytes:
-        kept = tuple(
-            pair for pair in request.headers if pair[0].lower() in (b"authorization", b"x-api-key")
-        )
-        headers = (*kept, (b"Content-Type", b"application/json"))
-        question = replace(request, method="POST", target=path, headers=headers, body=body)
-        status, answer = await self._asker.ask(question, PROMPT_SECONDS, is_marked=False)
+        status, answer = await self._asker.post(path, body, PROMPT_SECONDS, request)
         if status != 200:
             raise _CannotCountError
         return answer
