@@ -9,8 +9,7 @@ from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Spared, Verdict, spared_tokens
 from cacheproxy.core.route.route import Price
-from cacheproxy.core.servers.counters import Reading, gain
-from cacheproxy.core.servers.status import Look
+from cacheproxy.core.servers.status import Look, gain
 from cacheproxy.record.exchange import Exchange
 
 _MOST_UPSTREAMS = 16
@@ -69,13 +68,13 @@ class Untimed:
 class _Upstream:
     """What is known of one: its speeds, what prompts cost there by the models that were asked for.
 
-    ``reading``: its counters; ``has_told``: whether answers told a speed since.
+    ``look``: the last that told its counters; ``has_told``: whether answers told a speed since.
     """
 
     def __init__(self) -> None:
         self.prefill = PrefillSpeed()
         self.untimed = Untimed()
-        self.reading: Reading | None = None
+        self.look: Look | None = None
         self.has_told = False
         self._costs: dict[str, PrefillCost] = {}
 
@@ -153,20 +152,19 @@ class Pricing:
 
     def looked(self, look: Look) -> None:
         """Learn the speed that the upstream's counters tell, unless answers have told it."""
-        reading = look.reading
-        if reading is None:
+        if look.figures is None:
             return
         known = self._of(look.url)
-        gained = gain(known.reading, reading)
-        evaluated, prefill = gained.figures.evaluated, gained.figures.prefill
+        gained, has_begun = gain(known.look, look)
+        evaluated, prefill = gained.evaluated, gained.prefill
         if not known.has_told:
             known.prefill.learn(evaluated, prefill)
-        if gained.begun or known.has_told:
+        if has_begun or known.has_told:
             known.untimed.forget()
         elif evaluated is not None and prefill is not None:
             idle = look.sample is not None and look.sample.running == 0
             known.untimed.counted(evaluated, prefill, idle=idle)
-        known.reading, known.has_told = reading, False
+        known.look, known.has_told = look, False
 
     def _of(self, url: str) -> _Upstream:
         known = self._upstreams.get(url)

@@ -9,10 +9,9 @@ from typing import Any
 
 from cacheproxy.core.rules.fold import kind_of
 from cacheproxy.core.servers import kinds
-from cacheproxy.core.servers.counters import CacheConfig
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.profile import Memory, ServerFacts
-from cacheproxy.core.servers.status import Look
+from cacheproxy.core.servers.status import CacheConfig, Look
 from cacheproxy.plugin.package import SERVER_HOOK, Package
 
 Failed = Callable[[str, BaseException | str], object]

@@ -7,8 +7,7 @@ import json
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.counters import Sample, ServerFigures
-from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
+from cacheproxy.core.servers.status import Look, MetricsPage, Sample, ServerFigures, UpstreamState
 from cacheproxy.record.exchange import Exchange, Outcome
 
 URL = "http://localhost:8080"

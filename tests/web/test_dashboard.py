@@ -12,9 +12,15 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.counters import Sample, ServerFigures
 from cacheproxy.core.servers.profile import ServerFacts
-from cacheproxy.core.servers.status import Look, MetricsPage, Slot, UpstreamState
+from cacheproxy.core.servers.status import (
+    Look,
+    MetricsPage,
+    Sample,
+    ServerFigures,
+    Slot,
+    UpstreamState,
+)
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.web.dashboard import upstream_of
 from cacheproxy.web.pages import PageError

@@ -1,7 +1,7 @@
 """What a server repairs by itself: the prompt that it would have seen without our edits.
 
-Only reuse beyond that is due to us. Some servers remove Claude Code's billing header if a system
-text begins with it (see ``ServerKind.repairs``).
+Only reuse beyond that is due to us. Some servers remove what a system text begins with, if they
+know it (see ``ServerKind.repairs``).
 
 Older versions may not: then we claim less than is due. A template that moves late system messages
 to the head would also have moved those that we placed as user messages.
@@ -17,8 +17,6 @@ from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.kind import Repair
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile
-
-_HEADER = "x-anthropic-billing-header"
 
 
 def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
@@ -41,12 +39,14 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
         return prompt
     made, changed = prompt.made, {}
     for name, piece in made.texts.items():
-        if piece.part is Part.SYSTEM and any(map(_is_header, piece.segments)):
+        if piece.part is Part.SYSTEM and any(
+            _begins(segment, repair) for segment in piece.segments
+        ):
             changed[name] = _mended(piece, repair)
     if changed:
         made = made._replace(texts=made.texts | changed)
     heads = made.run.pieces[: made.heads]
-    if any(_is_header(segment) for piece in heads for segment in piece.segments):
+    if any(_begins(segment, repair) for piece in heads for segment in piece.segments):
         mended = [_mended(piece, repair) for piece in heads]
         made = made._replace(run=PieceRun().then((*mended, *made.run.pieces[made.heads :])))
     return prompt if made is prompt.made else remade(prompt, made)
@@ -55,12 +55,12 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
 def _mended(piece: Piece, repair: Repair) -> Piece:
     segments = [
         segment._replace(text=repair.text.sub(repair.becomes, segment.text, count=1))
-        if _is_header(segment)
+        if _begins(segment, repair)
         else segment
         for segment in piece.segments
     ]
     return piece_of(piece.part, segments)
 
 
-def _is_header(segment: Segment) -> bool:
-    return segment.text.startswith(_HEADER) and segment.role != "developer"
+def _begins(segment: Segment, repair: Repair) -> bool:
+    return segment.role != "developer" and repair.text.match(segment.text) is not None

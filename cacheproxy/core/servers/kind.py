@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.servers.counters import CacheConfig
 from cacheproxy.core.servers.profile import Memory, Reporting, ServerFacts
-from cacheproxy.core.servers.status import Answers, Look, number, text
+from cacheproxy.core.servers.status import Answers, CacheConfig, Look, number, text
 
 Json = dict[str, Any]
 UNLIKE = 0.1

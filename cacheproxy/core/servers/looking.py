@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from cacheproxy.core.document.parsed import parsed
-from cacheproxy.core.servers.counters import Sample
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import all_kinds, kind_called
 from cacheproxy.core.servers.metrics_page import sample_of
@@ -23,6 +22,7 @@ from cacheproxy.core.servers.status import (
     Answers,
     Look,
     MetricsPage,
+    Sample,
     UpstreamState,
     only,
 )

@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cacheproxy.core.servers.counters import CacheConfig, Sample, ServerFigures
 from cacheproxy.core.servers.kind import CounterNames, ServerKind
 from cacheproxy.core.servers.kinds import all_kinds
+from cacheproxy.core.servers.status import CacheConfig, Sample, ServerFigures
 
 _LONGEST_NAME = 120
 _MOST = frozenset({"kv"})

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from cacheproxy.core.servers.counters import Reading, Sample
 from cacheproxy.core.servers.profile import UNKNOWN_KIND, ServerFacts
 
 HEALTH = "/health"
@@ -31,6 +30,55 @@ class MetricsPage(StrEnum):
     ON = "on"
     OFF = "off"
     UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """Amounts of work, each None where it is not told."""
+
+    prompt: float | None = None  #: tokens in all
+    reused: float | None = None  #: tokens of the prompts
+    evaluated: float | None = None  #: tokens of the prompts
+    generated: float | None = None  #: tokens
+    prefill: float | None = None  #: seconds
+    generation: float | None = None  #: seconds
+    requests: float | None = None  #: those that were finished
+
+    def completed(self) -> ServerFigures:
+        """Return these, and of ``prompt``, ``reused`` and ``evaluated`` also the third of two."""
+        prompt, reused, evaluated = self.prompt, self.reused, self.evaluated
+        if prompt is None and reused is not None and evaluated is not None:
+            prompt = reused + evaluated
+        elif evaluated is None and prompt is not None and reused is not None:
+            evaluated = prompt - reused
+        return replace(self, prompt=prompt, evaluated=evaluated)
+
+
+_FIGURES = tuple(field.name for field in fields(ServerFigures))
+NOTHING = ServerFigures()
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """How a server keeps prompts. None: not told."""
+
+    block: int | None = None  #: tokens of a block
+    capacity: int | None = None  #: tokens in all
+    is_hybrid: bool = False  #: a part of the model keeps a state beside the blocks
+    reuses: bool | None = None  #: whether prompts are looked up there at all
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at ``/metrics``. None: not told."""
+
+    figures: ServerFigures  #: its counters, as told
+    model: str | None = None  #: the one name in its labels
+    start: str | None = None  #: of the process, as text
+    running: int | None = None  #: requests
+    waiting: int | None = None  #: requests
+    kv: float | None = None  #: share of the KV cache in use, 0 to 1
+    cache: CacheConfig | None = None  #: how its memory is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +106,18 @@ class Look:
     served: str | None = None
     """The one model it serves; None where there are several, or none is named."""
     slots: tuple[Slot, ...] = ()  #: of a server that has them
-    start: str | None = None  #: see ``Reading``
-    tasks: int | None = None  #: see ``Reading``
+    start: str | None = None  #: anything that is another after a restart; None: not told
+    tasks: int | None = None
+    """A number that only rises while the server runs; None: not told."""
     formats: tuple[str, ...] = ()  #: in which its chat template prints the time
     context: int | None = None  #: tokens that the one loaded model got
     has_cleared: bool = False  #: a slot held a prompt and holds none, though it is idle
 
     @property
-    def reading(self) -> Reading | None:
+    def figures(self) -> ServerFigures | None:
         """The server's counters, if it told them."""
-        if self.metrics is not MetricsPage.ON or self.sample is None:
-            return None
-        return Reading(self.sample.figures, self.start, self.tasks)
+        is_told = self.metrics is MetricsPage.ON and self.sample is not None
+        return self.sample.figures if is_told and self.sample is not None else None
 
     @property
     def kv(self) -> float | None:
@@ -142,3 +190,31 @@ def only(page: Any, name: str) -> dict[str, Any]:
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
         return {}
     return found[0]
+
+
+def gain(before: Look | None, now: Look) -> tuple[ServerFigures, bool]:
+    """Return what the counters in ``now`` gained, and whether they began anew.
+
+    A counter rises while its server runs and begins at zero after a restart. So its gain between
+    two looks is the difference or, after a restart, its present value.
+    """
+    old, new = (None if before is None else before.figures), now.figures or NOTHING
+    if before is None or old is None or _is_another(before, now):
+        return new.completed(), True
+    gained = (None if new is None else new - (old or 0) for old, new in _pairs(old, new))
+    return ServerFigures(*gained).completed(), False
+
+
+def _is_another(before: Look, now: Look) -> bool:
+    """Whether the server was restarted between the two."""
+    if before.start is not None and now.start is not None and before.start != now.start:
+        return True
+    pairs = [
+        *_pairs(before.figures or NOTHING, now.figures or NOTHING),
+        (before.tasks, now.tasks),
+    ]
+    return any(old is not None and new is not None and new < old for old, new in pairs)
+
+
+def _pairs(one: ServerFigures, other: ServerFigures) -> list[tuple[float | None, float | None]]:
+    return [(getattr(one, name), getattr(other, name)) for name in _FIGURES]

@@ -22,10 +22,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cacheproxy.core.servers.counters import CacheConfig
 from cacheproxy.core.servers.kind import CounterNames, FlagAdvice, RenderingPage, Repair, ServerKind
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Reporting
-from cacheproxy.core.servers.status import MODELS, Look
+from cacheproxy.core.servers.status import MODELS, CacheConfig, Look
 
 _LINE = Repair(re.compile(r"x-anthropic-billing-header[^\n]*\n?"), "")
 

@@ -19,13 +19,12 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.counters import Sample
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kind import RenderingPage
 from cacheproxy.core.servers.kinds import all_kinds, page_at
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.servers.status import METRICS, Look
+from cacheproxy.core.servers.status import METRICS, Look, Sample
 from cacheproxy.core.template.rendering import text_of
 from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, PROOF_SECONDS, Asker
 from cacheproxy.proxy.servers.profiling import Profiling

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.servers.counters import CacheConfig, Sample, ServerFigures
 from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.servers.status import CacheConfig, Sample, ServerFigures
 
 LLAMA = """\
 # HELP llamacpp:prompt_tokens_total Number of prompt tokens processed, excluding cached tokens

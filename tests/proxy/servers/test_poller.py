@@ -91,8 +91,8 @@ def look(reactor, poller):
 def test_a_look_at_llama_server(reactor, server):
     seen = look(reactor, poller(reactor, server.url))
     assert (seen.state, seen.metrics, seen.served) == (UpstreamState.UP, MetricsPage.ON, "qwen")
-    assert seen.reading.figures.evaluated == 385
-    assert seen.reading.tasks == 7
+    assert seen.figures.evaluated == 385
+    assert seen.tasks == 7
     assert seen.slots[0].busy
     assert seen.server.kind == "llama-server"
     assert (seen.url, seen.wall) == (server.url, 1e9)
@@ -173,7 +173,7 @@ def test_counters_of_a_server_that_is_started_anew_are_read_at_once(reactor, ser
     anew = LLAMA["/props"][1].replace(b"<m1>", b"<m2>")
     server.pages = {**LLAMA, "/props": (200, anew)}
     seen = look(reactor, asking)
-    assert (seen.metrics, seen.reading.figures.evaluated) == (MetricsPage.ON, 385)
+    assert (seen.metrics, seen.figures.evaluated) == (MetricsPage.ON, 385)
     assert asked(server).count("/metrics") == 1
 
 
@@ -217,7 +217,7 @@ def test_odd_pages_do_not_matter(reactor, server, page):
     server.pages = dict.fromkeys(LLAMA, (200, page))
     seen = look(reactor, poller(reactor, server.url))
     assert seen.state is UpstreamState.UP
-    assert seen.reading is None
+    assert seen.figures is None
 
 
 def test_it_looks_at_once_and_then_every_interval(reactor, server):

@@ -1,4 +1,4 @@
-"""identify(): which server it is, told by its status pages."""
+"""How each kind of server is recognised by its pages, and by what their answers say besides."""
 
 from __future__ import annotations
 
