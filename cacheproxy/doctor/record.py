@@ -146,7 +146,10 @@ class Record:
             is_try = failed == len(mine) and all(fault_of(one) is Fault.REQUEST for one in mine)
             if is_try and (len(mine) == 1 or (self.turns and client not in self.known)):
                 continue
-            if mine[-1].went_wrong or 2 * failed >= len(mine):
+            # one malformed request behind others that went well is a try, too
+            is_serious = fault_of(mine[-1]) is not Fault.REQUEST or mine[-2:-1] == ()
+            is_stuck = all(one.went_wrong for one in mine[-1 if is_serious else -2 :])
+            if is_stuck or 2 * failed >= len(mine):
                 found[client] = mine
         return found
 
