@@ -30,7 +30,7 @@ from cacheproxy.doctor.facts import (
     router_cure,
 )
 from cacheproxy.doctor.guard import Ask, Guard
-from cacheproxy.doctor.trial import PATHS, PromptSender, Trial
+from cacheproxy.doctor.trial import APIS, PromptSender, Trial
 from cacheproxy.plugin.packages import configured
 
 OnStep = Callable[[str], None]
@@ -163,8 +163,8 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
         memory=guard.profile.memory,
         heads=facts.heads,
     )
-    for api, path in PATHS.items():
-        on_step(f"sending a short prompt to {path}")
+    for api in APIS:
+        on_step(f"sending a short prompt to {api.path}")
         trial = sender.measure(api, secrets.token_hex(8))
         if trial is None:
             continue

@@ -16,7 +16,7 @@ from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.guard import later_turns
 from cacheproxy.doctor.proxy_checks import PLACE
-from cacheproxy.doctor.trial import PATHS, Shot, Trial
+from cacheproxy.doctor.trial import APIS, Shot, Trial
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import counted
 
@@ -92,7 +92,7 @@ def _not_tried(facts: Examination) -> Finding:
         text = f"not tried: {server.kind} would load a model for the test, "
         text += "and perhaps unload another one"
         return warn("reuse", text, "name a model with --model")
-    text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
+    text = f"not tried: the server serves neither {' nor '.join(api.path for api in APIS)}"
     state = FindingState.WARN if facts.kind.similarity else FindingState.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 

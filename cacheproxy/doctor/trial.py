@@ -9,11 +9,13 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.client_setup.checkup import Volatile
 from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
@@ -21,8 +23,8 @@ from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Memory
 from cacheproxy.core.servers.status import METRICS, NOTHING, ServerFigures
 
-Api = Literal["chat", "messages"]
-PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+APIS = (CHAT, MESSAGES)
+"""Those that a server may serve by itself."""
 GOOD = 0.8
 """A repeated prompt of whose whole blocks this part is reused was reused: templates close the last
 message in their own way."""
@@ -71,16 +73,11 @@ def text(mark: str, rounds: int = _ROUNDS) -> str:
     return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * rounds)
 
 
-def body(api: Api, model: str, head: str, mark: str, rounds: int = _ROUNDS) -> bytes:
+def body(api: Dialect, model: str, head: str, mark: str, rounds: int = _ROUNDS) -> bytes:
     """Return a request body that asks for one token; ``head`` stands before the prompt, if any."""
-    request: dict[str, Any] = {"model": model, "max_tokens": 1, "stream": False}
-    question = {"role": "user", "content": QUESTION}
     parts = [part for part in (head, text(mark, rounds)) if part]
-    if api == "messages":
-        blocks = [{"type": "text", "text": part} for part in parts]
-        request |= {"system": blocks, "messages": [question]}
-    else:
-        request |= {"messages": [{"role": "system", "content": "\n".join(parts)}, question]}
+    prompt = api.body(parts, [{"role": "user", "content": QUESTION}])
+    request = {"model": model, "stream": False} | api.limited({}, 1) | prompt
     return json.dumps(request, separators=(",", ":")).encode()
 
 
@@ -113,7 +110,7 @@ class Shot:
 class Trial:
     """What came of the requests on one path, in their order; None: not sent, or no answer."""
 
-    path: str  #: of the API
+    api: Dialect  #: that it is sent on
     through_proxy: bool  #: through the one that runs, else through the rules in this process
     first: Shot | None = None  #: through the rules, as ``second``, behind different heads
     second: Shot | None = None  #: see ``first``
@@ -129,6 +126,11 @@ class Trial:
     translated: bool = False
     """The server itself does not serve the path; the proxy asks it on another, so nothing was sent
     without the rules."""
+
+    @property
+    def path(self) -> str:
+        """The API's."""
+        return self.api.path
 
     @property
     def is_measured(self) -> bool:
@@ -183,16 +185,16 @@ class PromptSender:
     heads: Volatile | None = None
     """What stands before the prompt; None: nothing, and the trial tells nothing of the rules."""
 
-    def measure(self, api: Api, mark: str) -> Trial | None:
-        """Send the requests; None if the server does not serve the path of ``api``.
+    def measure(self, api: Dialect, mark: str) -> Trial | None:
+        """Send the requests; None if the server does not serve the API.
 
         Three of about 600 tokens, of which one or two are computed, and a few that are repeated; a
         fourth where it tells more; and longer ones where the server keeps large blocks. ``mark``:
         text that no earlier prompt has, so that the first is cold. Never raises.
         """
-        trial = Trial(PATHS[api], self.proxy is not None)
+        trial = Trial(api, self.proxy is not None)
         try:
-            _Trying(self, trial, api, mark).send_all()
+            _Trying(self, trial, mark).send_all()
         except _HeldBackError:
             trial.held_back = True
         except _EndedError as ended:
@@ -240,13 +242,12 @@ class _Trying:
 
     to: PromptSender  #: who sends it, and what is known there
     trial: Trial  #: what has come of it so far
-    api: Api  #: that it is sent on
     mark: str  #: what no earlier prompt has
     ours: int = 0  #: tokens of the longest prompt sent so far
 
     def prompt(self, head: str) -> bytes:
         rounds = rounds_for(self.to.memory.block or 1)
-        return body(self.api, self.to.model, head, self.mark, rounds)
+        return body(self.trial.api, self.to.model, head, self.mark, rounds)
 
     def edited(self, head: str) -> bytes:
         """Return the prompt behind a head as the rules of this process leave it."""
@@ -275,7 +276,7 @@ class _Trying:
                 self.send_same(other, with_rules=True)
             trial.translated = True
             return
-        if trial.path == PATHS["messages"] and not without.is_reused:
+        if trial.api is MESSAGES and not without.is_reused:
             self.send("next_turn", heads.next_turn, with_rules=False, is_new=True)
         if is_lost:
             self.send_same(heads.next_turn if trial.next_turn else third, with_rules=False)

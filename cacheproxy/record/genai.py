@@ -109,7 +109,7 @@ def _error(exchange: Exchange) -> str | None:
     return str(exchange.status) if exchange.has_failed else None
 
 
-_ours = row_of([
+OURS = (
     RecordColumn("server.address", lambda each: urlsplit(each.upstream).hostname or ""),
     RecordColumn("server.port", _port),
     RecordColumn("cacheproxy.client", "client"),
@@ -121,10 +121,9 @@ _ours = row_of([
     RecordColumn("cacheproxy.break.lost_tokens", "lost", "tokens"),
     RecordColumn("cacheproxy.rules", _rules),
     RecordColumn("cacheproxy.added_latency", "sent_after", "s"),
-])  # fmt: skip
-_plain = row_of([RecordColumn("http.request.method", _method)])
+)
 _MOST_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-_generated = row_of([
+MODEL = (
     RecordColumn("gen_ai.operation.name", lambda each: str(_endpoint(each).purpose)),
     RecordColumn("gen_ai.provider.name", lambda each: _endpoint(each).provider),
     RecordColumn("gen_ai.request.model", _model),
@@ -141,11 +140,13 @@ _generated = row_of([
     RecordColumn("gen_ai.usage.output_tokens", "usage.output", "tokens"),
     RecordColumn("gen_ai.response.time_to_first_chunk", _first_chunk, "s"),
     RecordColumn("gen_ai.conversation.id", lambda each: each.session and each.session.id),
-])  # fmt: skip
-_ended = row_of([
+)
+ENDED = (
     RecordColumn("http.response.status_code", "status"),
     RecordColumn("error.type", _error),
-])  # fmt: skip
+)
+_ours, _ended = row_of(OURS), row_of(ENDED)
+_generated, _plain = row_of(MODEL), row_of([RecordColumn("http.request.method", _method)])
 
 
 def _text(text: str, known: tuple[bytes, ...]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cacheproxy.client_setup.checkup import Checkup, Volatile
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers.profile import Profile, ServerFacts
 from cacheproxy.core.servers.status import Look, Sample, ServerFigures, UpstreamState
@@ -68,10 +69,10 @@ def shot(reused):
     return Shot(Usage(prompt=640, reused=reused), 1.0)
 
 
-def trial(second, without, next_turn=None, path="/v1/chat/completions"):
+def trial(second, without, next_turn=None, api=CHAT):
     """A trial of prompts of 640 tokens, by how many were reused of each."""
     return Trial(
-        path,
+        api,
         through_proxy=True,
         first=shot(0),
         second=shot(second),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.client_setup.finding import fail
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.doctor.conclusion import Working, conclude, judge
@@ -95,7 +96,11 @@ def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, 
         ),
         ({"trials": ()}, Working.NOT_MEASURED, "No test prompt was sent."),
         ({"trials": (trial(0, 0),)}, Working.NO, "was not reused"),
-        ({"trials": (trial(639, 33), trial(0, 0, path="/p"))}, Working.NO, "but not on /p"),
+        (
+            {"trials": (trial(639, 33), trial(0, 0, api=MESSAGES))},
+            Working.NO,
+            "but not on /v1/messages",
+        ),
         (
             {"trials": (replace(trial(0, 0), same=shot(0)),)},
             Working.NO,
@@ -139,8 +144,8 @@ OFF = [replace(CHECKED, checkup=replace(CHECKED.checkup, needless="it has no vol
 CLAUDE = ("claude-billing-header",)
 BOTH = (*CLAUDE, "openclaw-message-id")
 LOST, KEPT = trial(639, 33), trial(639, 639)
-REPAIRED = trial(639, 46, next_turn=639, path="/v1/messages")
-FAILED = Trial("/v1/messages", through_proxy=True, error="no")
+REPAIRED = trial(639, 46, next_turn=639, api=MESSAGES)
+FAILED = Trial(MESSAGES, through_proxy=True, error="no")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.conclusion import Working, conclude
@@ -137,7 +138,7 @@ def test_a_turn_that_changed_its_own_prompt_is_no_matter_of_slots():
 @pytest.mark.parametrize(("reused", "state"), [(639, FindingState.OK), (33, FindingState.WARN)])
 def test_our_own_prompt_that_came_back_or_not(reused, state):
     """On a server with one slot it proves the RAM cache, or that there is none."""
-    trial = Trial("/v1/messages", through_proxy=True, again=builders.shot(reused))
+    trial = Trial(MESSAGES, through_proxy=True, again=builders.shot(reused))
     (found,) = memory(trials=[trial])
     assert (found.name, found.state) == ("cache-ram", state)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from cacheproxy.client_setup.finding import FindingState
@@ -73,8 +72,9 @@ def test_the_record_leaves_out_what_is_no_agent_s(read):
     kept = read(exchange(1), exchange(2, client="cacheproxy-doctor"), exchange(3, turn=0))
     assert [one.number for one in kept.rows] == [1]
     assert kept.rows[0].client == "claude"
-    assert (kept.rows[0].prompt, kept.rows[0].reused) == (18_000, 17_000)
-    assert (kept.rows[0].status, kept.rows[0].path) == (200, "/v1/messages")
+    usage = kept.rows[0].usage
+    assert (usage.prompt, usage.reused) == (18_000, 17_000)
+    assert (kept.rows[0].status, kept.rows[0].received.path) == (200, "/v1/messages")
     assert not kept.rows[0].has_failed
 
 
@@ -149,7 +149,7 @@ def test_turns_that_lost_the_cache(read):
 )
 def test_a_break_weighs_what_it_cost(lost, state):
     """However many there were."""
-    broken = seen(2, 2, 1807, 1700, "BREAK", lost=lost)
+    broken = seen(2, 2, 1807, 1700, "BREAK", lost=lost, reason="unknown")
     _, turns = agents(recorded(*[broken] * 3))
     assert turns.state is state
 
@@ -161,7 +161,7 @@ def test_what_was_lost_comes_with_the_record(read):
     assert kept.rows[0].lost == 900
     assert kept.lost_share == 0.05
     assert recorded(
-        msgspec.structs.replace(kept.rows[0], lost=None), now=NOW
+        replace(kept.rows[0], verdict=replace(kept.rows[0].verdict, lost=None)), now=NOW
     ).lost_share == pytest.approx(1 / 18)
 
 
@@ -262,7 +262,7 @@ def test_a_stranger_of_whom_everything_fails_is_no_try(status):
 
 def test_of_more_than_an_hour_ago_nothing_is_concluded():
     """It is still what came through."""
-    old = msgspec.structs.replace(asked(1, status=500), wall=NOW - 3700)
+    old = replace(asked(1, status=500), wall=NOW - 3700)
     kept = recorded(old, now=NOW)
     assert (kept.failing, kept.measured, kept.clients()) == ({}, (), {"claude": 1})
     turns = [

@@ -11,6 +11,7 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.servers.routers import ROUTERS
 from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.facts import router_cure
@@ -56,7 +57,7 @@ def test_a_router_that_takes_turns_is_seen(three, tmp_path, *, sticks, named):
     ):
         through = Site(proxy.url)
         sender = PromptSender(upstream=Site(url), proxy=through, model="random", heads=HEADS)
-        trial = sender.measure("chat", f"{sticks}{named}")
+        trial = sender.measure(CHAT, f"{sticks}{named}")
     assert trial.has_several is not (sticks and named)
     if trial.has_several:
         known = facts(trials=(trial,), router_cure=router_cure(Site(three[0])))
@@ -70,7 +71,7 @@ def test_a_server_that_keeps_nothing_is_no_router(three, model):
     """It was sent as often, and never reused."""
     with LlamaServer(model, n_ctx=8192, n_cache_reuse=0) as server:
         sender = PromptSender(upstream=Site(server.url), model="random", heads=HEADS)
-        trial = sender.measure("chat", "one")
+        trial = sender.measure(CHAT, "one")
     assert not trial.has_several
     lost = replace(trial, second=trial.first, same=trial.first, repeated=trial.first)
     assert not lost.has_several

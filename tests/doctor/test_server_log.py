@@ -10,6 +10,7 @@ from rich.console import Console
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.doctor.server_log import read
 from cacheproxy.doctor.trial import body
 from tests.core.serverlog.test_reader import turn
@@ -28,7 +29,7 @@ def test_the_real_server_s_log(model, verbosity):
     with LlamaServer(model, n_ctx=2048, verbosity=verbosity, cache_ram_mib=64) as server:
         site = Site(server.url)
         usages = [
-            site.post("/v1/chat/completions", body("chat", "m", header, "x"), 60).json()["usage"]
+            site.post("/v1/chat/completions", body(CHAT, "m", header, "x"), 60).json()["usage"]
             for header in headers
         ]
     server.close()

@@ -12,6 +12,8 @@ from cacheproxy import Rule
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.trial import PromptSender, Trial, body, text
 from cacheproxy.plugin.packages import Configured
@@ -48,7 +50,7 @@ def check(trial, rules=(RULE,), kind="llama-server", tried=CHECKED):
 def test_the_prompt_is_about_600_tokens_of_made_up_text():
     """Four to five characters a token; the mark stands right behind the header."""
     assert 2400 < len(text("x")) < 3000
-    for api in ("chat", "messages"):
+    for api in (CHAT, MESSAGES):
         data = body(api, "m", head("1a2", "b3c4d"), "MARK").decode()
         header = r"x-anthropic-billing-header: cc_version=2\.1\.285\.1a2; .*?cch=b3c4d;"
         assert re.search(header + r".{0,40}\[cacheproxy doctor MARK\]", data)
@@ -56,7 +58,7 @@ def test_the_prompt_is_about_600_tokens_of_made_up_text():
 
 
 @pytest.mark.llama
-@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("api", [CHAT, MESSAGES], ids=lambda api: api.name)
 def test_through_the_proxy_it_is_reused_and_directly_not(api, site, proxy, marks):
     """The figures are the server's own."""
     trial = measure(api, site, Site(proxy.url), (), "random", next(marks))
@@ -77,7 +79,7 @@ def test_through_the_proxy_it_is_reused_and_directly_not(api, site, proxy, marks
 @pytest.mark.llama
 def test_the_installed_rules_do_the_same_in_this_process(site, rules, marks):
     """Where no proxy runs yet."""
-    trial = measure("chat", site, None, rules, "random", next(marks))
+    trial = measure(CHAT, site, None, rules, "random", next(marks))
     assert trial.works
     assert "with the rules installed here" in check(trial).text
 
@@ -85,7 +87,7 @@ def test_the_installed_rules_do_the_same_in_this_process(site, rules, marks):
 @pytest.mark.llama
 def test_on_messages_the_server_repairs_the_cch_alone(site, rules, marks):
     """As llama.cpp does since 2026: said, for it makes the proxy less needed."""
-    trial = measure("messages", site, None, rules, "random", next(marks))
+    trial = measure(MESSAGES, site, None, rules, "random", next(marks))
     assert trial.next_turn.is_reused
     assert not trial.without.is_reused
 
@@ -93,7 +95,7 @@ def test_on_messages_the_server_repairs_the_cch_alone(site, rules, marks):
 @pytest.mark.llama
 def test_without_a_rule_the_server_is_not_blamed(site, marks):
     """The very same prompt is reused: so it is the header that is not made constant."""
-    trial = measure("chat", site, None, (), "random", next(marks))
+    trial = measure(CHAT, site, None, (), "random", next(marks))
     assert not trial.works
     assert trial.same.is_reused
     off = check(trial, rules=("openclaw-message-id",))
@@ -106,7 +108,7 @@ def test_without_a_rule_the_server_is_not_blamed(site, marks):
 @pytest.mark.llama
 def test_without_a_client_package_one_prompt_is_sent_again(site, marks):
     """No head is known that changes: the trial shows whether the server reuses anything."""
-    trial = measure("chat", site, None, (), "random", next(marks), heads=None)
+    trial = measure(CHAT, site, None, (), "random", next(marks), heads=None)
     assert trial.works
     assert trial.without is None
     found = check(trial, rules=(), tried=None)
@@ -118,7 +120,7 @@ def test_without_a_client_package_one_prompt_is_sent_again(site, marks):
 def test_a_server_that_keeps_nothing(model, rules, marks):
     """Its prompt cache is off: not even the very same prompt is reused."""
     with LlamaServer(model, n_ctx=2048, cache_prompt=False) as server:
-        trial = measure("chat", Site(server.url), None, rules, "random", next(marks))
+        trial = measure(CHAT, Site(server.url), None, rules, "random", next(marks))
     assert not trial.same.is_reused
     finding = check(trial)
     assert finding.state is FindingState.FAIL
@@ -129,17 +131,17 @@ def test_a_server_that_keeps_nothing(model, rules, marks):
 def test_a_context_too_small_for_the_prompt(model, rules, marks):
     """The server's own words, and what mends it."""
     with LlamaServer(model, n_ctx=512) as server:
-        trial = measure("chat", Site(server.url), None, rules, "random", next(marks))
+        trial = measure(CHAT, Site(server.url), None, rules, "random", next(marks))
     assert "/v1/chat/completions answered 400 (request (" in trial.error
     assert "larger context" in check(trial).fix
 
 
-CHAT = "/v1/chat/completions"
+PATH = "/v1/chat/completions"
 
 
 def tried(peer, answer, model="m"):
     """The trial on a server that gives this one answer, without rules and proxy."""
-    return measure("chat", Site(peer({CHAT: answer}).url), None, (), model, "x")
+    return measure(CHAT, Site(peer({PATH: answer}).url), None, (), model, "x")
 
 
 def test_a_server_without_usage(peer):
@@ -164,20 +166,20 @@ def test_a_server_that_drops_the_header_needs_no_rule(peer):
     [
         (
             (404, {"error": {"message": "The model `m` does not exist."}}),
-            f"{CHAT} answered 404 (The model `m` does not exist.)",
+            f"{PATH} answered 404 (The model `m` does not exist.)",
             "name a model with --model",
         ),
         (
             (400, {"detail": "Server is pinned to 'hf'; requested 'default'."}),
-            f"{CHAT} answered 400 (Server is pinned to 'hf'; requested 'default'.)",
+            f"{PATH} answered 400 (Server is pinned to 'hf'; requested 'default'.)",
             "name a model with --model",
         ),
         (
             (401, {"error": "nope"}),
-            f"{CHAT} answered 401 (nope)",
+            f"{PATH} answered 401 (nope)",
             "give the server's key with --api-key KEY",
         ),
-        ((500, b"<html>"), f"{CHAT} answered 500", None),
+        ((500, b"<html>"), f"{PATH} answered 500", None),
     ],
 )
 def test_an_answer_that_is_an_error_is_one_line(peer, answer, error, fix):
@@ -189,8 +191,8 @@ def test_an_answer_that_is_an_error_is_one_line(peer, answer, error, fix):
 
 def test_a_path_that_is_not_served_is_no_trial(peer, nobody):
     """Nor is a server that is gone one."""
-    assert measure("messages", Site(peer({}).url), None, (), "m", "x") is None
-    assert "Connection refused" in measure("chat", Site(nobody), None, (), "m", "x").error
+    assert measure(MESSAGES, Site(peer({}).url), None, (), "m", "x") is None
+    assert "Connection refused" in measure(CHAT, Site(nobody), None, (), "m", "x").error
 
 
 def test_a_path_that_the_proxy_translates_is_measured_through_it_alone(peer):
@@ -199,9 +201,9 @@ def test_a_path_that_the_proxy_translates_is_measured_through_it_alone(peer):
     said = {"role": "assistant", "content": "four"}
     choices = [{"index": 0, "message": said, "finish_reason": "stop"}]
     answer = {"id": "c", "object": "chat.completion", "model": "m", "choices": choices}
-    server = peer({CHAT: answer | {"usage": details}})
+    server = peer({PATH: answer | {"usage": details}})
     with ChildProxy(server.url) as through:
-        trial = measure("messages", Site(server.url), Site(through.url), (), "m", "x")
+        trial = measure(MESSAGES, Site(server.url), Site(through.url), (), "m", "x")
     assert trial.error is None
     assert trial.translated
     assert trial.works
@@ -229,5 +231,5 @@ def test_a_path_that_is_served_no_more_is_said_so(peer):
     ],
 )
 def test_a_larger_context_is_asked_for_as_the_server_spells_it(kind, fix):
-    trial = Trial("/v1/messages", False, error="/v1/messages answered 400 (context too small)")
+    trial = Trial(MESSAGES, False, error="/v1/messages answered 400 (context too small)")
     assert check(trial, kind=kind).fix == fix

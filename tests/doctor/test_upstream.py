@@ -11,6 +11,7 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy.asking import Site
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.servers.profile import Memory, MemoryKind
 from cacheproxy.core.servers.status import ServerFigures
 from cacheproxy.doctor import proxy_checks, server_checks
@@ -96,7 +97,7 @@ def test_what_is_no_model_server_or_not_yet(peer, pages, words):
     assert words in finding.text
 
 
-CHAT = "/v1/chat/completions"
+PATH = "/v1/chat/completions"
 PAGE = """\
 # TYPE vllm:prompt_tokens_total counter
 vllm:prompt_tokens_total{{engine="0",model_name="tiny"}} {prompt}
@@ -144,7 +145,7 @@ class Vllm:
     @property
     def pages(self):
         models = {"data": [{"id": "tiny", "owned_by": "vllm"}]}
-        return {CHAT: self.chat, "/metrics": self.metrics, "/v1/models": models}
+        return {PATH: self.chat, "/metrics": self.metrics, "/v1/models": models}
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def tried(peer):
         memory = look_at_server(site).profile.memory
         sender = PromptSender(upstream=site, counts=True, memory=memory, model="tiny", heads=HEADS)
         sender.rules = [billing.BILLING_HEADER]
-        return sender.measure("chat", "x"), server
+        return sender.measure(CHAT, "x"), server
 
     return tried
 
