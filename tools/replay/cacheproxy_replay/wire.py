@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 
 from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain, reason_of
-from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.conversation.usage import Usage, UsageReader
 from cacheproxy_replay.answer import AnswerReader
 
 _LONGEST_ERROR = 1 << 16
