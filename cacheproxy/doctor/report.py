@@ -93,7 +93,7 @@ def report_of(facts: Examination, findings: Sequence[Finding]) -> DoctorReport:
     """Return the report on what was found."""
     server, url = facts.server, facts.proxy.url
     running = asdict(facts.proxy) | {"url": shown(url)}
-    del running["profile"]  # below
+    del running["profile"], running["fix"]  # below
     return DoctorReport(
         conclude(facts, findings),
         [replace(one, fix=one.fix and with_proxy(one.fix, url)) for one in findings],
