@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.request import Request
-    from cacheproxy.core.rules.normalizer import Normalizer
+    from cacheproxy.core.rules.code_rule import Normalizer
     from cacheproxy.core.servers.kind import ServerKind
     from cacheproxy.record.exchange import Exchange
 

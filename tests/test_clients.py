@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,45 @@ def test_the_tests_have_them_all():
     assert [line for line in lines if "clients/" in line] == [f"-e ./clients/{n}" for n in NAMES]
     assert {package.name for package in Packages.load()} == set(NAMES)
     assert [package.error for package in Packages.load() if package.error] == []
+
+
+def said_in(file: Path) -> Iterator[str]:
+    """Names, attributes and texts of a module, but for what it says of itself; a script's lines."""
+    if file.suffix != ".py":
+        yield from (line for line in file.read_text().splitlines() if not line.startswith("//"))
+        return
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        for field, value in ast.iter_fields(node):
+            is_text = field == "value" and isinstance(node, ast.Constant)
+            if isinstance(value, str) and (is_text or field in ("id", "attr", "arg", "name")):
+                yield value
+            elif isinstance(value, bytes):
+                yield value.decode("latin-1")
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = ""  # a docstring
+
+
+def test_the_proxy_names_no_client():
+    """Neither in its code nor in its pages: whatever is known of one is in its package."""
+    known = {name for client in CLIENTS for name in (client.name, client.title.lower())}
+    names = {*NAMES, *known} - {"", "pi", "omp", "continue"}
+    mark = re.compile(
+        rf"(?<![a-z])(?:{'|'.join(map(re.escape, sorted(names)))})(?![a-z])", re.IGNORECASE
+    )
+    files = [
+        *ROOT.glob("cacheproxy/**/*.py"),
+        *(ROOT / "cacheproxy/web/static").glob("*.js"),
+        *ROOT.glob("cacheproxy/**/*.html"),
+    ]
+    named = {
+        (str(file.relative_to(ROOT)), found[0])
+        for file in files
+        if "core/dialects" not in str(file) and file.name != "uplot.js"
+        for said in said_in(file)
+        if (found := mark.search(said)) is not None
+    }
+    assert named == set()
 
 
 @pytest.mark.parametrize(

@@ -135,13 +135,7 @@ class Pages:
             applying=self.applying,
             prompts=self.prompts,
         )
-        one = ExchangePages(
-            recent=self.recent,
-            cures=cures,
-            prompts=self.prompts,
-            report=board.report,
-            option=lambda: self.option,
-        )
+        one = ExchangePages(cures=cures, report=board.report, option=lambda: self.option)
         return OwnPages(
             {
                 **static_files(),

@@ -7,11 +7,15 @@ does not know it leaves it alone.
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 from importlib.resources import files
 
 from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, SUM
 from cacheproxy.totals.sums import ROLLUPS
+
+_END = re.compile(r";[ ]*(?:--.*)?\n")
+"""Where a statement of a script ends."""
 
 
 class TotalsError(Exception):
@@ -43,7 +47,7 @@ def migrate(connection: sqlite3.Connection, upto: int = LATEST) -> int:
     for number, script in enumerate(scripts()[version:upto], version + 1):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for statement in _statements(script):
+            for statement in _END.split(script):  # ``executescript`` would commit in between
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
             connection.execute("COMMIT")
@@ -78,15 +82,3 @@ def first_class(milliseconds: int) -> int:
 def class_middle(number: int) -> float:
     """Return the milliseconds in the middle of a class."""
     return float(2 ** (number / 4))
-
-
-def _statements(script: str) -> list[str]:
-    """Cut a script where its statements end: ``executescript`` would commit in between."""
-    found: list[str] = []
-    text = ""
-    for line in script.splitlines(keepends=True):
-        text += line
-        if sqlite3.complete_statement(text):
-            found.append(text)
-            text = ""
-    return found

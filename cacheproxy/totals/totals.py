@@ -25,7 +25,7 @@ _TIDY = 60.0
 _TIDY_ON = 1.0
 
 
-class Totals:
+class Totals(Database):
     """The observer that hands on every finished exchange, without its content; kept in ``folder``.
 
     ``reactor``: also the clock; ``wall``: returns seconds since the epoch. ``check()`` at the
@@ -33,9 +33,8 @@ class Totals:
     """
 
     def __init__(self, reactor: Any, folder: Path, wall: Callable[[], float]) -> None:
-        self._reactor = reactor
+        super().__init__(reactor, folder)
         self._wall = wall
-        self._database = Database(reactor, folder)
         self._age = Age()
         self._tidying = LoopingCall(self._tidy)
         self._tidying.clock = reactor
@@ -47,26 +46,17 @@ class Totals:
         """Take their figures; the thread writes them."""
         for exchange in exchanges:
             record = record_of(exchange, self._served.get(exchange.upstream))
-            self._database.put(methodcaller("record", record))
-
-    @property
-    def unkept(self) -> str:
-        """Why nothing is kept at present: memory answers then; "" where all is well."""
-        return self._database.unkept
-
-    def check(self) -> None:
-        """Open the file once, so that what is wrong with it is known at the start. Blocks."""
-        self._database.check()
+            self.put(methodcaller("record", record))
 
     def start(self) -> None:
         """Begin the housekeeping."""
         self._tidying.start(_TIDY, now=True)
 
-    def close(self) -> None:
-        """Write what waits, and end. Blocks."""
+    def close(self, timeout: float = 10.0) -> None:
+        """Write what waits, for at most ``timeout`` seconds, and end. Blocks."""
         if self._tidying.running:
             self._reactor.callFromThread(self._stop_tidying)
-        self._database.close()
+        super().close(timeout)
 
     def looked(self, look: Look) -> None:
         """Take note of what the upstream serves, for the exchanges that end from now on."""
@@ -75,7 +65,7 @@ class Totals:
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
         """Ask one of the functions that take a Store first (windows, requests, groups)."""
-        return self._database.run(lambda store: question(store, *arguments, **more))
+        return self.run(lambda store: question(store, *arguments, **more))
 
     @property
     def now(self) -> int:
@@ -88,7 +78,7 @@ class Totals:
 
     def _tidy(self) -> None:
         now, moment = self.now, self._reactor.seconds()
-        self._database.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
+        self.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
             self._tidied, self._not_tidied
         )
 

@@ -35,9 +35,8 @@ from cacheproxy.totals.windows import (
     overview,
     routed,
 )
-from cacheproxy.web.headline import headline, without
+from cacheproxy.web.answers import headline, todo, without
 from cacheproxy.web.pages import Content, Json, PageError, Streamed, answer, query_of
-from cacheproxy.web.todo import todo
 from cacheproxy.words import clients
 
 LATEST = 80

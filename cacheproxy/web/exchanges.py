@@ -16,13 +16,11 @@ from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport, failed
 from cacheproxy.core.diagnose.texts import Texts, quoted
 from cacheproxy.core.judge.explain import phrase
-from cacheproxy.observe.recent import Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.row import listed
 from cacheproxy.web.cures import Cures
 from cacheproxy.web.pages import UNKNOWN, Answer, Json, PageError, answer, found
-from cacheproxy.web.prompts import Prompts
 
 Report = Callable[[Exchange, Verdict], TurnReport]
 _PROOFS = {
@@ -69,9 +67,7 @@ def detail(exchange: Exchange, report: Report) -> Json:
 class ExchangePages:
     """The pages of one exchange."""
 
-    recent: Recent  #: the last exchanges
-    cures: Cures  #: the page of rules for what broke
-    prompts: Prompts  #: whether lines of a prompt may be shown
+    cures: Cures  #: the page of rules for what broke; it has the last exchanges
     report: Report  #: as the dashboard's
     option: Callable[[], str]  #: returns what a command needs here
 
@@ -79,7 +75,7 @@ class ExchangePages:
         """Answer with what there is to say of the exchange called ``name``, without its words."""
 
         async def page() -> Answer:
-            return detail(found(self.recent, name), self.report)
+            return detail(found(self.cures.recent, name), self.report)
 
         return answer(request, page)
 
@@ -88,13 +84,15 @@ class ExchangePages:
 
         async def page() -> Answer:
             unknown = "no turn has come through this proxy yet" if name == "last" else UNKNOWN
-            exchange = found(self.recent, name, unknown)
+            exchange = found(self.cures.recent, name, unknown)
             if exchange.has_failed:
                 raise PageError(failed(exchange), 404)
             if exchange.verdict is None:
                 raise PageError(unknown, 404)
             said = self.report(exchange, exchange.verdict).as_json()
-            return said if self.prompts.why_not(request) is None else said | {"excerpts": None}
+            return (
+                said if self.cures.prompts.why_not(request) is None else said | {"excerpts": None}
+            )
 
         return answer(request, page)
 
@@ -102,7 +100,7 @@ class ExchangePages:
         """Answer with what is known of the break called ``name``; ``last``: that came last."""
 
         async def page() -> Answer:
-            exchange = self._last_break() if name == "last" else found(self.recent, name)
+            exchange = self._last_break() if name == "last" else found(self.cures.recent, name)
             verdict = exchange.verdict
             if verdict is None or verdict.reason is None:
                 raise PageError(f"Request {exchange.number} did not lose the cache.", 404)
@@ -111,7 +109,7 @@ class ExchangePages:
         return answer(request, page)
 
     def _last_break(self) -> Exchange:
-        for exchange in reversed(list(self.recent)):
+        for exchange in reversed(list(self.cures.recent)):
             verdict = exchange.verdict
             if verdict is not None and verdict.reason is not None and not exchange.side:
                 return exchange
@@ -120,7 +118,7 @@ class ExchangePages:
     async def _break(self, request: ProxyRequest, exchange: Exchange, verdict: Verdict) -> Json:
         report = self.report(exchange, verdict)
         told = report.as_json()
-        hidden = self.prompts.why_not(request)
+        hidden = self.cures.prompts.why_not(request)
         texts, no_texts = (None, hidden) if hidden else await self._texts(exchange, verdict)
         cure, no_cure = (None, hidden) if hidden else await self._cure(exchange)
         return {
@@ -134,14 +132,14 @@ class ExchangePages:
             "lost_seconds": verdict.seconds_lost,
             "texts": texts,
             "hidden": no_texts,
-            "show_prompts": self.prompts.as_json(request),
+            "show_prompts": self.cures.prompts.as_json(request),
             "cure": cure,
             "no_cure": no_cure,
         }
 
     async def _texts(self, exchange: Exchange, verdict: Verdict) -> tuple[Json | None, str | None]:
         """Return the lines, or why there are none."""
-        if not self.prompts.on:
+        if not self.cures.prompts.on:
             return None, _OFF
         texts = None if verdict.rewrite is not None else await self.cures.texts(exchange)
         if texts is not None:

@@ -12,7 +12,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
@@ -22,8 +22,7 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress, RunningPrefill
-from cacheproxy.proxy.downstream.errors import reason_of
-from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
 from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, takes_pings
@@ -105,7 +104,9 @@ class _Running:
         """Take the request up and the answer down. What goes wrong is raised."""
         context, down, record = self.context, self.down, self.record
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
-        record.received, prepared = await context.prepare(self.came)
+        is_packed = self.came.header("content-encoding") is not None
+        preparing = context.unpacking.in_turn(self._prepare) if is_packed else self._prepare()
+        prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
             self._begin(prepared.turn, prepared.request)
         # 2. It is sent, to a server that is chosen, as that can take it.
@@ -139,6 +140,11 @@ class _Running:
         if not response.goes_on:  # else the head goes down with the body's first bytes
             down.flush()
         await relay.done
+
+    async def _prepare(self) -> Prepared:
+        """Take the request through the rules, once its body is plain; raises CodingError."""
+        self.record.received = await self.context.unpacking.plain(self.came)
+        return await self.context.normalizing.prepare(self.record.received)
 
     def _begin(self, turn: Turn, request: Request) -> None:
         """Take note whose it is. ``request``: as the rules left it, as they see it next time."""

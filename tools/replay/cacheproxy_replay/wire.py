@@ -7,7 +7,7 @@ from contextlib import closing
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 
 from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain, reason_of
-from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay.answer import AnswerReader
