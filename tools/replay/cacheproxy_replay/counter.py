@@ -17,7 +17,7 @@ from cacheproxy.core.template.questions import FIRST, turn
 from cacheproxy.core.template.rendering import text_of
 from cacheproxy.core.template.traits import order_of
 from cacheproxy.translate.counting import TOKENIZE
-from cacheproxy.translate.rendering import chat_of
+from cacheproxy.translate.translation import chat_of
 
 assert LLAMA_CPP.rendering is not None
 _PAGE = LLAMA_CPP.rendering
