@@ -41,8 +41,8 @@ from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.servers.dialects import question
 from cacheproxy.core.template.short_prompts import short_prompt
-from cacheproxy.proxy.downstream.errors import error_body
 from cacheproxy.translate.translation import chat_of
+from cacheproxy.proxy.downstream.request import error_body
 
 user, late = {"role": "user", "content": "Hi."}, {"role": "system", "content": "Be brief."}
 body = {"model": "m", "rules": "Help.", "lines": [user, late]}
