@@ -55,7 +55,6 @@ from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.health import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
-from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
@@ -218,11 +217,10 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         is_trusted=len(config.servers) == 1 or not table.remote or table.forward_credentials,
     )
     asker = Asker(reactor, upstream, time.time, via)
-    dialects = Dialects(asker, config.dialect)
-    translating = Translating(reactor, dialects, asker, store.spellings())
+    translating = Translating(asker, store.spellings(), config.dialect)
     profiling = Profiling(
         asker,
-        spoken=dialects.spoken,
+        spoken=translating.spoken,
         translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
     )

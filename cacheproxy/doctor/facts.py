@@ -32,8 +32,7 @@ from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.servers import looking, routers
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
-from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
-from cacheproxy.core.servers.profile_text import profile_in
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, profile_in
 from cacheproxy.core.servers.status import Look
 from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
@@ -58,6 +57,7 @@ class Proxy:
     upstream: str | None = None  #: URL of the first that is up
     rules: tuple[str, ...] = ()  #: names of those that are on
     problem: str | None = None  #: why ``version`` is None
+    fix: str = ""  #: what mends that; "": to start it
     profile: Profile | None = None  #: what it knows of the server and its template
     placement: Any = None  #: the page's own words on where late messages stand
     keeps: str = ""  #: what it does with earlier reasoning there; "" for nothing
@@ -161,10 +161,12 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
     except NoAnswerError as error:
         return Proxy(url, problem=f"no proxy answers at {shown(url)}: {error}")
     if answer.status == 401:
-        return Proxy(url, problem=f"{shown(url)} asks for its token: set CACHEPROXY_TOKEN")
+        fix = "run this command with the same CACHEPROXY_TOKEN as the proxy"
+        return Proxy(url, problem=f"{shown(url)} asks for its token: set CACHEPROXY_TOKEN", fix=fix)
     page: Any = answer.json() if answer.status == 200 else None
     if not is_health(page):
-        return Proxy(url, problem=f"the server at {shown(url)} is not a cacheproxy")
+        problem = f"the server at {shown(url)} is not a cacheproxy"
+        return Proxy(url, problem=problem, fix="name the proxy's own URL with --proxy")
     pool = tuple(_pool(page.get("upstreams")))
     number = next((at for at, (_, is_up) in enumerate(pool) if is_up), 0)
     seen = Proxy(

@@ -19,7 +19,7 @@ from cacheproxy.core.servers.looking import profile_from_look
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor.facts import look_at_server
-from cacheproxy.doctor.record import Record, has_failed
+from cacheproxy.doctor.record import Record
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import counted
 
@@ -74,7 +74,7 @@ def later_turns(
     record: Record,
 ) -> Iterator[tuple[Exchange, Exchange, Sequence[Exchange]]]:
     """Yield each measured turn: the turn before, the turn, and what ended between the two."""
-    measured = [one for one in record.rows if one.usage.prompt is not None and not has_failed(one)]
+    measured = [one for one in record.rows if one.usage.prompt is not None and not one.went_wrong]
     last: dict[Session | None, int] = {}
     for index, one in enumerate(measured):
         if one.side:

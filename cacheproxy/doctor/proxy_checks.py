@@ -14,11 +14,19 @@ from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.servers.status import Look
 from cacheproxy.doctor import record as records
 from cacheproxy.doctor.facts import Examination
+from cacheproxy.doctor.record import Fault
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import clients, counted
 
 PLACE = "start the proxy with --placement user"
+_MENDS = {
+    Fault.PLACE: PLACE,
+    Fault.KEY: "give the client the model server's key",
+    Fault.REQUEST: "mend what the client sends; the server says what is wrong with it",
+    Fault.SERVER: "look in the model server's log",
+}
+"""What mends a failed request. Where the prompt is too long it depends on the server."""
 _NOISE = 5000
 """Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""
 _MOST = 4
@@ -30,14 +38,9 @@ def listening(facts: Examination) -> Iterator[Finding]:
     proxy = facts.proxy
     where = urlsplit(proxy.url)
     if not proxy.is_up:
-        fix = f"cacheproxy serve --upstream {shown(facts.upstream.url)}"
-        if proxy_option(proxy.url):
-            fix += f" --port {where.port}" * (where.port is not None)
-        if "token" in (proxy.problem or ""):
-            fix = "run this command with the same CACHEPROXY_TOKEN as the proxy"
-        elif "not a cacheproxy" in (proxy.problem or ""):
-            fix = "name the proxy's own URL with --proxy"
-        yield fail("proxy", proxy.problem or "", fix)
+        port = f" --port {where.port}" if proxy_option(proxy.url) and where.port else ""
+        start = f"cacheproxy serve --upstream {shown(facts.upstream.url)}{port}"
+        yield fail("proxy", proxy.problem or "", proxy.fix or start)
         return
     text = f"cacheproxy {proxy.version} listens on {where.hostname}:{where.port}"
     if proxy.reachable is None:
@@ -81,36 +84,28 @@ def requests(facts: Examination) -> Iterator[Finding]:
     if record is None:
         return
     for mine in record.failing.values():
-        worst = next(one for one in reversed(mine) if records.has_failed(one))
+        worst = next(one for one in reversed(mine) if one.went_wrong)
         last = "" if len(mine) == 1 else ", the last"
         text = f"{records.summary(mine)}{last} {records.failure(worst, record.now)}"
         yield fail("requests", text, _mend(facts, worst))
-    rest = [one for one in record.lately if records.client_of(one) not in record.failing]
-    failed = [one for one in rest if records.has_failed(one)]
+    rest = [one for one in record.lately if one.client not in record.failing]
+    failed = [one for one in rest if one.went_wrong]
     if failed:
         last = "failed" if len(rest) == 1 else "failed, the last"
         text = f"{len(failed)} of the last {counted(len(rest), 'request')} {last} "
         text += records.failure(failed[-1], record.now)
-        is_ours = not all(map(records.is_own_fault, failed))
+        is_ours = any(records.fault_of(one) is not Fault.REQUEST for one in failed)
         mend = _mend(facts, failed[-1]) if is_ours else None
         yield (warn if is_ours else note)("requests", text, mend)
 
 
 def _mend(facts: Examination, one: Exchange) -> str:
-    if records.is_late_refused(one):
-        return PLACE
-    if records.is_too_long(one):
-        return larger_context(facts, one)
-    if records.lacks_key(one):
-        return "give the client the model server's key"
-    if (one.status or 0) < 500 and one.status is not None:
-        return "mend what the client sends; the server says what is wrong with it"
-    return "look in the model server's log"
+    return _MENDS.get(records.fault_of(one)) or larger_context(facts, one)
 
 
 def larger_context(facts: Examination, one: Exchange) -> str:
     """Return what to do where a prompt of this exchange's client does not fit."""
-    kind, name = facts.kind, records.client_of(one)
+    kind, name = facts.kind, one.client
     client = next((each for each in facts.found.packages.clients if each.name == name), None)
     larger = f"{kind.context} larger for {kind.called}, or " if kind.context else ""
     return f"{larger}a smaller window for the client: {setup_command(client)}"
@@ -225,10 +220,7 @@ def agents(facts: Examination) -> Iterator[Finding]:
     record = facts.record
     if record is None or not record.rows:
         return
-    came = (
-        (records.client_of(one), one.session.id if one.session else "", one.wall)
-        for one in record.rows
-    )
+    came = ((one.client, one.session.id if one.session else "", one.wall) for one in record.rows)
     yield ok("agents", f"seen: {clients(came, record.now)}")
     if not record.breaks:
         return

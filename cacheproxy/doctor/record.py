@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 
 from cacheproxy.asking import NoAnswerError, Site
@@ -15,8 +16,8 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.judge.explain import FELT
-from cacheproxy.core.prompt.client import UNNAMED
-from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.core.placement.refusal import refuses_late
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.row import rows_in
 from cacheproxy.words import ago, counted, short
 
@@ -33,12 +34,20 @@ _LONGEST = 200
 """Characters of what a server said."""
 _IN_TEMPLATE = "Jinja Exception:"
 """llama-server: behind it stands what the template has to say, before it a part of its source."""
-_SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNORECASE)
-"""How chat templates refuse a system message that comes late (Qwen3.5, Mistral's)."""
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
 _KEY = (401, 403)
 _ITS_OWN = range(400, 500)
 """Statuses that blame the request."""
+
+
+class Fault(Enum):
+    """What is to blame for a failed request."""
+
+    PLACE = auto()  #: a system message that comes late: the template refuses it
+    LENGTH = auto()  #: the prompt is longer than the server's context
+    KEY = auto()  #: the server does not accept the client's
+    REQUEST = auto()  #: it is malformed, or asks for what is not there
+    SERVER = auto()  #: not the request
 
 
 @dataclass(frozen=True)
@@ -57,9 +66,7 @@ class Record:
     @cached_property
     def turns(self) -> tuple[Exchange, ...]:
         """The last hour's that were answered, and are no request beside a conversation."""
-        return tuple(
-            one for one in self.lately if one.turn and not one.side and not has_failed(one)
-        )
+        return tuple(one for one in self.lately if one.turn and not one.side and not one.went_wrong)
 
     @cached_property
     def measured(self) -> tuple[Exchange, ...]:
@@ -67,7 +74,7 @@ class Record:
         return tuple(
             one
             for one in self.lately
-            if one.usage.prompt is not None and one.usage.reused is not None and not has_failed(one)
+            if one.usage.prompt is not None and one.usage.reused is not None and not one.went_wrong
         )
 
     @property
@@ -133,19 +140,22 @@ class Record:
         well, and all by their own fault.
         """
         found = {}
-        for client in dict.fromkeys(map(client_of, self.lately)):
-            mine = tuple(one for one in self.lately if client_of(one) == client)[-_LAST:]
-            failed = sum(has_failed(one) for one in mine)
-            is_try = failed == len(mine) and all(map(is_own_fault, mine))
+        for client in dict.fromkeys(one.client for one in self.lately):
+            mine = tuple(one for one in self.lately if one.client == client)[-_LAST:]
+            failed = sum(one.went_wrong for one in mine)
+            is_try = failed == len(mine) and all(fault_of(one) is Fault.REQUEST for one in mine)
             if is_try and (len(mine) == 1 or (self.turns and client not in self.known)):
                 continue
-            if has_failed(mine[-1]) or 2 * failed >= len(mine):
+            # one malformed request behind others that went well is a try, too
+            is_serious = fault_of(mine[-1]) is not Fault.REQUEST or mine[-2:-1] == ()
+            is_stuck = all(one.went_wrong for one in mine[-1 if is_serious else -2 :])
+            if is_stuck or 2 * failed >= len(mine):
                 found[client] = mine
         return found
 
     def clients(self) -> dict[str, int]:
         """Return how many requests each client sent."""
-        return Counter(map(client_of, self.rows))
+        return Counter(one.client for one in self.rows)
 
     def after(self, earlier: Record) -> tuple[Exchange, ...]:
         """Return what came since ``earlier`` was read."""
@@ -166,18 +176,8 @@ def read(
         return None
     if rows is None:
         return None
-    mine = (one for one in rows if _has_prompt(one) and client_of(one) != DOCTOR)
+    mine = (one for one in rows if _has_prompt(one) and one.client != DOCTOR)
     return Record(tuple(sorted(mine, key=lambda one: one.number)), now, known)
-
-
-def has_failed(one: Exchange) -> bool:
-    """Whether its client got an error, or half an answer. One that left is no failure."""
-    return one.has_failed or one.outcome is Outcome.UPSTREAM_FAILED
-
-
-def client_of(one: Exchange) -> str:
-    """Return the client's name."""
-    return UNNAMED if one.session is None else one.session.client
 
 
 def said_of(one: Exchange) -> str:
@@ -187,7 +187,7 @@ def said_of(one: Exchange) -> str:
 
 def summary(last: Sequence[Exchange]) -> str:
     """Return how many of the last requests of one client failed, for people."""
-    failed, client = sum(has_failed(one) for one in last), client_of(last[-1])
+    failed, client = sum(one.went_wrong for one in last), last[-1].client
     if failed == len(last) == 1:
         return f"the only request of {client} failed"
     if failed == len(last):
@@ -204,31 +204,22 @@ def failure(one: Exchange, now: float) -> str:
     return f"{ago(now - one.wall)} on {one.received.path or 'a path'}, with {how}"
 
 
-def is_late_refused(one: Exchange) -> bool:
-    """Whether a template refused a system message for where it stood."""
-    return _SYSTEM.search(one.error or "") is not None
-
-
-def is_too_long(one: Exchange) -> bool:
-    """Whether the prompt was longer than the server's context."""
-    return _CONTEXT.search(one.error or "") is not None
-
-
-def lacks_key(one: Exchange) -> bool:
-    """Whether the server did not accept the client's key."""
-    return one.status in _KEY
-
-
-def is_own_fault(one: Exchange) -> bool:
-    """Whether the request is to blame for its failure, as far as status and words tell."""
-    is_known = is_late_refused(one) or is_too_long(one) or lacks_key(one)
-    return one.status in _ITS_OWN and not is_known
+def fault_of(one: Exchange) -> Fault:
+    """Return what is to blame for a failure, as far as status and words tell."""
+    said = one.error or ""
+    if refuses_late(said.encode("utf-8", "replace")):
+        return Fault.PLACE
+    if _CONTEXT.search(said):
+        return Fault.LENGTH
+    if one.status in _KEY:
+        return Fault.KEY
+    return Fault.REQUEST if one.status in _ITS_OWN else Fault.SERVER
 
 
 def _has_prompt(one: Exchange) -> bool:
     """Whether it is a turn, or would have been one if it had not failed."""
     counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
-    return one.turn > 0 or (has_failed(one) and one.session is not None and not counts)
+    return one.turn > 0 or (one.went_wrong and one.session is not None and not counts)
 
 
 def _is_shifted(one: Exchange) -> bool:

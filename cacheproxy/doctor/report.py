@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cacheproxy.asking import shown, with_proxy
 from cacheproxy.client_setup.finding import Finding, FindingState
-from cacheproxy.core.servers.profile_text import for_people
+from cacheproxy.core.servers.profile import for_people
 from cacheproxy.core.servers.status import NOTHING, Look
 from cacheproxy.doctor.conclusion import Conclusion, Working, conclude
 from cacheproxy.doctor.facts import Examination
@@ -93,7 +93,7 @@ def report_of(facts: Examination, findings: Sequence[Finding]) -> DoctorReport:
     """Return the report on what was found."""
     server, url = facts.server, facts.proxy.url
     running = asdict(facts.proxy) | {"url": shown(url)}
-    del running["profile"]  # below
+    del running["profile"], running["fix"]  # below
     return DoctorReport(
         conclude(facts, findings),
         [replace(one, fix=one.fix and with_proxy(one.fix, url)) for one in findings],

@@ -15,7 +15,7 @@ from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.doctor.conclusion import Conclusion, Working, of_record
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.report import DoctorReport
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.words import counted
 
 _LATER = (Judgement.OK, Judgement.BREAK)
@@ -55,6 +55,8 @@ def _record_of(requests: Sequence[LoggedRequest]) -> Record:
         Exchange(
             Request("POST", ""),
             turn=2 if one.verdict in _LATER else 1,
+            status=200 if one.error is None else 400,
+            outcome=Outcome.COMPLETE,
             usage=Usage(one.prompt, one.reused),
             verdict=Verdict(one.verdict, Reason.CONTEXT_SHIFTED if one.truncated else None),
         )

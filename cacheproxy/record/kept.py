@@ -124,7 +124,7 @@ EXCHANGES = (
     KeptColumn("lost", _ROWS, sums=True),
     KeptColumn("lost_ms", _ROWS, MS, "verdict.seconds_lost"),
     KeptColumn("spared", _D, NUMBER, "spared.tokens", key="saved", sums=True),
-    KeptColumn("spared_ms", _D, MS, "spared.seconds", key="saved_seconds", sums=True),
+    KeptColumn("spared_ms", _R | _D, MS, "spared.seconds", key="saved_seconds", sums=True),
     KeptColumn("rules", _R | _D, WORD),
     KeptColumn("rendered", _T, WORD, "parts.order", key="order"),
     KeptColumn("place", kind=TEXT),

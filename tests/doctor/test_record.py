@@ -198,7 +198,6 @@ def test_a_client_whose_requests_are_all_refused():
     [
         (500, "out of memory", "look in the model server's log"),
         (502, None, "look in the model server's log"),
-        (422, "max_tokens is missing", "mend what the client sends"),
         (400, "the request exceeds the available context size", "cacheproxy env claude"),
         (401, "Invalid API Key", "the model server's key"),
     ],
@@ -241,6 +240,7 @@ def test_a_failure_that_was_followed_by_success_is_a_warning():
         (asked(1, "curl", 400), asked(2), asked(3)),
         (asked(1), asked(2), asked(3, "curl", 400), asked(4, "curl", 404)),
         (asked(1), asked(2, status=400), asked(3)),
+        (asked(1), asked(2), asked(3, status=422)),
         (asked(1, "curl", 400),),
     ],
 )
@@ -250,6 +250,14 @@ def test_a_malformed_request_is_a_note(rows):
     assert (found.state, found.fix) == (FindingState.NOTE, None)
     assert "requests failed" in found.text or len(rows) == 1
     assert recorded(*rows, now=NOW).failing == {}
+
+
+def test_an_agent_whose_last_two_requests_are_malformed_is_stuck():
+    """It asks for what this server does not have, say."""
+    (found,) = requests(*map(asked, range(4)), *(asked(n, status=422) for n in (4, 5)))
+    assert found.state is FindingState.FAIL
+    assert found.text.startswith("2 of the last 6 requests of claude failed")
+    assert found.fix.startswith("mend what the client sends")
 
 
 @pytest.mark.parametrize("status", [400, 500])

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.servers.status import MetricsPage, UpstreamState
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.servers.asker import Asker

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.lanes import Lane, Place, share_of, tools_of
+from cacheproxy.core.conversation.lanes import Lane, Place, tools_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
@@ -149,7 +149,3 @@ class Conversation:
         several = sum(1 for one in self.lanes if one.turns) > 1
         is_side = several and lane.number != self.main
         return Place(lane.number, lane.turns, is_side, replaced, root=self.root)
-
-    def share(self, prompt: Prompt) -> float:
-        """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
-        return share_of(self.lanes, prompt)

@@ -9,15 +9,32 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cacheproxy.core.dialects.dialect import UsageSpelling
 from cacheproxy.core.dialects.dialects import USAGES
+from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
+from cacheproxy.core.http1.ending import Ending
+from cacheproxy.core.http1.sse import Event, EventReader
 
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large for the sums to come."""
+_INSIDE = [each for each in USAGES if not each.hint]
+_ALONE = [each for each in USAGES if each.hint]
+_LONGEST_KEPT = 4 << 20
+"""Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
+_MOST_UNPACKED = 64 << 20
+"""Bytes that a packed body may come to."""
+_MOST_AT_ONCE = 1 << 20
+"""Bytes that one of its pieces may come to: more would hold the reactor too long."""
+_HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint})
+"""What messages with counts contain, if these do not stand in "usage"."""
+_TOGETHER = 4 << 10
+"""Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +87,6 @@ class Usage:
 
 NOTHING = Usage()
 """What a message that says nothing of usage says."""
-_INSIDE = [each for each in USAGES if not each.hint]
-_ALONE = [each for each in USAGES if each.hint]
 
 
 def usage_of(message: Any) -> Usage:
@@ -149,3 +164,171 @@ def summed(values: Iterable[Any]) -> Any:
     """Return the sum of ``values``; None if one of them is unknown."""
     known = list(values)
     return None if None in known else sum(known)
+
+
+class UsageReader:
+    """Reads the usage out of a response body as it passes: SSE, JSON lines, or one JSON value.
+
+    ``feed(bytes)`` with a copy of each chunk, then ``close()``. Never raises: a body it cannot
+    read has no usage. ``content_type`` is the response's, and ``codings`` are those of the body.
+    ``ending`` is shown what may be the answer's end, where nothing else tells that it is whole.
+    """
+
+    def __init__(
+        self, content_type: str, *, codings: Sequence[bytes] = (), ending: Ending | None = None
+    ) -> None:
+        content_type = content_type.lower()
+        self._usage = NOTHING
+        self._ending = None if codings else ending  # it might be there, and still be packed
+        self._events = EventReader() if "event-stream" in content_type else None
+        self._at_start = True
+        self._waiting = bytearray()
+        self._lines = "ndjson" in content_type or "jsonl" in content_type
+        self._kept = bytearray()
+        self._size = 0
+        is_read = "json" in content_type or self._events is not None
+        self._off = not (is_read and are_known(codings))
+        self._unpacker = Unpacker(codings, _MOST_UNPACKED) if codings and not self._off else None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        if self._off:
+            return
+        if self._unpacker is not None:
+            data = self._unpacked(self._unpacker, data)
+        if len(self._waiting) + len(data) < _TOGETHER:
+            self._waiting += data
+        else:
+            self._look(self._waited() + data)
+
+    def close(self) -> Usage:
+        """Return what was found once the body has ended, wholly or not."""
+        self._look(self._waited())
+        self._read(self._take())
+        return self._usage
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the body, which has ended, lacks the end that its dialect has.
+
+        Of a body that cannot be read, nobody knows. An event needs no empty line after it here.
+        """
+        ending = self._ending
+        if self._off or ending is None:
+            return False
+        self._look(self._waited())
+        if self._events is not None:
+            self._read_events(self._events.feed(b"\n\n"))
+            return not ending.is_seen
+        if self._size > _LONGEST_KEPT:
+            return False
+        if self._lines:
+            ending.see(b"", bytes(self._kept))
+            return not ending.is_seen
+        return not _is_json(self._kept)
+
+    def _unpacked(self, unpacker: Unpacker, data: bytes) -> bytes:
+        """Return what ``data`` comes to; from what is broken or too much on, nothing."""
+        found = bytearray()
+        try:
+            for piece in unpacker.feed(data):
+                found += piece
+                if len(found) > _MOST_AT_ONCE:
+                    break
+            else:
+                return bytes(found)
+        except CodingError:
+            pass
+        self._off = True
+        return b""
+
+    def _waited(self) -> bytes:
+        waited = bytes(self._waiting)
+        self._waiting.clear()
+        return waited
+
+    def _look(self, data: bytes) -> None:
+        if self._events is not None:
+            self._feed_events(self._events, data)
+            return
+        *lines, rest = data.split(b"\n") if self._lines else (data,)
+        for line in lines:
+            self._keep(line)
+            self._read(self._take())
+        self._keep(rest)
+
+    def _feed_events(self, events: EventReader, data: bytes) -> None:
+        """Read only events that may tell of usage; most do not."""
+        begun = 0
+        if self._at_start or not events.is_between:
+            self._at_start = False
+            first = data.find(b"\n\n")
+            begun = len(data) if first < 0 else first + 2
+            self._read_events(events.feed(data[:begun]))
+        last = data.rfind(b"\n\n", begun)
+        if last >= 0 and events.is_between:
+            whole = data[begun:last]
+            begun = last + 2
+            matters = _may_tell if self._ending is None else self._matters
+            if matters(whole):
+                for event in whole.split(b"\n\n"):
+                    if matters(event):
+                        self._read_events(events.feed(event + b"\n\n"))
+        if begun < len(data):
+            self._read_events(events.feed(data[begun:]))
+
+    def _read_events(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if len(event.data) <= _LONGEST_KEPT:
+                self._read(event.data, event.type)
+            elif self._ending is not None:
+                self._ending.see(event.type, b"")
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= _LONGEST_KEPT:
+            self._kept += piece
+        else:
+            self._kept.clear()
+
+    def _take(self) -> bytes:
+        """Return the line or body that has ended; nothing if it was too long."""
+        kept = bytes(self._kept)
+        self._kept.clear()
+        self._size = 0
+        return kept
+
+    def _matters(self, text: bytes) -> bool:
+        ending = self._ending
+        return _may_tell(text) or (ending is not None and ending.may_be_in(text))
+
+    def _read(self, text: bytes, kind: bytes = b"") -> None:
+        if self._ending is not None:
+            self._ending.see(kind, text)
+        if _may_tell(text):
+            self._usage = self._usage.merged(usage_of(parsed(text)))
+
+
+def _may_tell(text: bytes) -> bool:
+    """Whether there may be usage in it. Most events have none, or only say that they have none.
+
+    One of these keys is in whatever ``usage_of`` makes something of. Long words are looked for
+    faster than short ones.
+    """
+    usages = text.count(b'"usage"')
+    if usages and usages > text.count(b'"usage":null') + text.count(b'"usage": null'):
+        return True
+    for hint in _HINTS:  # noqa: SIM110 (any() would make a generator for each event)
+        if hint in text:
+            return True
+    return False
+
+
+def _is_json(text: bytes | bytearray) -> bool:
+    try:
+        json.loads(text)
+    except RecursionError:
+        return True  # as far as anybody can tell
+    except ValueError:
+        return False
+    return True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cacheproxy.core.conversation.conversation import Conversation
-from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, tools_of
+from cacheproxy.core.conversation.lanes import Place, alike_systems, share_of, system_of, tools_of
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
@@ -118,7 +118,7 @@ def _resumed(turn: Turn, known: Iterable[_Session]) -> _Session | None:
         for other in known
         if not other.session.is_named
         and other.session.client == turn.session.client
-        and other.known.share(turn.prompt) >= _HALF
+        and share_of(other.known.lanes, turn.prompt) >= _HALF
     ]
     return candidates[-1] if candidates else None
 

@@ -12,14 +12,15 @@ from functools import cache
 from cacheproxy.core.conversation.divergence import parting, taken_back
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.diagnose.propose import Proposal, propose
-from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, AsJson
+from cacheproxy.core.diagnose.report import AsJson
 from cacheproxy.core.diagnose.volatile import Step, fields
+from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 
 _LEAST, _LEAST_SHARE = 200, 0.01
 """Tokens, and their share of the prompt, that a rule has to save."""

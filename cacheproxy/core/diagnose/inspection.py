@@ -12,15 +12,14 @@ from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
 from cacheproxy.core.diagnose.volatile import Field, Step, fields
 from cacheproxy.core.diff.changes import changes
+from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is_late, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.record.exchange import Exchange
 
-_CHARS_PER_TOKEN = 4.0
-"""Where no server has counted."""
 _PLAIN = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
 """Where no system message comes late, hoisting changes nothing."""
 
@@ -145,7 +144,7 @@ def inspect(
         ),
         rules=tuple(rule.name for rule in rules if rule.name in used),
         more=tuple(rule.name for rule in rules if rule.name in more),
-        chars_per_token=density or _CHARS_PER_TOKEN,
+        chars_per_token=density or CHARS_PER_TOKEN,
         measured=density is not None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
 from itertools import pairwise
 from typing import Any, Self
 
@@ -28,15 +29,16 @@ from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.judge.explain import said_of
-from cacheproxy.core.judge.judge import judge, parted_at
+from cacheproxy.core.judge.judge import CHARS_PER_TOKEN, judge, parted_at
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import Exchange
 
-CHARS_PER_TOKEN = 4.0
+_OF_VERDICT = {one.name for one in fields_of(Verdict)} - {"where", "expected", "lost", "unedited"}
+"""Fields that a report has as the verdict does."""
 _LEFT, _RIGHT = 48, 36
 """Characters of an excerpt before and after the difference."""
 
@@ -117,30 +119,28 @@ def report(
     field: Field | None = None,
     seen: tuple[int, int] | None = None,
     active: Collection[str] = (),
-    number: int | None = None,
-    turn: int | None = None,
     captures: Sequence[str] = (),
     clients: Iterable[Client] = (),
+    is_captured: bool = False,
 ) -> TurnReport:
     """Return the report on a turn.
 
     ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
     with the rules that cover it, if the bodies are at hand. ``active``: the names of the rules
-    that are on. ``number`` and ``turn`` where the exchange does not know its own. ``captures``:
-    files or folders of them, and ``clients``: those that packages declare, for the advice.
+    that are on. ``captures``: files or folders of them, ``clients``: those that packages declare,
+    and ``is_captured``: no running proxy remembers it, for the advice.
     """
     where = verdict.where
     usage = exchange.usage
     kind = field.kind if field is not None else where.kind if where is not None else None
     rules = field.rules if field is not None else ()
     found = TurnReport(
-        number=exchange.number if number is None else number,
+        **{name: getattr(verdict, name) for name in _OF_VERDICT},
+        number=exchange.number,
         client=exchange.session.client if exchange.session is not None else "",
         session=exchange.session.id if exchange.session is not None else "",
-        turn=exchange.turn if turn is None else turn,
+        turn=exchange.turn,
         side=exchange.side,
-        judgement=verdict.judgement,
-        reason=verdict.reason,
         prompt=_prompt(exchange),
         equal=where.position if where is not None else verdict.expected,
         reused=usage.reused,
@@ -157,16 +157,9 @@ def report(
         on=tuple(name for name in rules if name in active),
         seen=seen,
         lost=verdict.lost if verdict.judgement is Judgement.BREAK else None,
-        seconds_lost=verdict.seconds_lost,
-        saved=verdict.saved,
-        basis=verdict.basis,
-        rewrite=verdict.rewrite,
-        beneath=verdict.beneath,
-        evidence=verdict.evidence,
-        ruled_out=verdict.ruled_out,
         says=said_of(verdict, usage),
     )
-    live = exchange.number if number is None else None
+    live = None if is_captured else exchange.number
     changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures), live)
     profile = exchange.profile or UNKNOWN
     client = next((one for one in clients if one.name == found.client), None)
@@ -214,7 +207,6 @@ def report_captured(
     rules: Sequence[Normalizer] = (),
     active: Collection[str] = (),
     *,
-    number: int | None = None,
     captures: Sequence[str] = (),
     clients: Iterable[Client] = (),
 ) -> TurnReport:
@@ -223,7 +215,13 @@ def report_captured(
     ``captures``: where they are, and ``clients``: those that packages declare, for the advice.
     """
     turn = lane.turns[index]
-    record = replace(turn.record, session=lane.session, side=lane.is_side)
+    record = replace(
+        turn.record,
+        number=turn.record.number or turn.index + 1,
+        session=lane.session,
+        turn=turn.place.turn,
+        side=lane.is_side,
+    )
     before = lane.turns[index - 1].record if index else None
     verdict = judged(before, record, replaced=turn.place.replaced)
     recorded = record.verdict if record.profile is not None else None
@@ -242,10 +240,9 @@ def report_captured(
         field=field,
         seen=seen,
         active=active,
-        number=number or record.number or turn.index + 1,
-        turn=turn.place.turn,
         captures=captures,
         clients=clients,
+        is_captured=True,
     )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Pair
-from cacheproxy.core.dialects.segment import Segment
+from cacheproxy.core.dialects.content import Segment
 from cacheproxy.core.diff.text import hunks
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.privacy.credentials import hide_text

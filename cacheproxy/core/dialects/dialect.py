@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from cacheproxy.core.dialects.content import SYSTEM_ROLES, texts_in, texts_shown
+from cacheproxy.core.dialects.content import SYSTEM_ROLES, Segment, texts_in, texts_shown
 from cacheproxy.core.dialects.reasoning import Reasoning
-from cacheproxy.core.dialects.segment import Segment
 
 Json = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cacheproxy.core.dialects.content import Part, Segment, compact, source_of
 from cacheproxy.core.dialects.dialect import Dialect, Endpoint
-from cacheproxy.core.dialects.segment import Part, Segment, compact, source_of
 
 
 def _segments(body: dict[str, Any]) -> list[Segment]:

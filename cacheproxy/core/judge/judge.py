@@ -43,7 +43,7 @@ _TEXTUAL = CHANGED | {Reason.UNKNOWN}
 _ORDERS = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
 _NOTHING = TokenCount(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)
-_CHARS_PER_TOKEN = 4.0
+CHARS_PER_TOKEN = 4.0
 """Used only where no server has counted yet; then the figure says ``estimated``."""
 _EXCERPT = 120
 _SAME = 0.5
@@ -236,7 +236,7 @@ def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> TokenCount:
     """Return how many tokens ``chars`` characters of ``prompt`` are; ``counted``: of all of it."""
     if counted and prompt.chars:
         return TokenCount(round(chars * counted / prompt.chars), "estimated")
-    return TokenCount(round(chars / _CHARS_PER_TOKEN), "estimated")
+    return TokenCount(round(chars / CHARS_PER_TOKEN), "estimated")
 
 
 def describe_change(left: Parting, before: Prompt, sent: Prompt) -> tuple[ChangeKind, Token | None]:

@@ -9,8 +9,8 @@ to the head would also have moved those that we placed as user messages.
 
 from __future__ import annotations
 
+from cacheproxy.core.dialects.content import Segment
 from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.dialects.segment import Segment
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of

@@ -14,10 +14,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from cacheproxy.core.dialects.content import SYSTEM_ROLES
+from cacheproxy.core.dialects.content import SYSTEM_ROLES, Part, Segment, content_of, item_of
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import captured_dialect
-from cacheproxy.core.dialects.segment import Part, Segment, content_of, item_of
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.lazy import Once
 from cacheproxy.core.document.spans import Container, SpelledValue

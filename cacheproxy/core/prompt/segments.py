@@ -9,7 +9,7 @@ from operator import attrgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
-from cacheproxy.core.dialects.segment import THOUGHT_ENDS, Part, Segment
+from cacheproxy.core.dialects.content import THOUGHT_ENDS, Part, Segment
 from cacheproxy.core.document.compare import alike
 
 EACH_SEGMENT = 400

@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
-
 from cacheproxy.core.conversation.conversation import Thought
 from cacheproxy.core.dialects.content import calls_in, texts_in
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.reasoning import ReadAnswer
 from cacheproxy.core.document.edits import encode
+from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.http1.sse import EventReader
 
 Called = tuple[str, Any]
@@ -54,11 +53,7 @@ def _events(body: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    """Return a JSON object. Raises ValueError."""
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeError):  # a lone surrogate, or no JSON
-        value = json.loads(data)
+    value = parsed(data)
     if not isinstance(value, dict):
         raise ValueError("no object")  # noqa: TRY004 (as what is no JSON)
     return value

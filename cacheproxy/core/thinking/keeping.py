@@ -26,7 +26,7 @@ from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.rules.fold import RuleReport, describe
 from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
-from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.template.rendering import KEEPERS
 from cacheproxy.core.thinking.answer import said_in
 
 NAME = "kept-thinking"
@@ -52,23 +52,22 @@ class KeepingWay(NamedTuple):
     word: Word | None  #: what is asked for; None: the template keeps it unasked
 
 
-class AnswerPlace(NamedTuple):
-    """Where the answer to a request will stand."""
-
-    before: int  #: a number for all that is said there
-
-    def place(self, said: int) -> int:
-        """Return the place of the answer that says ``said``."""
-        return hash((self.before, said))
-
-
 @dataclass(frozen=True, slots=True)
 class KeptThinking:
     """A request with its earlier reasoning in it, where that is kept."""
 
     request: Request  #: as it goes on
     report: RuleReport | None = None  #: what was edited; None: nothing
-    asked: AnswerPlace | None = None  #: where its answer will stand; None: none is expected
+    asked: int | None = None
+    """Where its answer will stand, see ``place_of``; None: none is expected."""
+
+
+def place_of(before: int, said: int) -> int:
+    """Return a number for the place of a message that says ``said``, behind all that is before.
+
+    The place of an answer is that of what the model says, behind the place where it was asked.
+    """
+    return hash((before, said))
 
 
 def may_keep(setting: str, profile: Profile) -> bool:
@@ -140,7 +139,7 @@ def keep(
 
 def _places(
     request: Request, thoughts: Thoughts, kin: Kinship | None
-) -> tuple[dict[int, int], AnswerPlace | None]:
+) -> tuple[dict[int, int], int | None]:
     """Return the places of the assistant's messages, by their numbers, and where the next stands.
 
     There is none where the client has begun the answer itself.
@@ -154,7 +153,7 @@ def _places(
     plain = kin.prompt.made
     if not messages or len(messages) != len(pieces):
         return places, None
-    history = AnswerPlace(kin.system())
+    history = kin.system()
     for number, (item, piece, before) in enumerate(
         zip(messages, pieces, plain.run.pieces, strict=False)
     ):
@@ -164,8 +163,8 @@ def _places(
         said = _number(before if is_noted else piece)
         if _is_answer(item):  # with its reasoning or without
             said = thoughts.said(said, partial(said_in, item))
-            places[number] = history.place(said)
-        history = AnswerPlace(history.place(said))
+            places[number] = place_of(history, said)
+        history = place_of(history, said)
     return places, None if _is_answer(messages[-1]) else history
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.route.model import asking_for
-from cacheproxy.core.thinking.keeping import AnswerPlace
+from cacheproxy.core.route.route import asking_for
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.servers import Server
@@ -32,7 +31,7 @@ class Attempt:
     started: float  #: when its request had been read, by ``context.clock``
     counted: bytes | None = None  #: the whole answer, made here
     translated: Translation | None = None  #: None where it went as it is
-    asked: AnswerPlace | None = None  #: where its reasoning is remembered
+    asked: int | None = None  #: where its reasoning is remembered
 
     def __post_init__(self) -> None:
         record = self.record

@@ -12,7 +12,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
@@ -22,8 +22,7 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress, RunningPrefill
-from cacheproxy.proxy.downstream.errors import reason_of
-from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
 from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, takes_pings

@@ -28,12 +28,12 @@ from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.keeping import (
     NO,
-    AnswerPlace,
     KeepingWay,
     KeptThinking,
     keep,
     may_keep,
     may_remember,
+    place_of,
     says,
     way_of,
 )
@@ -120,7 +120,7 @@ class Keeping:
     def answered(
         self,
         session: Session,
-        asked: AnswerPlace,
+        asked: int,
         dialect: Dialect | None,
         headers: Headers,
         body: bytes,
@@ -149,12 +149,10 @@ class Keeping:
         if reading is not None:
             await reading.done()
 
-    def _remember(
-        self, session: Session, asked: AnswerPlace, found: tuple[int, Thought] | None
-    ) -> None:
+    def _remember(self, session: Session, asked: int, found: tuple[int, Thought] | None) -> None:
         if found is not None:
             said, thought = found
-            self._store.think(session, asked.place(said), thought)
+            self._store.think(session, place_of(asked, said), thought)
 
     def _holds_for(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""

@@ -26,8 +26,7 @@ from cacheproxy.core.placement.refusal import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
-from cacheproxy.core.servers.known_pages import KnownPages
-from cacheproxy.core.servers.looking import profile_from_look
+from cacheproxy.core.servers.looking import KnownPages, profile_from_look
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.status import Identity, Look, UpstreamState, identity_of
 from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt

@@ -27,7 +27,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.thinking.answer import said
-from cacheproxy.core.thinking.keeping import KeepingWay, keep
+from cacheproxy.core.thinking.keeping import KeepingWay, keep, place_of
 from cacheproxy.plugin.packages import configured
 
 CANARY = re.compile(r"C(\d+)([A-Z])(\d+)")
@@ -231,7 +231,7 @@ class World:
         thought = self.canary(talk, "R")
         if kept.asked is not None:
             spelled = Thought("reasoning_content", json.dumps(thought))
-            self.store.think(turn.session, kept.asked.place(said(text, ())), spelled)
+            self.store.think(turn.session, place_of(kept.asked, said(text, ())), spelled)
             talk.truth[len(talk.items)] = thought
         talk.items.append({"role": "assistant", "content": text})
         if kept.asked is not None:

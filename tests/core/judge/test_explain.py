@@ -16,7 +16,7 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.judge.explain import PHRASES, said_of
+from cacheproxy.core.judge.explain import PHRASES, said_of, share_in_words
 
 MEASURED = TokenCount(4_000, "measured")
 ESTIMATED = TokenCount(4_000, "estimated")
@@ -136,3 +136,11 @@ def test_every_reason_has_a_sentence_and_a_short_phrase(reason):
     assert 10 < len(PHRASES[reason]) < 60
     assert PHRASES[reason][0].isupper()
     assert len(set(PHRASES.values())) == len(Reason)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0, "0.0 %"), (0.0004, "less than 0.1 %"), (0.004, "0.4 %"), (1, "100.0 %")],
+)
+def test_little_is_not_nothing(share, words):
+    assert share_in_words(share) == words

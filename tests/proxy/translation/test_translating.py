@@ -9,7 +9,7 @@ import pytest
 
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.proxy.translation.dialects import Dialects
+from cacheproxy.proxy.translation.translating import Translating
 from tests.proxy.harness import CHUNKED, Client, Proxy, Upstream, eventually, free_port, whole
 
 pytestmark = pytest.mark.slow
@@ -344,6 +344,6 @@ def test_a_client_that_leaves_while_the_server_is_asked(fresh, upstream):
 )
 def test_what_is_translated_is_a_prompt_to_be_answered_or_counted(path, body, expected):
     """But no other proxy's question, so that two of them never ask each other."""
-    dialects = Dialects(None, "openai")
-    assert dialects.translates(Request("POST", path, (), body)) is expected
-    assert not dialects.translates(Request("GET", path, (), body))
+    translating = Translating(None, None, "openai")
+    assert translating.translates(Request("POST", path, (), body)) is expected
+    assert not translating.translates(Request("GET", path, (), body))
