@@ -11,7 +11,7 @@ from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.shown import Pages
 from cacheproxy.observe.judging import Judging

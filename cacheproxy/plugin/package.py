@@ -12,9 +12,9 @@ from typing import Any
 
 from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.rules.code_rule import CodeRule, settled
+from cacheproxy.core.rules.checks import RULE_FIELDS, RuleError
+from cacheproxy.core.rules.code_rule import CodeRule, Normalizer, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
-from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
 from cacheproxy.core.servers import kinds
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.profile import UNKNOWN_KIND

@@ -19,8 +19,8 @@ from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 
 _LEAST, _LEAST_SHARE = 200, 0.01
 """Tokens, and their share of the prompt, that a rule has to save."""

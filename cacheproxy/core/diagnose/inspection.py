@@ -16,8 +16,8 @@ from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is_late, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.record.exchange import Exchange
 
 _PLAIN = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)

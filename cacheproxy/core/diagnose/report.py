@@ -33,7 +33,7 @@ from cacheproxy.core.judge.judge import CHARS_PER_TOKEN, judge, parted_at
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import Exchange
 

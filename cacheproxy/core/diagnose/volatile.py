@@ -13,8 +13,8 @@ from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import Part
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import Normalized, may_fire, normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 
 Step = tuple[Request, Request]
 """A turn and the one after it, of one conversation."""

@@ -22,8 +22,7 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress, RunningPrefill
-from cacheproxy.proxy.downstream.errors import reason_of
-from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
 from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, takes_pings

@@ -40,7 +40,7 @@ from cacheproxy.core.prompt.prompt import Part, prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.servers.dialects import question
 from cacheproxy.core.template.short_prompts import short_prompt
-from cacheproxy.proxy.downstream.errors import error_body
+from cacheproxy.proxy.downstream.request import error_body
 from cacheproxy.translate.rendering import chat_of
 
 user, late = {"role": "user", "content": "Hi."}, {"role": "system", "content": "Be brief."}
