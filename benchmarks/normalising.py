@@ -29,19 +29,18 @@ from typing import Any
 import cacheproxy_claude_code
 import cacheproxy_openclaw
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.code_rule import settled
+from cacheproxy.core.rules.code_rule import Normalizer, settled
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
+from cacheproxy.record.exchange import Exchange, Outcome
 
 SIZES = (80_000, 500_000, 2_000_000)
 WORDS = "the quick brown fox jumps over the lazy d\u00f6g, "

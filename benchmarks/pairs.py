@@ -42,20 +42,21 @@ class Pair(NamedTuple):
 def pairs(requests: list[Request], settings: Config, proxies: int = 1) -> Iterator[Pair]:
     """Yield the pairs among the requests of one capture, in their order."""
     known = configured(settings)
-    hooks, rules = known.packages.session_hooks(), known.on
+    plan = known.packages.plan(known.on)
     others = [Store() for _ in range(proxies)]
     store, memo = Store(), Memo()
     unedited: dict[int, Prompt] = {}
     for number, request in enumerate(requests):
         came = Request(request.method, request.target, request.headers, request.body, memo)
+        plan.clients.introduce(came)
         if proxies == 1:
-            prepared = run(prepare(came, rules, hooks, store))
+            prepared = run(prepare(came, plan, store))
         else:  # what one of them sends is what the server has, and its store knows
             mine = others[number % proxies]
-            ready = run(prepare(came, rules, hooks, mine))
+            ready = run(prepare(came, plan, mine))
             if ready.turn is not None:
                 mine.end(ready.turn.session, mine.begin(ready.turn, ready.request), None)
-            prepared = run(prepare(ready.request, (), hooks, store))
+            prepared = run(prepare(ready.request, plan.only(), store))
         turn, own = prepared.turn, prompt_of(came)
         if turn is None or turn.prompt is None or own is None:
             continue

@@ -21,8 +21,8 @@ from typing import Any
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy as Proxy
 from cacheproxy.core.placement.placement import Placement
-from cacheproxy.core.server.profile import UNKNOWN
-from cacheproxy.doctor.template import learned
+from cacheproxy.core.servers.profile import UNKNOWN
+from cacheproxy.doctor.facts import learned
 from tests.llama.vendors import AGENTS, VENDORS, Held, config_for, hold, start_farm
 
 COLUMNS = ("template", "late messages", "reasoning", *AGENTS)

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from twisted.internet.task import Clock
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.kept import record_of
 from cacheproxy.totals.file import NAME, open_file
-from cacheproxy.totals.record import record_of
 from cacheproxy.totals.requests import FILTERS, requests, sessions
 from cacheproxy.totals.retention import tidy
 from cacheproxy.totals.store import Json, TotalsStore

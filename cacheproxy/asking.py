@@ -25,7 +25,8 @@ from ssl import SSLCertVerificationError, SSLError
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from cacheproxy.core.server.base_url import server_root
+from cacheproxy.core.servers.base_url import server_root
+from cacheproxy.core.servers.kinds import EXAMPLE
 
 HEALTH = "/_cacheproxy/health"
 """The proxy's page that says how it is."""
@@ -211,7 +212,8 @@ def explain(answer: Answer, url: str, model: str, option: str) -> str:
     """
     status, said = answer.status, answer.said()
     if "context" in said and status in {400, 413, 500}:
-        advice = "start the server with a larger context (llama-server: -c 32768)."
+        larger = f"{EXAMPLE.name}: {EXAMPLE.context} 32768"
+        advice = f"start the server with a larger context ({larger})."
     elif "model" in said.lower() and status in {400, 404}:
         advice = f"the server has no model {model!r}; choose one of its models with --model."
     elif status in {404, 405, 501}:
@@ -237,6 +239,11 @@ def refused(answer: Answer, url: str) -> str:
     if isinstance(error, str) and answer.status in _SAY_WHY and _NO_PAGE not in error:
         return error
     return f"the server at {url} is not a cacheproxy of this version (HTTP {answer.status})"
+
+
+def is_health(page: Any) -> bool:
+    """Whether a JSON value is the health page of a cacheproxy."""
+    return isinstance(page, dict) and isinstance(page.get("version"), str) and "upstream" in page
 
 
 def shown(url: str) -> str:

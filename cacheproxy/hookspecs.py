@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
     import click
 
+    from cacheproxy.client_setup.checkup import Case, Checkup
     from cacheproxy.client_setup.need import Need, Setup
-    from cacheproxy.core.conversation.exchange import Exchange
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.request import Request
-    from cacheproxy.core.rules.normalizer import Normalizer
+    from cacheproxy.core.rules.code_rule import Normalizer
+    from cacheproxy.core.servers.kind import ServerKind
+    from cacheproxy.record.exchange import Exchange
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 
@@ -47,8 +49,8 @@ def cacheproxy_client() -> Client:
     writes, at a fixed place: the beginning of its user agent, a header that it alone sends, the
     beginning of its system text, or a line of its system text outside of fenced code. The prompt is
     searched only up to the first user message, only on paths of APIs that cacheproxy knows, and
-    only if the user agent names no other known client: gateways send a user agent of their own. A
-    request is identified at most once per package, before the package's first edit.
+    only if the user agent names no other client that is installed: gateways send a user agent of
+    their own. A request is identified at most once per package, before the package's first edit.
 
     A package that has rules, cacheproxy_normalize or cacheproxy_session, but names no client, is
     not loaded. ``Client("*")`` stands for all clients; a rule with its own ``client`` is for that
@@ -131,14 +133,47 @@ def cacheproxy_exchange_finished(exchanges: Sequence[Exchange]) -> None:
 
 @_hookspec
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return what the package's client has to be told to use the proxy, for ``cacheproxy env``.
+    """Return what the client has to be told to use the proxy, for ``cacheproxy env`` and ``run``.
 
     The client is found by its name (cacheproxy_client), without which the package is not loaded,
     or by the package's. ``need`` holds the proxy's URL, the token and the key if there are any, the
     model and its context window, as far as they are known; ``need.serves(path)`` asks the server.
-    The answer depends on ``need`` alone: nothing else is read, and nothing written. It is variables
-    of a shell, or a part of the client's configuration file; a file holds no secret, it names a
-    variable. A hook that raises ends the command with one line that names the plugin.
+    The answer depends on ``need``, and on where the user's own file stands; nothing is written. It
+    is variables of a shell, or a part of the client's configuration file; a file holds no secret,
+    it names a variable. ``launch`` says how ``cacheproxy run`` starts the client, which alone may
+    know of it, and leaves nothing behind. A hook that raises ends the command with one line that
+    names the plugin.
+    """
+    raise NotImplementedError
+
+
+@_hookspec
+def cacheproxy_checkup(case: Case) -> Checkup:
+    """Return what is wrong with how the package's client is set up, for ``cacheproxy doctor``.
+
+    Called whether the client is used here or not: a package that finds no trace of it, in its
+    settings and by ``case.seen``, returns ``Checkup()``. ``case`` holds the proxy's URL and the
+    server's, the server's context window, the shell's variables and the user's folder. The client's
+    settings are read, never written, and what is secret in them is not told. A ``Finding`` has the
+    command that mends it. A hook that raises costs its findings, and one line names the plugin.
+    """
+    raise NotImplementedError
+
+
+@_hookspec
+def cacheproxy_server() -> Iterable[ServerKind]:
+    """Return kinds of model servers, beside those that cacheproxy knows: a ``ServerKind`` each.
+
+    A module may set ``SERVERS`` instead.
+
+    Called once, at start-up. A kind says how it is recognised, which pages tell what of its memory
+    and its work, when its answers report reuse, and what to advise. All but the name has a default.
+    The kinds of plugins are asked before the built-in ones, in the order of the packages' names; a
+    server that none recognises is just a model server. Functions of a kind are called on the
+    reactor, at each look at a server: they do not wait, and depend on their arguments alone. If one
+    raises, or returns something else, its kind is left out until the next reload; this is counted
+    and logged under the plugin's name. ``cacheproxy plugins`` lists the kinds. A package that
+    brings nothing else needs no client.
     """
     raise NotImplementedError
 

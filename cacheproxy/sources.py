@@ -1,22 +1,26 @@
-"""The settings, read from their three sources: the TOML file, the environment, the command line."""
+"""The settings, read from their three sources: the TOML file, the environment, the command line.
+
+What is wrong with one is said in plain words: msgspec's errors for people.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import platformdirs
 
-from cacheproxy import mistakes
 from cacheproxy.config import ENV_PREFIX, Config, ConfigError, RuleTable, options
 from cacheproxy.core.privacy.origins import OriginError, origins
 from cacheproxy.core.route.stamp import Stamp, StampError
-from cacheproxy.core.server.base_url import server_root
+from cacheproxy.core.servers.base_url import server_root
 from cacheproxy.tables import AlarmTable, RouteTable, TableError, UpstreamTable, check
 
 _GONE = {
@@ -28,6 +32,22 @@ _GONE = {
 }
 """Settings there were, and why there are none any more."""
 _BOTH = re.compile(r"^\s*upstream\s*=.*^\s*\[\[\s*upstream\s*\]\]", re.MULTILINE | re.DOTALL)
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "str | array": "text or a list of texts",
+}
+_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
+_NO_FIELD = re.compile(r"Object (contains unknown|missing required) field `(.*)`")
+_EXPECTED = re.compile(
+    r"Expected `(?P<kind>[^`]*)`(?: (?P<how>[<>]=?) (?P<bound>\S+))?(?:, got `(?P<got>[^`]*)`)?"
+)
+_HEADER = re.compile(r"\s*\[+\s*([\w.-]+)\s*\]")
 
 
 def explain(mistake: str) -> str:
@@ -57,7 +77,7 @@ def ignored(environ: Iterable[str], config: Config) -> Iterator[str]:
     known |= {table.key_env for table in config.upstreams}
     for name in sorted(environ):
         if name.startswith(ENV_PREFIX) and name not in known:
-            yield f"{name} is ignored: it is not a setting{mistakes.meant(name, known)}"
+            yield f"{name} is ignored: it is not a setting{_meant(name, known)}"
 
 
 def default_file() -> Path:
@@ -152,7 +172,7 @@ class _Source(NamedTuple):
     text: str | None = None
     """Of a file, where TOML's own types are asked for."""
 
-    def wrong(self, mistake: mistakes.Mistake) -> ConfigError:
+    def wrong(self, mistake: Mistake) -> ConfigError:
         """Return the error that names the place, and what is wrong there."""
         sentence = mistake.said(self.spelled(mistake.key))
         if self.text is None:
@@ -173,8 +193,8 @@ def _checked(values: dict[str, Any], source: _Source) -> dict[str, Any]:
         value = values.get(option.field)
         if option.kind is tuple and isinstance(value, str):
             values[option.field] = [part.strip() for part in value.split(",") if part.strip()]
-    tables = values.get("upstream")
-    if isinstance(tables, list) and any(isinstance(table, dict) for table in tables):
+    listed = values.get("upstream")
+    if isinstance(listed, list) and any(isinstance(table, dict) for table in listed):
         values["upstreams"] = values.pop("upstream")
     kinds: dict[str, type] = {
         "upstreams": UpstreamTable, "route": RouteTable, "rule": RuleTable
@@ -182,21 +202,127 @@ def _checked(values: dict[str, Any], source: _Source) -> dict[str, Any]:
     try:
         for field, kind in kinds.items():
             if isinstance(values.get(field), list):
-                values[field] = mistakes.tables(values[field], kind, field.removesuffix("s"))
+                values[field] = tables(values[field], kind, field.removesuffix("s"))
         if "alarm" in values:
-            values["alarm"] = mistakes.table(values["alarm"], AlarmTable, "alarm")
-        config = mistakes.converted(values, Config, strict=source.text is not None)
+            values["alarm"] = _table(values["alarm"], AlarmTable, "alarm")
+        config = converted(values, Config, strict=source.text is not None)
         check(config.upstreams, config.route)
         config.alarm.check()
         Stamp(config.session_header)
         origins(config.allow_origin)
-    except mistakes.MistakeError as error:
+    except MistakeError as error:
         raise source.wrong(error.mistake) from None
     except TableError as error:
         raise ConfigError(f"{source.said}: {error}") from None
     except StampError as error:
-        mistake = mistakes.Mistake("session_header", f"cannot be used: {error}")
+        mistake = Mistake("session_header", f"cannot be used: {error}")
         raise source.wrong(mistake) from None
     except OriginError as error:
-        raise source.wrong(mistakes.Mistake("allow_origin", str(error))) from None
+        raise source.wrong(Mistake("allow_origin", str(error))) from None
     return {name: getattr(config, name) for name in values}
+
+
+class Mistake(NamedTuple):
+    """One wrong setting."""
+
+    key: str  #: its name; "" where the table itself is wrong
+    what: str  #: is to be said of it
+    table: str = ""  #: the TOML table it stands in; "" for none
+    number: int | None = 0  #: of the table, from 0; None for one that there is but once
+
+    def said(self, name: str) -> str:
+        """Return the sentence; ``name``: the key as it was written."""
+        inside = f"[{self.table}]: " if self.table else ""
+        if self.table and self.number is not None:
+            inside = f"[[{self.table}]] number {self.number + 1}: "
+        return inside + (f"{name} {self.what}" if self.key else self.what)
+
+    def line(self, text: str) -> int | None:
+        """Return the number of its line in ``text``, a TOML file; None if it is not seen there."""
+        key = re.compile(rf"\s*[\"']?{re.escape(self.key)}[\"']?\s*=")
+        table, number = "", -1 if self.table else 0
+        for count, line in enumerate(text.splitlines(), 1):
+            if header := _HEADER.match(line):
+                table = header[1]
+                number += table == self.table
+            if (table, number) != (self.table, self.number or 0):
+                continue
+            if key.match(line) if self.key else header:
+                return count
+        return None
+
+
+class MistakeError(ValueError):
+    """A value that cannot be converted."""
+
+    def __init__(self, mistake: Mistake) -> None:
+        super().__init__(mistake.said(mistake.key))
+        self.mistake = mistake
+
+
+def converted(values: Any, kind: type[_Struct], *, strict: bool = True) -> _Struct:
+    """Return ``values`` as ``kind``; raises MistakeError. ``strict``: no text for numbers."""
+    try:
+        return msgspec.convert(values, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise MistakeError(_mistake(str(error), kind)) from None
+
+
+def tables(values: Sequence[Any], kind: type[_Struct], name: str) -> tuple[_Struct, ...]:
+    """Return the ``[[name]]`` tables of a file, each as ``kind``; raises MistakeError."""
+    found = []
+    for number, table in enumerate(values):
+        try:
+            found.append(converted(table, kind))
+        except MistakeError as error:
+            raise MistakeError(error.mistake._replace(table=name, number=number)) from None
+    return tuple(found)
+
+
+def _table(values: Any, kind: type[_Struct], name: str) -> _Struct:
+    """Return the ``[name]`` table of a file as ``kind``; raises MistakeError."""
+    try:
+        return converted(values, kind)
+    except MistakeError as error:
+        raise MistakeError(error.mistake._replace(table=name, number=None)) from None
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence: which of ``known`` looks like ``name``, if any does."""
+    near = get_close_matches(name, list(known), 1, 0.7)
+    return f". Did you mean {near[0]}?" if near else ""
+
+
+def _mistake(error: str, kind: type[msgspec.Struct]) -> Mistake:
+    text, _, place = error.partition(" - at `$.")
+    key = re.split(r"[.\[`]", place)[0]
+    fields = kind.__struct_fields__
+    if found := _NO_FIELD.match(text):
+        if found[1] == "missing required":
+            return Mistake("", f"{found[2]} is missing")
+        return Mistake(found[2], f"is not a setting{_meant(found[2], fields)}")
+    if words := _words(get_type_hints(kind).get(key)):
+        return Mistake(key, f"must be one of {', '.join(words)}")
+    if found := _EXPECTED.match(text):
+        return Mistake(key, f"must be {_kind(found)}")
+    return Mistake(key, f"cannot be used: {text}")
+
+
+def _kind(found: re.Match[str]) -> str:
+    if "matching regex" in found.string:  # that of the token
+        return "plain ASCII without spaces"
+    kind = found["kind"].removesuffix(" | null")
+    said, got = _KINDS.get(kind, kind), _KINDS.get(found["got"] or "")
+    if found["how"]:
+        return f"{said} {_BOUNDS[found['how']]} {found['bound'].removesuffix('.0')}"
+    return f"{said}, not {got}" if got else said
+
+
+def _words(hint: Any) -> Collection[str]:
+    """Return the words that a setting of this type may have, if there are only few."""
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return [str(each.value) for each in hint]
+    if get_origin(hint) is Literal:
+        return [word or repr(word) for word in get_args(hint)]
+    inner = (_words(each) for each in get_args(hint))
+    return next(filter(None, inner), ())

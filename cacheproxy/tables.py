@@ -11,13 +11,12 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from cacheproxy.core.judge.alarms import AlarmLimits
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.route.choose import Target
 from cacheproxy.core.route.facts import RequestKind
-from cacheproxy.core.route.price import Price
-from cacheproxy.core.route.route import Preference, Route
-from cacheproxy.core.server.base_url import host_of, origin_of
+from cacheproxy.core.route.route import Preference, Price, Route
+from cacheproxy.core.servers.base_url import host_of, origin_of
+from cacheproxy.record.alarms import AlarmLimits
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _LONGEST = 64

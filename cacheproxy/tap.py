@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import platformdirs
 from twisted.application.service import IService
@@ -26,8 +25,7 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.route.stamp import Stamp
-from cacheproxy.daemon.descriptors import raise_limit
-from cacheproxy.daemon.listening import Listening
+from cacheproxy.daemon.listening import Listening, raise_limit
 from cacheproxy.daemon.options import Options
 from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.reloading import Reloading
@@ -50,29 +48,19 @@ from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
-from cacheproxy.proxy.exchange.server import Server
-from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.exchange.unpacking import Unpacking
-from cacheproxy.proxy.learning.profiling import Profiling
-from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
-from cacheproxy.proxy.translation.counting import Counting
-from cacheproxy.proxy.translation.dialects import Dialects
+from cacheproxy.proxy.servers.asker import Asker
+from cacheproxy.proxy.servers.health import Health
+from cacheproxy.proxy.servers.profiling import Profiling
+from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.translation.translating import Translating
-from cacheproxy.proxy.transport.polling import poll_plainly
-from cacheproxy.proxy.transport.steady import keep_time
-from cacheproxy.proxy.upstream.health import Health
-from cacheproxy.proxy.upstream.probe import is_up
+from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.tables import UpstreamTable
 from cacheproxy.totals.totals import Totals
-from cacheproxy.web.cures import Cures
 
-_T = TypeVar("_T")
-_CURE, _CURE_SECONDS = "cure", 30.0
-"""Rules are proven in a thread of plugins, whose functions they may call: for how long."""
-_CHECK_SECONDS = 2.0
-"""For which a load balancer's check waits for the upstream."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -119,11 +107,11 @@ def make_lasting(reactor: Any, config: Config) -> ProcessParts:
     plugins.adopt(Packages.load(config.block, config.plugin))
     site = ProxySite(Resource(), reactor, Limits(), Access())
     capture, totals = _capture(reactor, config), _totals(reactor, config)
-    log_line = LogLine(reactor, verbose=config.verbose)
+    log_line = LogLine(verbose=config.verbose)
     pricing = Pricing(plugins.finished)
     store = Store()
     judging = Judging(reactor, pricing, store, collector)
-    alarming = Alarming(reactor, plugins.workers, config.alarm, before=log_line.finish)
+    alarming = Alarming(reactor, plugins.workers, config.alarm)
     records = Records(
         reactor,
         plugins,
@@ -134,7 +122,7 @@ def make_lasting(reactor: Any, config: Config) -> ProcessParts:
         capture=capture,
         totals=totals,
     )
-    shown = Pages(reactor, plugins, totals, site, version())
+    shown = Pages(plugins, records, store, collector, site, version())
     plugins.register(log_line, "log-line")
     plugins.register(alarming, "loss-alarm")  # by their names, so after the log's line
     if capture is not None:
@@ -155,7 +143,6 @@ def make_lasting(reactor: Any, config: Config) -> ProcessParts:
         memo=Memo(),
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
-        probe=os.urandom(16).hex().encode(),
     )
 
 
@@ -181,10 +168,8 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         unpacking=Unpacking(reactor, config.max_body << 20, edits=edits),
         normalizing=Normalizing(
             reactor,
-            found.on,
+            found.packages.plan(found.on if edits else ()),
             store,
-            edit=edits,
-            hooks=found.packages.session_hooks(),
             workers=plugins.workers,
             collector=lasting.collector,
             memo=lasting.memo,
@@ -193,7 +178,7 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         finished=lasting.records.take,
         wall=time.time,
         via=lasting.via,
-        probe=lasting.probe,
+        probe=lasting.shown.probe,
         keep_bodies=lasting.records.capture is not None,
         ping_after=config.ping_after,
         progressed=lasting.shown.latest.prefills,
@@ -211,37 +196,11 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         edits=edits,
         resource=ProxyResource(
             context,
-            lasting.shown.pages(
-                servers,
-                found.on if edits else (),
-                access,
-                packages=found.packages,
-                cures=Cures(
-                    recent=lasting.shown.recent,
-                    store=store,
-                    found=found,
-                    edits=edits,
-                    file=lasting.shown.file,
-                    profile=lambda: servers.first.profiling.profile,
-                    run=partial(_in_a_thread, lasting),
-                    applying=lasting.shown.applying,
-                    prompts=lasting.shown.prompts,
-                ),
-                before=lasting.records.take.settle,
-                is_up=partial(_is_up, servers, reactor),
-                probe=lasting.probe,
-            ),
+            lasting.shown.pages(servers, found, access, edits=edits),
         ),
         limits=_limits(config),
         access=access,
     )
-
-
-async def _is_up(servers: Servers, reactor: Any) -> bool:
-    """Return whether any upstream takes requests: as known, where they are asked anyway."""
-    if len(servers.all) > 1:
-        return any(server.health.is_up for server in servers.all)
-    return await is_up(servers.first.upstream, reactor, _CHECK_SECONDS)
 
 
 def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Server:
@@ -257,24 +216,21 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         key=table.key(),
         is_trusted=len(config.servers) == 1 or not table.remote or table.forward_credentials,
     )
-    dialects = Dialects(upstream, reactor, config.dialect, via)
-    counting = Counting(upstream, reactor, store.spellings())
-    translating = Translating(reactor, dialects, counting)
+    asker = Asker(reactor, upstream, time.time, via)
+    translating = Translating(asker, store.spellings(), config.dialect)
     profiling = Profiling(
-        reactor,
-        upstream,
-        dialects,
-        translating,
+        asker,
+        spoken=translating.spoken,
+        translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
-        wall=time.time,
-        via=via,
     )
     return Server(
         upstream,
         translating,
+        asker,
         profiling,
-        Proving(reactor, upstream, profiling, via),
-        Health(upstream, table.name, reactor, via),
+        Proving(asker, profiling),
+        Health(asker, table.name),
         table.target,
         placing=Placing(reactor, profiling, config.placement) if edits else None,
         keeping=Keeping(reactor, profiling, store, config.keep_thinking) if edits else None,
@@ -282,16 +238,6 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         max_context=table.max_context,
         model=table.model,
     )
-
-
-def _in_a_thread(lasting: ProcessParts, work: Callable[[], _T]) -> Awaitable[_T]:
-    """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
-
-    def paused() -> _T:
-        with lasting.collector.paused():
-            return work()
-
-    return lasting.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
 
 
 def _capture(reactor: Any, config: Config) -> Capture | None:

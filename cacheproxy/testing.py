@@ -9,15 +9,16 @@ import gzip
 import json
 import lzma
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.core.capture.jsonl import from_line
+from cacheproxy.core.dialects.dialects import DIALECTS, LISTS, spoken
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.code_rule import settled
+from cacheproxy.core.rules.code_rule import Normalizer, settled
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.record.jsonl import from_line
 
 __all__ = [
     "APIS",
@@ -37,7 +38,7 @@ __all__ = [
     "rules_of",
 ]
 
-APIS = ("/v1/messages", "/v1/chat/completions", "/v1/responses")
+APIS = tuple(each.path for each in DIALECTS if each.path.startswith("/v1/") and each.items)
 """The paths of the APIs that ``conversation`` speaks."""
 CAPTURES = "tests/captures"
 """Where a project keeps the traffic its tests read, from the folder that holds its tests."""
@@ -49,7 +50,7 @@ _SHOWN = 60
 
 def request(
     body: dict[str, Any] | str | bytes,
-    path: str = "/v1/messages",
+    path: str = APIS[0],
     headers: Mapping[str, str] | None = None,
 ) -> Request:
     """Return a POST request; a dict becomes its JSON text, text and bytes go as they are."""
@@ -58,6 +59,11 @@ def request(
     if isinstance(body, str):
         body = body.encode()
     return Request("POST", path, _header_pairs(headers or {}), body)
+
+
+def from_another(request: Request) -> Request:
+    """Return ``request`` as one whose user agent names another client that is installed."""
+    return replace(request, speaker="another")
 
 
 def conversation(
@@ -71,14 +77,7 @@ def conversation(
         {"role": ("user", "assistant")[number % 2], "content": content}
         for number, content in enumerate(said)
     ]
-    body: dict[str, Any]
-    if path == "/v1/messages":
-        body = {"system": [{"type": "text", "text": system}], "messages": messages}
-    elif path == "/v1/responses":
-        body = {"instructions": system, "input": messages}
-    else:
-        body = {"messages": [{"role": "system", "content": system}, *messages]}
-    return request(body, path, headers)
+    return request(spoken(path).body([system], messages), path, headers)
 
 
 def load_capture(path: str | Path) -> list[Request]:
@@ -90,8 +89,7 @@ def load_capture(path: str | Path) -> list[Request]:
     """
     unpacked = _PACKED.get(Path(path).suffix, open)
     with unpacked(path, "rb") as lines:
-        found = [from_line(line) for line in lines if line.strip()]
-    return [Request(each.method, each.target, each.headers, each.body) for each in found]
+        return [from_line(line).received for line in lines if line.strip()]
 
 
 def find_captures(pattern: str, near: str | Path) -> list[Path]:
@@ -218,15 +216,16 @@ def assert_extends(earlier: Request, later: Request, rules: Sequence[Normalizer]
     later = normalized(rules, later, earlier)
     assert earlier.json is not None, f"the earlier body: {earlier.not_understood}"
     assert later.json is not None, f"the later body: {later.not_understood}"
-    for name in ("tools", "functions", "system", "instructions"):
-        is_text = name in ("system", "instructions")
+    heads = sorted({each.head for each in DIALECTS if each.head})
+    for name in ("tools", "functions", *heads):
+        is_text = name in heads
         before, after = earlier.json.get(name), later.json.get(name)
         _assert_alike(
             _blocks(before) if is_text else _plain(before),
             _blocks(after) if is_text else _plain(after),
             name,
         )
-    for name in ("messages", "input"):
+    for name in sorted(LISTS):
         before, after = _messages(earlier.json.get(name)), _messages(later.json.get(name))
         assert len(before) <= len(after), f"{name}: {len(before)} became {len(after)}"
         for index, (old, new) in enumerate(zip(before, after, strict=False)):

@@ -39,6 +39,15 @@ def times(ratio: float) -> str:
     return f"{ratio:.1f}{TIMES}" if ratio < 9.95 else f"{ratio:.0f}{TIMES}"
 
 
+def short(number: float) -> str:
+    """Return ``number`` with three figures: 187.2K, 8.41M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
+        if number >= size:
+            value = number / size
+            return f"{value:.{2 if value < 10 else 1 if value < 1000 else 0}f}{letter}"
+    return f"{number:.0f}"
+
+
 def counted(number: int, noun: str) -> str:
     """Return ``1 request``, ``2 requests``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

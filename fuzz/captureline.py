@@ -4,8 +4,8 @@ import json
 
 import atheris
 
-with atheris.instrument_imports(include=["cacheproxy.core.capture", "cacheproxy.core.privacy"]):
-    from cacheproxy.core.capture import jsonl
+with atheris.instrument_imports(include=["cacheproxy.record", "cacheproxy.core.privacy"]):
+    from cacheproxy.record import jsonl
 
 from fuzz.starting import start
 from fuzz.values import value_of

@@ -145,7 +145,7 @@ def test_a_test_counts_for_the_room_that_it_is_called_by():
     """The nearest one that there is; a distribution's own tests for that."""
     from house import room_of, tested_by
 
-    files = ("core/rules/fold.py", "proxy/resource.py", "tap.py", "translate/models.py")
+    files = ("core/rules/fold.py", "proxy/resource.py", "tap.py", "translate/translation.py")
     rooms = {room_of(f"cacheproxy/{file}") for file in files}
     assert {room for _, room in rooms} == {"core.rules", "proxy", "tap", "translate"}
     assert room_of("tools/replay/cacheproxy_replay/plan.py") == ("tools", "replay")

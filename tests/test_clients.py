@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cacheproxy.client_setup.need import Need
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
+from cacheproxy.core.prompt.client import client_of
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.setups import Setups, set_up
+from cacheproxy.testing import request
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
 SETUPS = Setups()
+CLIENTS = Packages.load().clients
 URL = "http://127.0.0.1:8081"
 CAUSES = {*Reason, *Rewrite}
 each_client = pytest.mark.parametrize("client", SETUPS.clients)
@@ -33,6 +38,69 @@ def test_the_tests_have_them_all():
     assert [line for line in lines if "clients/" in line] == [f"-e ./clients/{n}" for n in NAMES]
     assert {package.name for package in Packages.load()} == set(NAMES)
     assert [package.error for package in Packages.load() if package.error] == []
+
+
+def said_in(file: Path) -> Iterator[str]:
+    """Names, attributes and texts of a module, but for what it says of itself; a script's lines."""
+    if file.suffix != ".py":
+        yield from (line for line in file.read_text().splitlines() if not line.startswith("//"))
+        return
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        for field, value in ast.iter_fields(node):
+            is_text = field == "value" and isinstance(node, ast.Constant)
+            if isinstance(value, str) and (is_text or field in ("id", "attr", "arg", "name")):
+                yield value
+            elif isinstance(value, bytes):
+                yield value.decode("latin-1")
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = ""  # a docstring
+
+
+def test_the_proxy_names_no_client():
+    """Neither in its code nor in its pages: whatever is known of one is in its package."""
+    known = {name for client in CLIENTS for name in (client.name, client.title.lower())}
+    names = {*NAMES, *known} - {"", "pi", "omp", "continue"}
+    mark = re.compile(
+        rf"(?<![a-z])(?:{'|'.join(map(re.escape, sorted(names)))})(?![a-z])", re.IGNORECASE
+    )
+    files = [
+        *ROOT.glob("cacheproxy/**/*.py"),
+        *(ROOT / "cacheproxy/web/static").glob("*.js"),
+        *ROOT.glob("cacheproxy/**/*.html"),
+    ]
+    named = {
+        (str(file.relative_to(ROOT)), found[0])
+        for file in files
+        if "core/dialects" not in str(file) and file.name != "uplot.js"
+        for said in said_in(file)
+        if (found := mark.search(said)) is not None
+    }
+    assert named == set()
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("claude-cli/2.1.329 (external, cli)", "claude"),
+        ("codex_exec/0.169.0 (Debian)", "codex"),
+        ("codex_cli_rs/0.169.0 (Debian)", "codex"),
+        ("GeminiCLI-tui/0.61.0/gemini-2.5-pro", "gemini"),
+        ("GeminiCLI/0.9", "gemini"),
+        ("opencode/1.18.33", "opencode"),
+        ("QwenCode/0.24.4", "qwen"),
+        ("openclaw/2026.9.6", "openclaw"),
+        ("Cline/3.40", "cline"),
+        ("pi/0.70", "pi"),
+        ("OpenAI/JS 7.15.0", ""),
+        ("litellm/1.80", ""),
+    ],
+)
+def test_a_user_agent_names_its_client(agent, name):
+    """Whatever the prompt says; a library and a gateway name nobody."""
+    asked = request({"system": "You are."}, headers={"User-Agent": agent})
+    assert CLIENTS.introduce(asked).speaker == name
+    assert client_of(asked) == name or not name
 
 
 @pytest.mark.parametrize("name", NAMES)

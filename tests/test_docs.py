@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import types
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,14 +18,14 @@ import click
 import msgspec
 import pytest
 
-from cacheproxy import Need, Setup, hookspecs
-from cacheproxy.alarm.webhook import payload, signature
+from cacheproxy import Case, Checkup, Launch, Need, Setup, Volatile, hookspecs
+from cacheproxy.alarm.alarming import payload, signature
 from cacheproxy.config import RuleTable, options
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.core.judge.alarms import Alarm
 from cacheproxy.core.rules.places import NAMED
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.record.alarms import Alarm
+from cacheproxy.record.exchange import Outcome
 from cacheproxy.tables import AlarmTable
 
 ROOT = Path(__file__).parents[1]
@@ -70,7 +71,7 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
         rules_of,
     )
 
-    file, tests, client, setup = blocks(HOOKS, "python")
+    file, tests, client, setup, servers, checkup = blocks(HOOKS, "python")
     module = types.ModuleType("cacheproxy_example")
     exec(file, module.__dict__)
     rules = rules_of(module)
@@ -94,15 +95,33 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
     exec(setup, module.__dict__)
     told = module.cacheproxy_setup(Need("http://here", model="m")).variables
     assert told["OPENAI_BASE_URL"] == "http://here/v1"
+    exec(checkup, module.__dict__)
+    case = Case(
+        {"EXAMPLE_BASE_URL": "http://localhost:80"}, tmp_path, "http://p", "http://127.0.0.1"
+    )
+    assert [found.name for found in module.cacheproxy_checkup(case).findings] == ["example"]
+    assert module.cacheproxy_checkup(replace(case, environ={})) == Checkup()
+    (tmp_path / "servers.py").write_text(servers)
+    (brings,) = Packages().with_files([str(tmp_path / "servers.py")])
+    assert [kind.name for kind in brings.servers] == ["ExampleServer"]
 
 
 def test_the_manual_lists_what_a_setup_is_made_of():
-    """Each public name of both classes."""
+    """Each public name of the three classes."""
     text = HOOKS[HOOKS.index("## What `cacheproxy env` prints") :]
-    for made in (Need, Setup):
+    for made in (Need, Setup, Launch):
         for name in vars(made):
             if not name.startswith("_"):
                 assert re.search(rf"`(?:Setup\.)?{name}[(`]", text), name
+
+
+def test_the_manual_lists_what_a_checkup_is_made_of():
+    """Each public name of what the hook gets, and of what it returns."""
+    text = HOOKS[HOOKS.index("## What `cacheproxy doctor` finds") :]
+    for made in (Case, Checkup, Volatile):
+        for name in vars(made):
+            if not name.startswith("_"):
+                assert re.search(rf"`{name}[(`]", text), name
 
 
 def test_the_rule_page_names_every_key_and_place():
@@ -181,6 +200,25 @@ def test_every_command_of_the_readme_exists():
     named = set(re.findall(r"(?:^|`|&& )cacheproxy ([a-z]+)\b", README, re.MULTILINE))
     assert named
     assert named <= set(main.list_commands(click.Context(main)))
+
+
+def test_what_is_installed_from_a_checkout_is_there():
+    """Each way has the proxy, the demo and all packages of clients, by folders that there are."""
+    ways = [
+        line
+        for block in blocks(README, "text")
+        for line in block.splitlines()
+        if "./clients/*" in line
+    ]
+    assert [way.split()[0] for way in ways] == ["uv", "pipx", "python3"]
+    for way in ways:
+        assert re.search(r"install \.(?: |$)", way)
+        (folder,) = re.findall(r" (\./tools/\S+)", way)
+        assert (ROOT / folder / "pyproject.toml").exists()
+    for folder in (ROOT / "clients").iterdir():  # as a shell spells the star out
+        assert (folder / "pyproject.toml").exists()
+    name = re.search(r"^name = (\S+)$", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
+    assert f"pipx inject {name[1]} " in ways[1]
 
 
 @pytest.mark.slow

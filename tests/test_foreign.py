@@ -16,7 +16,6 @@ from random import Random
 
 import pytest
 
-from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.plugin.packages import Packages
@@ -238,7 +237,7 @@ def test_no_package_edits_what_another_client_sends(plugins):
                 for rule in rules:
                     free = normalize(later, [replace(rule, client=None)], earlier)
                     alone[rule.name] += bool(free.reports)
-        session = session_of(later, plugins.session(later))
+        session = plugins.session(later)
         owners = {one.name for one in plugins.clients}
         assert session.client == client or session.client not in owners
     assert not any(foreign.values())

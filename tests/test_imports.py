@@ -35,9 +35,10 @@ def loaded_by(statement: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_core_and_translate_are_loaded_without_twisted_treq_or_pluggy():
-    """Every module of both, and the package itself."""
-    modules = [name for name in FILES if name.startswith(("cacheproxy.core", "cacheproxy.trans"))]
+def test_core_translate_and_record_are_loaded_without_twisted_treq_or_pluggy():
+    """Every module of them, and the package itself."""
+    pure = ("cacheproxy.core", "cacheproxy.translate", "cacheproxy.record")
+    modules = [name for name in FILES if name.startswith(pure)]
     loaded = loaded_by("import cacheproxy\n" + "\n".join(f"import {name}" for name in modules))
     assert {"cacheproxy.core.document.document", "cacheproxy.translate.rendering"} < set(modules)
     assert loaded.issuperset(modules)

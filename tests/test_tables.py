@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.judge.alarms import AlarmLimits
 from cacheproxy.core.route.facts import RequestKind
-from cacheproxy.core.route.price import Price
+from cacheproxy.core.route.route import Price
+from cacheproxy.record.alarms import AlarmLimits
 from cacheproxy.sources import check_secrets, load
 from cacheproxy.tables import AlarmTable, UpstreamTable
 

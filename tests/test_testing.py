@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from cacheproxy import CodeRule, Edit, Rule
+from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.testing import (
     APIS,
     assert_extends,
@@ -44,7 +45,7 @@ def turn(**changes):
 def test_a_request_is_a_post_with_the_given_body_path_headers():
     """A dict becomes JSON; text and bytes stay; headers become pairs of bytes."""
     made = request({"a": 1}, "/v1/responses", {"User-Agent": "x/1"})
-    assert (made.method, made.path, made.dialect) == ("POST", "/v1/responses", "openai-responses")
+    assert (made.method, made.path, made.dialect) == ("POST", "/v1/responses", RESPONSES)
     assert made.json == {"a": 1}
     assert made.header("user-agent") == "x/1"
     assert request('{"a" : 1.0}').body == b'{"a" : 1.0}'

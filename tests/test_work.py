@@ -16,10 +16,10 @@ import pytest
 from twisted.internet.epollreactor import EPollReactor
 
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.tap import arrange, make_lasting
 
 ANSWER = json.dumps(

@@ -1,43 +1,73 @@
-"""The observer that raises alarms, and has them told."""
+"""The observer that raises alarms, and has them told: on the desktop, and by a webhook."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import html
+import json
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-from twisted.internet.defer import Deferred, gatherResults
+from treq.client import HTTPClient
+from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
+from twisted.internet.error import DNSLookupError
+from twisted.internet.protocol import Protocol
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.web.client import Agent
+from twisted.web.http_headers import Headers
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.alarm.desktop import notify
-from cacheproxy.alarm.way import AlarmWay, NotToldError
-from cacheproxy.alarm.webhook import Webhook
-from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.judge.alarms import Alarm, Alarms
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.proxy.exchange.workers import Workers
+from cacheproxy.proxy.upstream import tls
+from cacheproxy.record.alarms import Alarm, Alarms
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.tables import AlarmTable
 
 _log = Logger()
 _DESKTOP, _DESKTOP_SECONDS = "alarm: desktop", 15.0
 _STOP_SECONDS = 3.0
 """For which the proxy's end waits for what is being told."""
+_MOST = 16
+"""Alarms that may wait. Each is in the log in any case."""
+_NAME = "cacheproxy"
+_SERVICE = "org.freedesktop.Notifications"
+_OBJECT = "/org/freedesktop/Notifications"
+_SECONDS = 5.0
+_BY_SERVER = -1
+"""Milliseconds for which it is shown: as the desktop has them."""
+_SCRIPT = (
+    "on run argv",
+    "display notification (item 3 of argv) with title (item 2 of argv)",
+    "end run",
+)
+"""Texts are its arguments, never a part of it. What stands first is our name: a text that begins
+with a dash would be an option there, and ``-e`` brings more of a script."""
+SIGNATURE = "X-Cacheproxy-Signature"
+_DEADLINE = 10.0
+"""Seconds for one try, the connection included."""
+_PAUSES = (1.0, 5.0)
+"""Seconds before the second try, and before the third."""
+_LATER = (429, *range(500, 600))
+"""Statuses that may be others the next time."""
 
 
 class Alarming:
     """Tells in the log, and as ``table`` has it. ``workers``: threads for what blocks.
 
-    ``proxy``: see ``LogLine``. ``before`` logs what waits, so that an alarm stands below its turn.
+    ``proxy``: see ``LogLine``.
     """
 
-    def __init__(
-        self, reactor: Any, workers: Workers, table: AlarmTable, before: Callable[[], None]
-    ) -> None:
+    def __init__(self, reactor: Any, workers: Workers, table: AlarmTable) -> None:
         self.proxy = ""
-        self._before = before
         self._reactor = reactor
         self._workers = workers
         self._alarms = Alarms(table.limits)
@@ -63,7 +93,6 @@ class Alarming:
                 self._raise(alarm)
 
     def _raise(self, alarm: Alarm) -> None:
-        self._before()
         _log.warn(
             "{title}: {text}   {command}",
             title=alarm.title,
@@ -98,3 +127,189 @@ def ring() -> None:
         if stream is not None and stream.isatty():
             stream.write("\a")
             stream.flush()
+
+
+class NotToldError(Exception):
+    """An alarm that could not be told; the message says why, for people."""
+
+
+class AlarmWay:
+    """Tells alarms by ``tell``, which raises NotToldError; ``name``: as the log calls it.
+
+    It never waits, and never raises. What is wrong is said once, until it works again.
+    """
+
+    def __init__(self, name: str, tell: Callable[[Alarm], Awaitable[None]]) -> None:
+        self._name = name
+        self._tell = tell
+        self._waiting: deque[Alarm] = deque(maxlen=_MOST)
+        self._telling: Deferred[None] = succeed(None)
+        self._is_in_trouble = False
+
+    def put(self, alarm: Alarm) -> None:
+        """Have ``alarm`` told, soon."""
+        self._waiting.append(alarm)
+        if self._telling.called:
+            self._telling = Deferred.fromCoroutine(self._tell_all())
+
+    def finish(self) -> Deferred[None]:
+        """Fire when all is told. Cancelled, the rest is not."""
+        done: Deferred[None] = Deferred(lambda _: self._give_up())
+        self._telling.addCallback(done.callback)
+        return done
+
+    def _give_up(self) -> None:
+        self._waiting.clear()
+        self._telling.cancel()
+
+    async def _tell_all(self) -> None:
+        while self._waiting:
+            try:
+                await self._tell(self._waiting.popleft())
+                self._is_in_trouble = False
+            except NotToldError as error:
+                self._say(str(error))
+            except CancelledError:
+                self._say("the proxy stops")
+            except Exception as error:
+                self._say(f"{type(error).__name__}")
+
+    def _say(self, why: str) -> None:
+        if not self._is_in_trouble:
+            self._is_in_trouble = True
+            _log.warn("the alarm's {name} does not work: {why}", name=self._name, why=why)
+
+
+def notify(title: str, text: str, platform: str = sys.platform) -> None:
+    """Show a notification: by D-Bus, or on macOS by its own command. It blocks.
+
+    Source: Desktop Notifications Specification 1.2 (freedesktop.org), "Notify": the summary is
+    plain text, the body may hold markup. Raises NotToldError.
+    """
+    if platform == "win32":
+        raise NotToldError("notifications are not supported on Windows")
+    if platform == "darwin":
+        _by_command(title, text)
+    else:
+        _by_bus(title, text)
+
+
+def _by_bus(title: str, text: str) -> None:
+    # Not on import: only this needs it, and only systems with D-Bus have it.
+    from jeepney import DBusAddress, DBusErrorResponse, new_method_call  # noqa: PLC0415
+    from jeepney.io.blocking import open_dbus_connection  # noqa: PLC0415
+    from jeepney.wrappers import unwrap_msg  # noqa: PLC0415
+
+    service = DBusAddress(_OBJECT, bus_name=_SERVICE, interface=_SERVICE)
+    body = html.escape(text, quote=False)
+    arguments: tuple[Any, ...] = (_NAME, 0, "", title, body, [], {}, _BY_SERVER)
+    call = new_method_call(service, "Notify", "susssasa{sv}i", arguments)
+    try:
+        with open_dbus_connection("SESSION") as bus:
+            unwrap_msg(bus.send_and_get_reply(call, timeout=_SECONDS))
+    except KeyError:
+        raise NotToldError("no D-Bus session: DBUS_SESSION_BUS_ADDRESS is not set") from None
+    except DBusErrorResponse as error:
+        raise NotToldError(f"D-Bus says {error.name}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise NotToldError(f"no D-Bus session: {error}") from None
+
+
+def _by_command(title: str, text: str) -> None:
+    script = [word for line in _SCRIPT for word in ("-e", line)]
+    try:
+        done = subprocess.run(  # noqa: S603 - the texts are arguments, no shell reads them
+            ["osascript", *script, _NAME, title, text],  # noqa: S607 - where PATH has it
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotToldError(f"osascript: {error}") from None
+    if done.returncode:
+        raise NotToldError(f"osascript ended with {done.returncode}")
+
+
+class Webhook:
+    """Sends alarms to ``url``, one POST of JSON for each, signed if there is a ``secret``.
+
+    Both may be set at any time. Redirects are not followed, and certificates are verified, as by
+    Twisted's Agent.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self.url = ""
+        self.secret = ""
+        self._reactor = reactor
+        self._client = HTTPClient(Agent(reactor, connectTimeout=_DEADLINE))
+
+    async def tell(self, alarm: Alarm) -> None:
+        """Send ``alarm``, in three tries at most; raises NotToldError."""
+        url, body = self.url, payload(alarm)
+        headers = Headers({"Content-Type": ["application/json"], "User-Agent": ["cacheproxy"]})
+        if self.secret:
+            headers.setRawHeaders(SIGNATURE, [signature(self.secret, body)])
+        why = await self._try(url, body, headers)
+        for pause in _PAUSES:
+            if not why:
+                return
+            await deferLater(self._reactor, pause)
+            why = await self._try(url, body, headers)
+        if why:
+            raise NotToldError(f"{why}, three times")
+
+    async def _try(self, url: str, body: bytes, headers: Headers) -> str:
+        """Return "" if the alarm was taken, or why to try again; raises NotToldError."""
+        sent = self._client.post(
+            url, data=body, headers=headers, allow_redirects=False, unbuffered=True
+        )
+        sent.addTimeout(_DEADLINE, self._reactor, _too_late)
+        try:
+            response = await sent
+        except TimeoutError:
+            return f"no answer in {_DEADLINE:.0f} s"
+        except Exception as error:  # the network has many
+            return _said(error)
+        response.deliverBody(_Unread())
+        if response.code in _LATER:
+            return f"it answered {response.code}"
+        if response.code >= 300:
+            moved = ", and redirects are not followed" if response.code < 400 else ""
+            raise NotToldError(f"it answered {response.code}{moved}")
+        return ""
+
+
+def _too_late(*_: object) -> NoReturn:
+    raise TimeoutError
+
+
+class _Unread(Protocol):
+    """Takes nothing of a body: it may have no end."""
+
+    def connectionMade(self) -> None:
+        """Close the connection."""
+        assert self.transport is not None
+        self.transport.loseConnection()
+
+
+def payload(alarm: Alarm) -> bytes:
+    """Return what is sent: the members are documented in docs/alarm.md."""
+    text = f"{alarm.title}: {alarm.text} {alarm.command}"
+    return json.dumps({"event": "break", **asdict(alarm), "text": text}).encode()
+
+
+def signature(secret: str, body: bytes) -> str:
+    """Return the header's value by which a receiver knows that ``body`` comes from here."""
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+def _said(error: BaseException) -> str:
+    """Return what is wrong with the network, without any URL; raises CancelledError."""
+    while reasons := getattr(error, "reasons", None):  # Twisted wraps the failures of a request
+        error = reasons[0].value
+    if isinstance(error, CancelledError):  # nobody waits any more
+        raise error
+    if isinstance(error, DNSLookupError):
+        return "its host is not known"
+    return tls.problem(error, "its host") or f"the connection failed ({type(error).__name__})"

@@ -8,16 +8,20 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
 
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
-from cacheproxy.core.capture.files import Problem, read, read_each
-from cacheproxy.core.capture.har import to_har
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.prompt.client import Clients
+from cacheproxy.plugin.packages import Packages
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.files import Problem, read, read_each
+from cacheproxy.record.har import to_har
 from cacheproxy.words import counted
 
 _EPOCH_BEGAN = 1e9
@@ -90,31 +94,37 @@ class SessionRow:
     turns: int = 0  #: of its conversation, side requests not counted
     requests: int = 0  #: all of them
     bytes: int = 0  #: of the bodies, both ways
-    first: float = 0.0  #: time of the first request, as in ``Captured.wall``
+    first: float = 0.0  #: time of the first request, as in ``Exchange.wall``
     last: float = 0.0  #: time of the last one
 
-    def add(self, record: Captured) -> None:
+    def add(self, record: Exchange) -> None:
         """Count one exchange."""
         self.first = min(self.first, record.wall) if self.requests else record.wall
         self.last = max(self.last, record.wall)
         self.requests += 1
         self.turns += _is_turn(record)
-        self.bytes += len(record.body) + len(record.response_body or b"")
+        self.bytes += len(record.received.body) + len(record.response_body or b"")
 
 
-def _is_turn(record: Captured) -> bool:
+def _is_turn(record: Exchange) -> bool:
     if record.session is not None:
         return record.turn > 0 and not record.side
-    counting = record.target.partition("?")[0].endswith(("/count_tokens", "/apply-template"))
-    return record.request.dialect is not None and not counting
+    request = record.received
+    return request.dialect is not None and endpoint_of(request.path).purpose.evaluates
 
 
-def _named(record: Captured) -> tuple[str, str]:
+def _named(record: Exchange) -> tuple[str, str]:
     if record.session is not None:
         return record.session.client, record.session.id
-    request = record.request
+    request = _clients().introduce(record.received)
     session = session_of(request)
     return session.client, session.id if request.dialect is not None else ""
+
+
+@cache
+def _clients() -> Clients:
+    """The clients that are installed: they name those of other tools' captures."""
+    return Packages.load().clients
 
 
 def _print(rows: list[SessionRow]) -> None:

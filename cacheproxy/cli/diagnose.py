@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,11 +13,9 @@ from urllib.parse import quote
 
 import click
 
-from cacheproxy.asking import checked_url, with_proxy
-from cacheproxy.cli.curing import PAGE as CURE
-from cacheproxy.cli.curing import apply as applied
-from cacheproxy.cli.curing import cure_lines, proposal_lines
+from cacheproxy.asking import CommandError, checked_url, with_proxy
 from cacheproxy.cli.diagnosetext import lines
+from cacheproxy.cli.inspect import field_name
 from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
@@ -31,21 +29,19 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.config import Config
 from cacheproxy.configfile import append
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.diagnose.conversations import RecordedLane, lanes_of
-from cacheproxy.core.diagnose.cure import Cure
-from cacheproxy.core.diagnose.propose import NoProposal, Proposal, propose
-from cacheproxy.core.diagnose.report import ReportError, TurnReport, failed
-from cacheproxy.core.diagnose.turn import report_captured
+from cacheproxy.core.diagnose.cure import Cure, Found, found_of, worth
+from cacheproxy.core.diagnose.propose import propose
+from cacheproxy.core.diagnose.report import ReportError, TurnReport, failed, report_captured
 from cacheproxy.core.diagnose.volatile import fields
-from cacheproxy.core.diagnose.winning import worth
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.files import read
 from cacheproxy.words import visible
 
-_PAGE = "/_cacheproxy/diagnose/"
+_PAGE, _CURE = "/_cacheproxy/diagnose/", "/_cacheproxy/cure/"
 _INSTEAD = ", or look in a capture with --from FILE"
 _T = TypeVar("_T")
 
@@ -109,7 +105,7 @@ def diagnose(
         url = proxy or proxy_url(settings)
         page = quote(name, safe="")
         if proposing:
-            cure = _read_page(Cure.from_json, url, CURE + page, settings)
+            cure = _read_page(Cure.from_json, url, _CURE + page, settings)
             _cure(cure, url, settings, config if apply else None, apply=apply, as_json=as_json)
         else:
             report = _read_page(TurnReport.from_json, url, _PAGE + page, settings)
@@ -121,7 +117,9 @@ def diagnose(
     found = configured(settings)
     records, problems = read(files)
     tell(problems)
-    lanes = lanes_of(records, found.packages.session, answered=not proposing)
+    lanes = lanes_of(
+        records, found.packages.session, found.packages.clients, answered=not proposing
+    )
     if not lanes and not problems:
         fail(f"{', '.join(files)}: no answered request with a prompt found")
     if lanes and proposing:
@@ -151,21 +149,17 @@ def _cure(
 ) -> None:
     """Print the running proxy's cure, and apply it."""
     command = f"cacheproxy diagnose {cure.number} --propose --apply"
-    command = "" if apply else with_proxy(command, checked_url(proxy))
-    if as_json:
-        print_json(cure.as_json())
-    else:
-        for line in cure_lines(cure, command):
-            click.echo(visible(line))
+    how = f"Switch it on, without a restart: {with_proxy(command, checked_url(proxy))}"
+    _print_cure(cure, "" if apply else how, as_json=as_json)
     if apply and cure.can_apply:
-        said = applied(cure, checked_url(proxy), settings.token_header(), config)
+        said = _apply(cure, checked_url(proxy), settings.token_header(), config)
         click.echo(said, err=as_json)
     elif apply:
         fail("nothing to apply", 1)
 
 
 def _from_captures(
-    records: list[Captured],
+    records: list[Exchange],
     lanes: list[RecordedLane],
     name: str,
     found: Configured,
@@ -213,18 +207,15 @@ def _propose(
     requests = [turn.request for lane in lanes for turn in lane.turns]
     names = {rule.name for rule in found.rules}
     volatile = fields(steps, found.rules)
-    proposals, refusals = propose(volatile, steps, requests, names, _whose(lanes, found))
+    proposals = propose(volatile, steps, requests, names, _whose(lanes, found))
     told = [(turn.record.usage.prompt, turn.record.usage.reused) for _, turn in turns]
     active = [rule for rule in found.rules if rule.name in found.active]
-    proposals, more = worth(proposals, steps, active, told)
-    refusals += more
-    if as_json:
-        print_json(_as_object(proposals, refusals))
-    else:
-        for line in proposal_lines(proposals, refusals, steps=len(steps), command=command):
-            click.echo(visible(line))
-    if not command and proposals:
-        file = append([proposal.toml() for proposal in proposals], config).file
+    proposals = sorted(worth(proposals, steps, active, told), key=lambda one: one.rule is None)
+    seen = [found_of(one, (one.field.count, len(steps))) for one in proposals]
+    cure = Cure(found=tuple(seen))
+    _print_cure(cure, f"Into the config file: {command}" if command else "", as_json=as_json)
+    if not command and cure.tables:
+        file = append(cure.tables, config).file
         how = "A running proxy that reads it does so again by SIGHUP"
         click.echo(f"Appended to {file}. {how}; else start it with --config {file}.", err=as_json)
 
@@ -235,22 +226,12 @@ def _whose(lanes: list[RecordedLane], found: Configured) -> Callable[[Request], 
     return lambda request: found.packages.client(named[id(request)], request)
 
 
-def _as_object(proposals: list[Proposal], refusals: list[NoProposal]) -> dict[str, Any]:
-    return {
-        "proposals": [
-            {
-                "name": proposal.rule.name,
-                "path": proposal.field.path,
-                "class": proposal.field.kind.value,
-                "toml": proposal.toml(),
-            }
-            for proposal in proposals
-        ],
-        "refused": [
-            {"path": one.field.path, "class": one.field.kind.value, "why": one.why}
-            for one in refusals
-        ],
-    }
+def _print_cure(cure: Cure, how: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(cure.as_json())
+        return
+    for line in cure_lines(cure, how):
+        click.echo(visible(line))
 
 
 def _print(found: TurnReport, *, as_json: bool) -> None:
@@ -259,3 +240,53 @@ def _print(found: TurnReport, *, as_json: bool) -> None:
         return
     for line in lines(found):
         click.echo(visible(line))
+
+
+def cure_lines(cure: Cure, how: str) -> Iterator[str]:
+    """Yield the rules as TOML, and all else as comments. ``how``: what applies them."""
+    if not cure.found:
+        where = f"that changed in request {cure.number}" if cure.number else "that changed"
+        yield f"# Nothing to propose: each field {where} has a rule."
+    for one in cure.found:
+        yield from _found(one)
+    if not cure.edits:
+        yield (
+            "# The upstream is not a local server, so rules edit nothing (--edit-remote changes "
+            "this)."
+        )
+    elif how and cure.can_apply:
+        yield f"# {how}"
+
+
+def _found(one: Found) -> Iterator[str]:
+    name = f"{field_name(one)} ({one.kind})"
+    if one.toml:
+        seen = f"seen in {one.seen[0]} of {one.seen[1]} turns." if one.seen else ""
+        yield f"# {name}: {one.won.says if one.won else seen or 'proven on this turn.'}"
+        yield from one.toml.rstrip().split("\n")
+    elif one.on:
+        yield f"# {name}: rule {one.on[0]} is on and makes it constant from now on."
+    elif one.rules:
+        yield f"# {name}: rule {one.rules[0]} is installed but off."
+    else:
+        yield f"# No rule for {name}: {one.why}."
+
+
+def _apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) -> str:
+    """Have the proxy write the rules of ``cure`` into the file that it reads, and read it again.
+
+    Those that are there, but off, are switched on in it.
+
+    Return what was done, in a line. ``config``: another file, which is written here. Raises
+    CommandError; then the file is as it was.
+    """
+    if config is None or Path(config).expanduser().resolve() == Path(cure.file).resolve():
+        done = get_json(proxy, f"{_CURE}{cure.number}/apply", token, post=True)
+        return str(done.get("said")) if isinstance(done, dict) else ""
+    if cure.why_not is not None:
+        raise CommandError(f"nothing written: {cure.why_not}")
+    added = append(cure.tables, config, cure.off)
+    return (
+        f"{added.what} {added.file}. The running proxy reads another file, {cure.file}: to use "
+        f"this one, start the proxy with --config {added.file}"
+    )

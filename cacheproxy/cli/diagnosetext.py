@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from cacheproxy.cli.inspecttext import place_name
+from cacheproxy.cli.inspect import place_name
 from cacheproxy.core.conversation.verdict import CHANGED, Basis, Judgement, Reason, TokenCount
 from cacheproxy.core.diagnose.report import TurnReport
-from cacheproxy.core.judge.counted import near
+from cacheproxy.core.judge.cause import near
 
 _SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND)
 """Reasons that the first sentence has named."""

@@ -27,9 +27,9 @@ from cacheproxy.cli.settings import (
     rules_options,
 )
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
-from cacheproxy.doctor.report import DoctorReport, of_examination
+from cacheproxy.doctor.guard import Ask
+from cacheproxy.doctor.report import DoctorReport, report_of
 from cacheproxy.doctor.server_log import read as read_log
-from cacheproxy.doctor.slots import Ask
 
 
 @click.command(cls=OneLine)
@@ -74,11 +74,12 @@ def doctor(
 ) -> None:
     """Check whether the prompt cache works, what is wrong, and how to fix it.
 
-    Asks the proxy and the model server what they are and what they did. Then it sends the server
-    a made-up prompt of about 600 tokens (more where vLLM keeps large blocks), five or six times on
-    each API, to see what is reused with the rules and without. That costs two or three short
-    prefills on each API. It also has the server render a few dozen words, which evaluates nothing.
-    The proxy keeps all this out of its records.
+    Asks the proxy and the model server what they are and what they did: the turns of the last hour
+    say whether the cache works. Then it sends the server a made-up prompt of about 600 tokens (more
+    where the server keeps large blocks), five or six times on each API, to see what is reused with
+    the rules and without. That costs two or three short prefills on each API. It also has the
+    server render a few dozen words, which evaluates nothing. The proxy keeps all this out of its
+    records.
 
     If the test prompts might push a conversation out of llama-server's slots, doctor asks first;
     where it cannot ask, it does not send them. --send and --no-send answer beforehand. With
@@ -105,7 +106,7 @@ def doctor(
                 ask=ask,
                 watch=watch,
             )
-            report = of_examination(examine(inputs, on_step))
+            report = report_of(*examine(inputs, on_step))
     if as_json:
         print_json(report.json(), ascii_only=False)
     else:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from cacheproxy.asking import HEALTH
+from cacheproxy.asking import HEALTH, is_health
 from cacheproxy.cli.running import RunningError, get_json, proxy_url
 from cacheproxy.config import ConfigError
-from cacheproxy.doctor.proxy import is_health
 from cacheproxy.sources import load
 
 

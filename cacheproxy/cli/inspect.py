@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import Any
 
 import click
 import msgspec
 
-from cacheproxy.cli.inspecttext import lines
 from cacheproxy.cli.settings import (
     OneLine,
     fail,
@@ -17,19 +18,23 @@ from cacheproxy.cli.settings import (
     rules_options,
     tell,
 )
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.diagnose.inspection import Inspection
+from cacheproxy.core.diagnose.cure import Found
+from cacheproxy.core.diagnose.inspection import Inspection, PartView, SideView
 from cacheproxy.core.diagnose.inspection import inspect as inspect_records
 from cacheproxy.core.diagnose.volatile import Field
+from cacheproxy.core.diff.kind import ChangeKind
+from cacheproxy.core.judge.advice import FREQUENCY
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.plugin.packages import configured
-from cacheproxy.words import visible
+from cacheproxy.record.files import read
+from cacheproxy.words import counted, visible
 
 _ORDERS = {
     "hoisted": (PromptOrder.HOISTED,),
     "system": (PromptOrder.SYSTEM_FIRST,),
     "tools": (PromptOrder.TOOLS_FIRST,),
 }
+WIDTH = 96
 
 
 @click.command(cls=OneLine)
@@ -66,7 +71,8 @@ def inspect(
         found.rules,
         found.active,
         orders=_ORDERS[order] if order else None,
-        name=found.packages.session,
+        session=found.packages.session,
+        clients=found.packages.clients,
     )
     if not result.prompts:
         if not problems:
@@ -88,11 +94,11 @@ def as_object(result: Inspection, active: frozenset[str]) -> dict[str, Any]:
         if name not in ("fields", "between")
     }
     for name in ("fields", "between"):
-        built[name] = [_field(field, active) for field in getattr(result, name)]
+        built[name] = [_field_object(field, active) for field in getattr(result, name)]
     return built
 
 
-def _field(field: Field, active: frozenset[str]) -> dict[str, Any]:
+def _field_object(field: Field, active: frozenset[str]) -> dict[str, Any]:
     return {
         "path": field.path,
         "class": field.kind.value,
@@ -107,3 +113,189 @@ def _field(field: Field, active: frozenset[str]) -> dict[str, Any]:
         "rules": list(field.rules),
         "covered": field.covered,
     }
+
+
+def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that say what ``result`` holds; ``active``: the rules that are on."""
+    yield _head(result)
+    yield ""
+    yield f"  {'part':<14}{'tokens':>9}  {'share':>6}   changes between turns"
+    for part in result.parts:
+        yield _part(part, result)
+    yield ""
+    if result.replaced:
+        yield f"  {_times(result.replaced)} the client replaced the whole history (a compaction).\n"
+    yield from _late(result)
+    yield from _fields(result, active)
+    yield from _sides(result)
+    yield from _reuse(result)
+    yield from _next(result, files)
+
+
+def _late(result: Inspection) -> Iterator[str]:
+    if not result.late:
+        return
+    requests, most = counted(result.late, "request"), counted(result.most_late, "system message")
+    yield f"  {requests} with system messages late in the list, up to {most}."
+    yield "  Templates print them in place, move them to the head (hoisted), or refuse them."
+    yield ""
+
+
+def _head(result: Inspection) -> str:
+    shown = [counted(result.prompts, "request"), counted(len(result.sessions), "session")]
+    if result.seconds:
+        shown.append(_duration(result.seconds))
+    models = sorted({model for session in result.sessions for model in session.models})
+    clients = sorted({session.client for session in result.sessions})
+    whom = f"{', '.join(clients)} → {', '.join(models) or 'a model'}"
+    left = ", ".join(shown)
+    others = result.requests - result.prompts
+    left += f" ({others} more without a prompt)" if others else ""
+    gap = max(3, WIDTH - len(left) - len(whom))
+    return f"{left}{' ' * gap}{whom}"
+
+
+def _part(part: PartView, result: Inspection) -> str:
+    start = f"  {part.name:<14}{_tokens(part.chars, result):>9}  {part.share:>6.1%}   "
+    if part.name == "last message":
+        return f"{start}(expected)"
+    if part.name == "history" and not part.changed:
+        return f"{start}append only"
+    what = f"{part.changed} of {result.steps}"
+    if not part.breaks or part.breaks_at is None:
+        return f"{start}{what}"
+    often = "" if part.breaks == result.steps else f", {_times(part.breaks)}"
+    at = _tokens(part.breaks_at, result)
+    return f"{start}{what:<10} ← breaks the cache at token {at}{often}"
+
+
+def _fields(result: Inspection, active: frozenset[str]) -> Iterator[str]:
+    if not result.fields and not result.between:
+        if result.steps:
+            yield "  No volatile field: every turn extends the one before."
+        else:
+            yield "  No turn follows another one, so there is nothing to compare."
+        yield ""
+        return
+    if result.fields:
+        yield f"  {'volatile field':<40}{'class':<16}{'turns':<11}rule"
+        for field in result.fields:
+            yield from _field(field, result.steps, active)
+        yield ""
+    if result.between:
+        pairs = max(field.count for field in result.between)
+        yield f"  {'constant in a session, not in the next':<40}{'class':<16}{'sessions':<11}rule"
+        for field in result.between:
+            yield from _field(field, pairs, active)
+        yield ""
+
+
+def _field(field: Field, steps: int, active: frozenset[str]) -> Iterator[str]:
+    name = _cut(field_name(field), 38)
+    often = f"{field.count} of {steps}"
+    yield f"  {name:<40}{field.kind.value:<16}{often:<11}{_rule(field, active)}"
+    yield f"      {_example(field, WIDTH - 6)}"
+
+
+def _rule(field: Field, active: frozenset[str]) -> str:
+    if not field.rules:
+        return "none"
+    name = field.rules[0]
+    state = "" if name in active else " (off)"
+    partly = f" ({field.covered} of {field.count})" if field.covered < field.count else ""
+    return f"{name}{state}{partly}"
+
+
+def field_name(field: Field | Found) -> str:
+    """Return a field's place as people read it: ``system[2] "cch="``."""
+    label = " ".join(field.label.split())
+    shown = place_name(field.path)
+    return f'{shown} "{label}"' if label else shown
+
+
+def place_name(path: str) -> str:
+    """Return a JSON pointer or path pattern as people read it: ``messages[3]``, ``system``."""
+    first, *rest = [step for step in path.split("/") if step] or ["the request"]
+    for step in rest:
+        if step.isdecimal() or step == "*":
+            first += f"[{step}]"
+        elif step not in ("text", "content", "parts"):
+            first += f".{step}"
+    return first
+
+
+def _example(field: Field, width: int) -> str:
+    was, now = (" ".join(text.split()) for text in (field.was, field.now))
+    if field.kind is ChangeKind.MOVED:
+        return _cut(was, width)
+    half = (width - 3) // 2
+    return f"{_cut(was, half) or '(nothing)'} → {_cut(now, half) or '(nothing)'}"
+
+
+def _sides(result: Inspection) -> Iterator[str]:
+    if not result.sides:
+        return
+    yield f"  {'side requests':<32}{'tokens':>9}{'tools':>8}   between turns"
+    for side in result.sides:
+        yield _side(side, result)
+    yield ""
+
+
+def _side(side: SideView, result: Inspection) -> str:
+    name = f"{side.requests} beside {side.session}"
+    start = f"  {name:<32}{_tokens(side.chars, result):>9}{side.tools:>8}   "
+    if not side.evictions:
+        return f"{start}never"
+    return f"{start}{_times(side.evictions)}   ← evicts it from a single slot"
+
+
+def _reuse(result: Inspection) -> Iterator[str]:
+    if not result.steps:
+        return
+    yield "  Reuse, by characters equal to the turn before   (~ estimated, first turns not counted)"
+    head = f"  {'':<16}{'without rules':>14}"
+    are = "is" if len(result.rules) == 1 else "are"
+    if result.rules:
+        head += f"   with {counted(len(result.rules), 'rule')} that {are} on"
+    if result.more:
+        head += f"   and {', '.join(result.more)}"
+    yield head
+    for reuse in result.reuse:
+        row = f"  {reuse.order.value:<16}{f'~{reuse.without:.1%}':>14}"
+        if result.rules:
+            row += f"   {f'~{reuse.with_rules:.1%}':>{len('with 1 rule that is on')}}"
+        if result.more:
+            row += f"   {f'~{reuse.with_more:.1%}':>10}"
+        yield row
+    yield ""
+
+
+def _next(result: Inspection, files: Sequence[str]) -> Iterator[str]:
+    shown = " ".join(quote(name) for name in files)
+    bare = [field for field in result.fields if not field.rules]
+    if any(field.kind in FREQUENCY and field.source == "client" for field in bare):
+        yield f"  Next: cacheproxy diagnose --propose --from {shown}"
+    elif result.more:
+        names = ",".join(result.more)
+        yield f"  Next: --enable {names}, or enable = [...] in the config file and SIGHUP"
+
+
+def _tokens(chars: float, result: Inspection) -> str:
+    return f"≈{round(chars / result.chars_per_token):,}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 import click
 
+from cacheproxy.asking import CommandError
 from cacheproxy.cli.settings import OneLine
-from cacheproxy.newclient.folder import write
+from cacheproxy.core.prompt.client import Client, ClientError
 
 _NEXT = """\
 
@@ -17,6 +21,15 @@ Next:
   see what changes       cacheproxy inspect FOLDER
   put the recording in   {folder}/tests/captures
 """
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_FILES = {
+    "pyproject.txt": "pyproject.toml",
+    "readme.txt": "README.md",
+    "module.txt": "$module.py",
+    "test.txt": "tests/test_$word.py",
+    "capture.txt": "tests/captures/$name-midnight.jsonl",
+}
+"""Templates (string.Template) with the file that each becomes."""
 
 
 @click.command("new-client", cls=OneLine)
@@ -38,3 +51,33 @@ def new_client(name: str, folder: str) -> None:
     for file in made:
         click.echo(f"made {file}")
     click.echo(_NEXT.format(folder=made[0].parent), nl=False)
+
+
+def write(name: str, where: Path) -> list[Path]:
+    """Write the folder ``cacheproxy-NAME`` in ``where``; return its files, the first to read first.
+
+    Raises CommandError if ``name`` is not one, if the folder is there, or cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise CommandError(f"{name!r} is not a valid name: write lower-case words joined by dashes")
+    try:
+        Client(name)  # else nobody could import what is written
+    except ClientError as error:
+        raise CommandError(f"{name!r} is not a valid name: {error}") from None
+    word = name.replace("-", "_")
+    values = {"name": name, "word": word, "module": f"cacheproxy_{word}"}
+    folder = where / f"cacheproxy-{name}"
+    made = []
+    try:
+        folder.mkdir()
+        for template, named in _FILES.items():
+            file = folder / Template(named).substitute(values)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            text = files("cacheproxy.cli.newclient").joinpath(template).read_text(encoding="utf-8")
+            file.write_text(Template(text).substitute(values), encoding="utf-8")
+            made.append(file)
+    except FileExistsError:
+        raise CommandError(f"{folder} already exists") from None
+    except OSError as error:
+        raise CommandError(f"cannot write {folder}: {error.strerror}") from None
+    return made

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from cacheproxy.asking import HEALTH, NoAnswerError, Site, checked_url, refused
-from cacheproxy.cli.running import proxy_url
+from cacheproxy.cli.running import RunningProxy, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     json_option,
@@ -20,30 +19,9 @@ from cacheproxy.cli.settings import (
     say,
 )
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.rules.normalizer import Normalizer, client_name
-from cacheproxy.doctor.proxy import is_health
+from cacheproxy.core.rules.code_rule import Normalizer, client_name
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Configured, configured
-
-
-@dataclass(frozen=True, slots=True)
-class _RunningPlugins:
-    """What the proxy that runs has."""
-
-    url: str = ""  #: the proxy's
-    rules: frozenset[str] | None = None
-    """The names of its rules; None where no proxy answers, or it edits nothing."""
-    versions: tuple[tuple[str, str], ...] = ()
-    """Its packages with their versions, "" where it could not load one."""
-
-    def lacks(self, rule: Normalizer, found: Configured) -> bool:
-        """Whether ``rule`` is on by the settings, and not in the proxy."""
-        return self.rules is not None and rule.name in found.active - self.rules
-
-    def needs_restart(self, package: Package) -> bool:
-        """Whether a reload is not enough: the proxy has another version, or failed to load it."""
-        version = dict(self.versions).get(package.name, package.version)
-        return version != package.version
 
 
 @click.command(cls=OneLine)
@@ -61,7 +39,7 @@ def plugins(
     proxy was started is on after a reload of it, another version of a package after a restart.
     """
     settings = read_settings(config, plugin)
-    found, running = configured(settings), _RunningPlugins()
+    found, running = configured(settings), RunningProxy()
     if not plugin:  # else it lists what could be
         running = _running(settings, proxy)
     if as_json:
@@ -70,6 +48,8 @@ def plugins(
     for package in found.packages:
         click.echo(f"{package.title}{_state(package)}")
         _print_rules(package.rules, found, running, package)
+        for server in package.servers:
+            click.echo(f"  server  {server.name}")
     if found.own:
         click.echo("the config file")
         _print_rules(found.own, found, running)
@@ -81,30 +61,33 @@ def plugins(
     _say_what_mends(found, running)
 
 
-def _running(settings: Config, proxy: str | None) -> _RunningPlugins:
+def _running(settings: Config, proxy: str | None) -> RunningProxy:
     """Ask the proxy; that none answers is no news here."""
     try:
         url = checked_url(proxy or proxy_url(settings))
         answer = Site(url, settings.token_header()).get(HEALTH)
     except (ConfigError, NoAnswerError):
-        return _RunningPlugins()
-    page: Any = answer.json() if answer.status == 200 else None
-    if not is_health(page):
-        if proxy or answer.status == 401:
-            say(refused(answer, url))
-        return _RunningPlugins()
-    rules = [name for name in page.get("rules") or () if isinstance(name, str)]
-    versions = [
-        (each["name"], each["version"] if each.get("loaded", True) else "")
-        for each in page.get("packages") or ()
-    ]
-    return _RunningPlugins(url, frozenset(rules) if rules else None, tuple(versions))
+        return RunningProxy()
+    found = RunningProxy.of(url, answer.json()) if answer.status == 200 else None
+    if found is None and (proxy or answer.status == 401):
+        say(refused(answer, url))
+    return found or RunningProxy()
 
 
-def _say_what_mends(found: Configured, running: _RunningPlugins) -> None:
-    if not any(running.lacks(rule, found) for rule in found.rules):
+def _lacks(running: RunningProxy, rule: Normalizer, found: Configured) -> bool:
+    """Whether ``rule`` is on by the settings, and not in the proxy, if that has any."""
+    return bool(running.rules) and rule.name in found.active - running.rules
+
+
+def _needs_restart(running: RunningProxy, package: Package) -> bool:
+    """Whether a reload is not enough: the proxy has another version, or failed to load it."""
+    return running.versions.get(package.name, package.version) != package.version
+
+
+def _say_what_mends(found: Configured, running: RunningProxy) -> None:
+    if not any(_lacks(running, rule, found) for rule in found.rules):
         return
-    restart = any(running.needs_restart(package) for package in found.packages)
+    restart = any(_needs_restart(running, package) for package in found.packages)
     click.echo(
         f"\nThe proxy at {running.url} runs without them. "
         + ("Restart it." if restart else "Have it reload, which drops no request:")
@@ -125,12 +108,12 @@ def _state(package: Package) -> str:
 def _print_rules(
     rules: Sequence[Normalizer],
     found: Configured,
-    running: _RunningPlugins,
+    running: RunningProxy,
     package: Package | None = None,
 ) -> None:
-    after = "restart" if package and running.needs_restart(package) else "reload"
+    after = "restart" if package and _needs_restart(running, package) else "reload"
     states = [
-        f"on after a {after}" * running.lacks(rule, found)
+        f"on after a {after}" * _lacks(running, rule, found)
         or ("on" if rule.name in found.active else "off")
         for rule in rules
     ]
@@ -142,13 +125,13 @@ def _print_rules(
         click.echo(f"  {state:<{wide}}  {rule.name:<{width}}  {client}  {rule.why}".rstrip())
 
 
-def _as_json(found: Configured, running: _RunningPlugins) -> dict[str, Any]:
+def _as_json(found: Configured, running: RunningProxy) -> dict[str, Any]:
     def listed(rules: Sequence[Normalizer]) -> list[dict[str, Any]]:
         return [
             {
                 "name": rule.name,
                 "on": rule.name in found.active,
-                "running": None if running.rules is None else rule.name in running.rules,
+                "running": rule.name in running.rules if running.rules else None,
                 "client": client_name(rule),
                 "why": rule.why,
             }
@@ -165,6 +148,7 @@ def _as_json(found: Configured, running: _RunningPlugins) -> dict[str, Any]:
                 "blocked": package.blocked,
                 "error": package.error,
                 "rules": listed(package.rules),
+                "servers": [server.name for server in package.servers],
             }
             for package in found.packages
         ],

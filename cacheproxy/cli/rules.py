@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from cacheproxy.asking import HEALTH, checked_url
-from cacheproxy.cli.checking import check
-from cacheproxy.cli.running import RunningError, get_json, proxy_url
+from cacheproxy.cli.running import RunningError, RunningProxy, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     json_option,
@@ -22,17 +21,20 @@ from cacheproxy.cli.settings import (
     say,
 )
 from cacheproxy.config import Config
+from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
-from cacheproxy.core.rules.normalizer import client_name
-from cacheproxy.doctor.proxy import is_health
+from cacheproxy.core.rules.code_rule import client_name
+from cacheproxy.core.rules.rule import Rule
+from cacheproxy.core.rules.second_pass import slow_words
 from cacheproxy.plugin.package import INSTALL
-from cacheproxy.plugin.packages import ITSELF, OWN, configured
+from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 
 MOST = 1000
 """Exchanges that are looked at: a page of 50 takes a few milliseconds."""
 _KEPT = "/_cacheproxy/requests"
 _REMEMBERED = "/_cacheproxy/exchanges"
+OK, CODE = "ok", "code, which is not checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,20 @@ class RuleRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningRules:
-    """What a running proxy tells."""
+class Fired:
+    """How often rules changed a request."""
 
-    on: frozenset[str]  #: names of the rules that are on
-    failures: dict[str, Any]  #: counts by name
-    fired: Fired  #: how often rules changed a request
+    exchanges: Mapping[str, int]  #: by rule, how many it changed
+    turns: Mapping[str, int]  #: by client, how many there were
+    source: str  #: where the counts come from, in words
+
+    def turns_of(self, client: str | None) -> int:
+        """Return the turns of ``client``; None: of all."""
+        return sum(self.turns.values()) if client is None else self.turns.get(client, 0)
+
+
+Seen = tuple[RunningProxy, Fired]
+"""What a running proxy tells."""
 
 
 class Rules(OneLine, click.Group):
@@ -119,33 +129,24 @@ def rules(
         click.echo(line)
 
 
-rules.add_command(check)
-
-
-def _seen(url: str, settings: Config) -> RunningRules | None:
+def _seen(url: str, settings: Config) -> Seen | None:
     """Ask the proxy; say so if it does not tell."""
     token = settings.token_header()
     try:
-        health = get_json(url, HEALTH, token)
-        fired = look(url, token)
+        running, fired = RunningProxy.of(url, get_json(url, HEALTH, token)), look(url, token)
     except (RunningError, ValueError) as error:
         why = str(error)
     else:
-        if is_health(health):
-            failures = health.get("failures")
-            return RunningRules(
-                on=frozenset(map(str, health.get("rules") or ())),
-                failures=failures if isinstance(failures, dict) else {},
-                fired=fired,
-            )
+        if running is not None:
+            return running, fired
         why = f"the server at {url} is not a cacheproxy"
     say(f"it is not known how often each rule fired: {why}")
     return None
 
 
-def _rows(settings: Config, seen: RunningRules | None) -> Iterator[RuleRow]:
+def _rows(settings: Config, seen: Seen | None) -> Iterator[RuleRow]:
     found = configured(settings)
-    on = seen.on if seen is not None else found.active
+    on = seen[0].rules if seen is not None else found.active
     sources = [(package.title, package.rules) for package in found.packages]
     for source, rules in (*sources, (OWN, found.own), (ITSELF, BUILT_IN)):
         for rule in rules:
@@ -156,17 +157,18 @@ def _rows(settings: Config, seen: RunningRules | None) -> Iterator[RuleRow]:
             yield row if seen is None else _counted(row, seen)
 
 
-def _counted(row: RuleRow, seen: RunningRules) -> RuleRow:
-    failures = seen.failures.get(row.name)
+def _counted(row: RuleRow, seen: Seen) -> RuleRow:
+    running, fired = seen
+    failures = running.failures.get(row.name)
     return replace(
         row,
-        fired=seen.fired.exchanges.get(row.name, 0),
-        turns=seen.fired.turns_of(row.client),
+        fired=fired.exchanges.get(row.name, 0),
+        turns=fired.turns_of(row.client),
         failed=int(failures.get("failed", 0)) if isinstance(failures, dict) else 0,
     )
 
 
-def _lines(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> Iterator[str]:
+def _lines(rows: Sequence[RuleRow], seen: Seen | None, least: int) -> Iterator[str]:
     if all(row.package == ITSELF for row in rows):
         yield f"No other rule is installed: {INSTALL}"
     width = max(len(row.name) for row in rows)
@@ -178,7 +180,7 @@ def _lines(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> It
         line = f"  {'on ' if row.on else 'off'}  {row.name:<{width}}  {_row_text(row)}"
         yield line.rstrip()
     if seen is not None:
-        yield f"\nCounted in {seen.fired.source}; failures are counted since the proxy was started."
+        yield f"\nCounted in {seen[1].source}; failures are counted since the proxy was started."
     retired = [(row, why) for row in rows if (why := row.retire(least)) is not None]
     if retired:
         yield "\nYou can switch these off, if this is how you usually work:"
@@ -194,24 +196,11 @@ def _row_text(row: RuleRow) -> str:
     return told + (f"; failed in {row.failed:,}" if row.failed else "")
 
 
-def _as_json(rows: Sequence[RuleRow], seen: RunningRules | None, least: int) -> dict[str, Any]:
+def _as_json(rows: Sequence[RuleRow], seen: Seen | None, least: int) -> dict[str, Any]:
     return {
-        "source": seen.fired.source if seen is not None else None,
+        "source": seen[1].source if seen is not None else None,
         "rules": [{**asdict(row), "retire": row.retire(least)} for row in rows],
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Fired:
-    """How often rules changed a request."""
-
-    exchanges: Mapping[str, int]  #: by rule, how many it changed
-    turns: Mapping[str, int]  #: by client, how many there were
-    source: str  #: where the counts come from, in words
-
-    def turns_of(self, client: str | None) -> int:
-        """Return the turns of ``client``; None: of all."""
-        return sum(self.turns.values()) if client is None else self.turns.get(client, 0)
 
 
 def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
@@ -256,3 +245,65 @@ def fired(exchanges: list[Mapping[str, Any]], source: str) -> Fired:
         if each.get("client") and each.get("turn") and not each.get("side"):
             turns[str(each["client"])] += 1
     return Fired(counts, turns, source)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A rule, or a line by which a client is told, and what is to be said of it."""
+
+    name: str  #: of the rule; of a line, its client and its beginning
+    package: str  #: where it comes from
+    said: str = OK  #: in words
+    exit_code: int = 0  #: 0 if it is well, 1 if it is slow, 2 if it is wrong
+
+
+@rules.command(cls=OneLine)
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@rules_options
+@json_option
+def check(*, file: str | None, config: str | None, plugin: tuple[str, ...], as_json: bool) -> None:
+    """Check the rules of FILE, or of the configuration, and of the plugins.
+
+    They are loaded as the proxy loads them. Each pattern is tried on texts that are made to take
+    long. Slow and wrong ones come last. The exit code is 0 if all is well, 1 if a pattern is slow,
+    2 if a rule is wrong.
+    """
+    found = sorted(
+        _checked(configured(read_settings(file or config, plugin))), key=lambda one: one.exit_code
+    )  # what is to be mended stands where a terminal shows it
+    if as_json:
+        print_json({"rules": [asdict(one) for one in found]})
+    else:
+        width = max((len(one.name) for one in found), default=0)
+        for one in found:
+            click.echo(f"{one.name:<{width}}  {one.said}  ({one.package})")
+        if not found:
+            click.echo("There is no rule to check.")
+    raise SystemExit(max((one.exit_code for one in found), default=0))
+
+
+def _checked(found: Configured) -> Iterator[Checked]:
+    sources = [(package.title, package.rules) for package in found.packages]
+    for source, rules in (*sources, (OWN, found.own)):
+        for rule in rules:
+            if type(rule) is Rule:
+                yield _of(rule, source)
+            else:
+                yield Checked(rule.name, source, CODE)
+    for package in found.packages:
+        if package.error is not None:
+            yield Checked(package.name, package.title, f"wrong: {package.error}", 2)
+        for line in package.client.lines if package.client is not None else ():
+            said = slow_words(rf"\A(?:{line})")
+            name = f"{package.client.name if package.client else ''}: {line[:20]}…"
+            yield Checked(name, package.title, said or OK, 1 if said else 0)
+
+
+def _of(rule: Rule, source: str) -> Checked:
+    try:
+        if SearchPattern(rule.pattern).within().search("") is not None:
+            return Checked(rule.name, source, "wrong: its pattern matches the empty text", 2)
+    except LateError as error:
+        return Checked(rule.name, source, f"slow: {error}", 1)
+    said = slow_words(rule.pattern)
+    return Checked(rule.name, source, said or OK, 1 if said else 0)

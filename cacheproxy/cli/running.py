@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url, refused
+from cacheproxy.asking import (
+    PAGE_SECONDS,
+    CommandError,
+    NoAnswerError,
+    Site,
+    checked_url,
+    is_health,
+    refused,
+)
+from cacheproxy.client_setup.need import Need, late, model_and_context
 from cacheproxy.config import Config, ConfigError
+from cacheproxy.core.http1.headers import PROBE
+from cacheproxy.core.privacy.access import TOKEN_HEADER
+from cacheproxy.core.servers.dialects import is_served
 
 _SECONDS = 40.0
 """A page about a long conversation takes the proxy a while, and proving a rule on it longer."""
@@ -31,6 +45,33 @@ def proxy_url(config: Config) -> str:
 
 class RunningError(CommandError):
     """The proxy gives no good answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProxy:
+    """What a running proxy's health page tells of its rules and plugins."""
+
+    url: str = ""  #: the proxy's; "" where none answers
+    rules: frozenset[str] = frozenset()  #: names of those that are on
+    failures: Mapping[str, Any] = field(default_factory=dict)  #: counts by name
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of its packages, "" where it could not load one."""
+
+    @classmethod
+    def of(cls, url: str, page: Any) -> RunningProxy | None:
+        """Return what the ``page`` of the proxy at ``url`` tells, None if it is no such page."""
+        if not is_health(page):
+            return None
+        failures = page.get("failures")
+        return cls(
+            url,
+            frozenset(name for name in page.get("rules") or () if isinstance(name, str)),
+            failures if isinstance(failures, dict) else {},
+            {
+                each["name"]: each["version"] if each.get("loaded", True) else ""
+                for each in page.get("packages") or ()
+            },
+        )
 
 
 def get_json(
@@ -57,3 +98,29 @@ def get_json(
     if answer.status == 200 and value is not None:
         return value
     raise RunningError(refused(answer, proxy))
+
+
+def need_of(url: str, settings: Config, api_key: str | None, page: Any, folder: str = "") -> Need:
+    """Return what a client is told of the proxy at ``url``.
+
+    ``page``: its health page, None where no proxy answers. ``folder``: as in ``Need``.
+    """
+    model, context = model_and_context(page)
+    need = Need(url, settings.token, api_key or "", model, context, late(page), folder=folder)
+    if need.late is None:
+        return need
+    return replace(need, serves=partial(_serves, need, page.get("probe", "")))
+
+
+def _serves(need: Need, probe: str, path: str) -> bool | None:
+    """Return whether the server knows ``path``, by its answer to an empty request."""
+    headers = {PROBE.decode(): probe}
+    if need.api_key:
+        headers["Authorization"] = f"Bearer {need.api_key}"
+    if need.token:
+        headers[TOKEN_HEADER.decode()] = need.token
+    try:
+        answer = Site(need.url, headers).post(path, b"{}", PAGE_SECONDS)
+    except NoAnswerError:
+        return None
+    return is_served(answer.status, answer.body)

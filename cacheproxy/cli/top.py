@@ -24,9 +24,8 @@ from cacheproxy.cli.settings import (
     proxy_option,
     read_settings,
 )
-from cacheproxy.top.keys import waiting
+from cacheproxy.top.keys import View, waiting
 from cacheproxy.top.screen import ScreenPlace, lines, ordered
-from cacheproxy.top.view import View
 from cacheproxy.top.watch import Watch, Watched, Watcher
 from cacheproxy.totals.windows import WINDOWS
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from cacheproxy.asking import USUAL
-from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.prompt.client import Clients
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.rules.code_rule import Normalizer
+from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
+from cacheproxy.plugin.packages import Packages
+from cacheproxy.words import short
 
 _MOST_NAMED = 8
 """Rules that are named one by one."""
@@ -27,15 +30,13 @@ def rest(
     address: str,
     server: ServerFacts | None,
     rules: Sequence[Normalizer],
-    packages: Sequence[Package],
+    packages: Packages,
     *,
     edits: bool,
     open_to_others: bool,
     is_loop: bool = False,
     lifetime: str | None = None,
-    placement: Placement | None = None,
-    thinking: str = "",
-    cache: str | None = None,
+    words: Mapping[str, str] = MappingProxyType({}),
     trouble: str | None = None,
     name: str = "",
     others: Sequence[tuple[str, ServerFacts | None]] = (),
@@ -43,9 +44,8 @@ def rest(
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
-    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``placement``:
-    what is known of it. ``thinking``: what is done with earlier reasoning, "" for nothing.
-    ``cache``: what is known of its memory, and of how it reports reuse. ``trouble``: why there is
+    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``words``: what
+    is known of the upstream, and done for that (see ``Server.words``). ``trouble``: why there is
     no ``server``, if that is known. ``name``: of the upstream, and ``others``: of the others;
     ``warnings``: what speaks against how they are put together.
     """
@@ -56,12 +56,9 @@ def rest(
         yield f"  upstream    {f'{name} ' if name else ''}OFFLINE: {why}; {then} until it answers"
     else:
         yield f"  upstream    {f'{name} ' if name else ''}ONLINE: {server.summary}"
-    if cache:
-        yield f"  cache       {cache}"
-    if placement is not None:
-        yield f"  template    {placement.says}"
-    if thinking:
-        yield f"  thinking    {thinking}"
+    for heading, word in (("cache", "memory"), ("template", "placement"), ("thinking", "thinking")):
+        if word in words:
+            yield f"  {heading:<10}  {words[word]}"
     for other, known in others:
         state = "OFFLINE: it does not answer yet" if known is None else f"ONLINE: {known.summary}"
         yield f"  upstream    {other} {state}"
@@ -72,7 +69,7 @@ def rest(
         elif package.warning is not None:
             yield f"  plugin      {package.warning}"
     if address.startswith("http"):  # a socket in the file system is for neither browser nor client
-        yield from _ways_in(_from_here(address))
+        yield from _ways_in(_from_here(address), packages.clients)
     if open_to_others:
         yield (
             "  access      other machines can reach the proxy: clients send the token as their "
@@ -107,20 +104,13 @@ def lifetime_line(totals: Mapping[str, Any]) -> str | None:
     )
 
 
-def short(number: float) -> str:
-    """Return ``number`` with three figures: 187.2K, 8.41M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
-        if number >= size:
-            value = number / size
-            return f"{value:.{2 if value < 10 else 1 if value < 1000 else 0}f}{letter}"
-    return f"{number:.0f}"
-
-
-def _ways_in(address: str) -> Iterator[str]:
-    where = proxy_option(address)
+def _ways_in(address: str, clients: Clients) -> Iterator[str]:
     yield f"  dashboard   {address}/_cacheproxy/"
-    yield f'  Claude Code   eval "$(cacheproxy env claude{where})" && claude'
-    yield f"  Cline, Codex  base URL {address}/v1"
+    starts = clients.starts(address, proxy_option(address))
+    for called, line in starts.items():
+        yield f"  {called:<12}  {line}"
+    if not starts:
+        yield f"  clients     base URL {address} or {address}/v1"
 
 
 def proxy_option(address: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -17,8 +18,7 @@ from twisted.internet.tcp import Port
 from twisted.python.failure import Failure
 
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.proxy.downstream.draining import Draining
-from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.downstream.site import Draining, ProxySite
 from cacheproxy.proxy.upstream.upstream import UpstreamURL
 
 _ALL = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
@@ -40,6 +40,9 @@ _IN_FILES = {
     "Cannot acquire lock": ": another program listens there",
 }
 """What mends it, by the error's number or by Twisted's words."""
+_MOST = 65_536
+"""Enough for any number of agents; the kernel's own limit may be a thousand times that, and some
+programs started from here close every descriptor up to it."""
 
 
 class CannotListenHereError(Exception):
@@ -179,3 +182,17 @@ def _in_words(reason: str) -> str:
     for pattern, words in _WORDS:
         reason = pattern.sub(words, reason)
     return reason
+
+
+def raise_limit() -> None:
+    """Raise the soft limit to the hard one, where it is lower: shells start us with 1,024."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = _MOST if hard == unlimited else min(hard, _MOST)
+    if soft != unlimited and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit that it hides
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -15,7 +15,7 @@ from cacheproxy.daemon.wiring import ConfigParts
 from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.proxy.exchange.workers import NoThreadError, TookTooLongError, Workers
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError
-from cacheproxy.web.applying import ReloadError
+from cacheproxy.web.cures import ReloadError
 
 _log = Logger()
 _Adopt = Callable[[ConfigParts], list[str]]

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import sys
-import time
 from collections.abc import Coroutine
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -19,22 +18,19 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy.config import ConfigError
-from cacheproxy.core.route.price import FREE
+from cacheproxy.core.route.route import FREE
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.profile_text import says
-from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.daemon import banner
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
-from cacheproxy.daemon.memory import share_out
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.signals import Signals, exit_with
-from cacheproxy.daemon.wiring import ConfigParts, ProcessParts
+from cacheproxy.daemon.wiring import ConfigParts, ProcessParts, share_out
 from cacheproxy.observe.log import BareFailures, TerminalObserver
-from cacheproxy.proxy.learning.poller import Poller
-from cacheproxy.proxy.upstream.probe import trouble
+from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.sources import ignored
 from cacheproxy.totals.windows import lifetime
-from cacheproxy.web.applying import ReloadError
+from cacheproxy.web.cures import ReloadError
 
 _log = Logger()
 _LOOK_SECONDS = 4.0
@@ -129,13 +125,10 @@ class ProxyService(MultiService):
             exit_with(1)
 
     def _made_pollers(self, arrangement: ConfigParts) -> list[Poller]:
-        reactor, seconds = self._lasting.reactor, arrangement.config.poll
+        seconds = arrangement.config.poll
         if not seconds:
             return []
-        return [
-            Poller(server.upstream, seconds, self._looked, reactor, wall=time.time)
-            for server in arrangement.servers.all
-        ]
+        return [Poller(server.asker, seconds, self._looked) for server in arrangement.servers.all]
 
     def _looked(self, look: Look) -> None:
         self._lasting.shown.looked(look)
@@ -197,7 +190,7 @@ class ProxyService(MultiService):
         """Ask the servers of ``arrangement`` from now on."""
         arrangement.servers.start()
         if len(self._pollers) == 1 == len(arrangement.servers.all):
-            self._pollers[0].upstream = arrangement.servers.first.upstream
+            self._pollers[0].asker = arrangement.servers.first.asker
             return
         for poller in self._pollers:
             poller.disownServiceParent()
@@ -268,7 +261,7 @@ class ProxyService(MultiService):
         look, why = profiling.last_look, None
         if look is None or look.state is UpstreamState.DOWN:
             seconds = arrangement.config.connect_timeout + 1.0
-            why = await trouble(first.upstream, lasting.reactor, seconds)
+            why = await first.asker.trouble(seconds)
         else:
             await profiling.learn()
         for each in asked:
@@ -285,9 +278,7 @@ class ProxyService(MultiService):
             open_to_others=listening.is_open_to_others,
             is_loop=is_same(listening.host, first.upstream.url),
             lifetime=so_far,
-            placement=None if first.placing is None else first.placing.placement,
-            thinking="" if first.keeping is None else first.keeping.says,
-            cache=says(profiling.profile).get("memory"),
+            words=first.words(),
             trouble=why,
             name=first.name,
             others=[(one.name, one.profiling.profile.server) for one in others],

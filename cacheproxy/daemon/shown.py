@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
+from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.privacy.access import HEALTH, READY, Access
-from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.status import Look
+from cacheproxy.daemon.records import Records
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import MetricsSources
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.packages import Configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
-from cacheproxy.totals.totals import InMemoryTotals, Totals
-from cacheproxy.web.applying import Applying, reload
-from cacheproxy.web.breaks import Breaks
-from cacheproxy.web.conversations import Conversations
-from cacheproxy.web.cures import Cures
+from cacheproxy.totals.table import TABLES
+from cacheproxy.totals.totals import InMemoryTotals
+from cacheproxy.web.cures import Applying, Cures, reload
 from cacheproxy.web.dashboard import Dashboard
-from cacheproxy.web.downloads import downloads
-from cacheproxy.web.exchanges import diagnosis, exchanges
+from cacheproxy.web.exchanges import ExchangePages, exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.health import health, named_or, ready
 from cacheproxy.web.live import Live
@@ -36,42 +36,54 @@ from cacheproxy.web.metrics import MetricsResource
 from cacheproxy.web.pages import OwnPages, answer, login, queried
 from cacheproxy.web.prompts import Prompts
 
+_T = TypeVar("_T")
+_CURE, _CURE_SECONDS = "cure", 30.0
+"""A rule is proven in a thread of plugins: for how long."""
+
 
 class Pages:
     """The observers whose figures are shown; ``pages`` makes the pages for one configuration.
 
-    ``totals``: None where none are kept; then the dashboard shows the last exchanges. ``file``: the
-    config file that a reload reads; ``reload`` does it, and is set by whoever can. ``option``: what
-    commands need to find this proxy.
+    Where no totals are kept, the dashboard shows the last exchanges. ``file``: the config file that
+    a reload reads; ``reload`` does it, and is set by whoever can. ``option``: what commands need to
+    find this proxy. ``probe``: the secret by which probes are told. ``collector`` is paused while a
+    rule is proven in a thread of plugins, whose functions it may call.
     """
 
     reload: Callable[[], Awaitable[tuple[str, list[str]]]]
 
-    def __init__(
-        self, reactor: Any, plugins: Plugins, totals: Totals | None, site: ProxySite, version: str
+    def __init__(  # noqa: PLR0917 (all that is shown)
+        self,
+        plugins: Plugins,
+        records: Records,
+        store: Store,
+        collector: Collector,
+        site: ProxySite,
+        version: str,
     ) -> None:
         self.file = self.option = ""
+        self.probe = os.urandom(16).hex().encode()
         self.recent = Recent()
         self.metrics = Metrics()
         self.latest = Latest()
         unkept = InMemoryTotals(time.time)
-        source = totals or unkept
+        source = records.totals or unkept
         self.dashboard = Dashboard(source, self.recent, self.latest, version)
-        self.conversations = Conversations(source)
-        self._downloads = downloads(source)
         self.prompts = Prompts()
         self.applying = Applying(lambda: self.reload(), self._in_thread)  # noqa: PLW0108 (set later)
         self.dashboard.is_applied = self.applying.is_applied
-        self.live = Live(self.dashboard, reactor)
+        self.live = Live(self.dashboard, plugins.reactor)
         self.latest.prefills.changed = self.live.progressed
-        self._reactor = reactor
-        self._failures = plugins.failures
+        self._plugins = plugins
+        self._records = records
+        self._store = store
+        self._collector = collector
         self._site = site
         self._version = version
         plugins.register(self.recent, "recent")
         plugins.register(self.metrics, "metrics")
         plugins.register(self.live, "live")
-        if totals is None:
+        if records.totals is None:
             plugins.register(unkept, "unkept")
 
     def looked(self, look: Look) -> None:
@@ -81,40 +93,30 @@ class Pages:
             self.live.looked()
 
     def pages(
-        self,
-        servers: Servers,
-        rules: Sequence[Normalizer],
-        access: Access,
-        *,
-        packages: Sequence[Package],
-        cures: Cures,
-        before: Callable[[], None],
-        is_up: Callable[[], Awaitable[bool]],
-        probe: bytes,
+        self, servers: Servers, found: Configured, access: Access, *, edits: bool
     ) -> OwnPages:
-        """Return the pages; ``before`` is called before any of them is made.
+        """Return the pages of one configuration; what waits is judged before any is made.
 
-        ``is_up``: whether an upstream answers now. ``rules``: those that edit requests, some of
-        them of ``packages``. ``cures``: the page of rules for what broke. ``probe``: the secret of
-        probes.
+        ``edits``: whether the rules of ``found`` are used with any upstream.
         """
+        rules, failures = found.on if edits else (), self._plugins.failures
         page = partial(
             health,
             self._version,
             servers,
             rules,
-            self._failures,
+            failures,
             self.recent,
-            packages=packages,
-            probe=probe,
+            packages=found.packages,
+            probe=self.probe,
         )
-        check = partial(ready, is_up)
+        check = partial(ready, servers.is_up)
         metrics = MetricsResource(
             self.metrics,
             MetricsSources(
                 self._version,
-                self._failures,
-                self._reactor.seconds,
+                failures,
+                self._plugins.reactor.seconds,
                 lambda: list(self.latest.looks.values()),
             ),
             [rule.name for rule in rules],
@@ -122,20 +124,30 @@ class Pages:
             self._site.channels,
         )
         board = self.dashboard
-        breaks = Breaks(
+        cures = Cures(
             recent=self.recent,
-            cures=cures,
+            store=self._store,
+            found=found,
+            edits=edits,
+            file=self.file,
+            profile=lambda: servers.first.profiling.profile,
+            run=self._prove,
+            applying=self.applying,
             prompts=self.prompts,
-            report=board.report,
-            option=lambda: self.option,
         )
+        one = ExchangePages(cures=cures, report=board.report, option=lambda: self.option)
         return OwnPages(
             {
                 **static_files(),
-                **self._downloads,
+                **{
+                    b"/_cacheproxy/%s.csv" % name.encode(): partial(
+                        queried, partial(board.table, name)
+                    )
+                    for name in TABLES
+                },
                 b"/_cacheproxy/data": partial(queried, board.data),
                 b"/_cacheproxy/requests": partial(queried, board.requests),
-                b"/_cacheproxy/conversations": partial(queried, self.conversations.list),
+                b"/_cacheproxy/conversations": partial(queried, board.conversations),
                 READY: lambda request: answer(request, check),
                 b"/_cacheproxy/exchanges": lambda request: answer(
                     request, partial(exchanges, self.recent)
@@ -148,18 +160,24 @@ class Pages:
                 b"/_cacheproxy/show-prompts": self.prompts.page,
             },
             {
-                b"/_cacheproxy/detail/": lambda request, name: answer(
-                    request, partial(board.detail, name)
-                ),
-                b"/_cacheproxy/conversations/": self.conversations.one,
+                b"/_cacheproxy/detail/": one.detail,
+                b"/_cacheproxy/conversations/": board.conversation,
                 b"/_cacheproxy/cure/": cures,
-                b"/_cacheproxy/break/": breaks,
-                b"/_cacheproxy/diagnose/": partial(
-                    diagnosis, self.recent, board.report, self.prompts
-                ),
+                b"/_cacheproxy/break/": one.broken,
+                b"/_cacheproxy/diagnose/": one.diagnosis,
             },
-            before,
+            self._records.take.settle,
         )
 
     def _in_thread(self, work: Callable[[], Any]) -> Deferred[Any]:
-        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
+        reactor = self._plugins.reactor
+        return deferToThreadPool(reactor, reactor.getThreadPool(), work)
+
+    def _prove(self, work: Callable[[], _T]) -> Awaitable[_T]:
+        """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
+
+        def paused() -> _T:
+            with self._collector.paused():
+                return work()
+
+        return self._plugins.workers.run(_CURE, paused, _CURE_SECONDS)

@@ -11,9 +11,10 @@ from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.shown import Pages
+from cacheproxy.observe.judging import Judging
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
@@ -35,7 +36,6 @@ class ProcessParts:
     memo: Memo  #: what bodies were read as
     collector: Collector  #: of garbage
     via: bytes  #: our own token in the Via header
-    probe: bytes  #: the secret by which probes are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +50,14 @@ class ConfigParts:
     resource: ProxyResource  #: answers requests
     limits: Limits  #: of clients
     access: Access  #: who may ask
+
+
+def share_out(mib: int, store: Store, memo: Memo, judging: Judging) -> None:
+    """Give each its share of ``mib``; together they take no more.
+
+    Half for conversations: one that is forgotten begins anew, without pins and verdict. Three
+    eighths for parsed messages: a forgotten one is read again. One eighth for bodies that wait for
+    their verdict. Of what is remembered already, the next turns let go.
+    """
+    eighth = (mib << 20) // 8
+    store.most_bytes, memo.most_bytes, judging.most_waiting = 4 * eighth, 3 * eighth, eighth

@@ -2,120 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from cacheproxy.asking import shown
-from cacheproxy.core.placement.placement import Placement
+from cacheproxy.client_setup.finding import Finding, FindingState, ok
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.doctor.claude import ATTRIBUTION, ClaudeSettings
-from cacheproxy.doctor.finding import Finding, FindingState
-from cacheproxy.doctor.outcome import HEADER_RULE
-from cacheproxy.doctor.proxy import Proxy
+from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Record, summary
-from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.upstream import SeenUpstream
+from cacheproxy.doctor.trial import Trial
 from cacheproxy.words import counted
 
-_LATE = (
-    "this server's template does not accept system messages where they stand; Claude Code "
-    "2.1.197 and later sends one in each turn, and Codex sends a second one at the head"
-)
-
-
+_LATE = "this server's template does not accept system messages where they stand"
 _MOST_NAMED, _RULES = 5, "cacheproxy rules"
-
-
-@dataclass(frozen=True, slots=True)
-class Superfluous:
-    """Whether the proxy is needed at all: some servers and settings make it superfluous."""
-
-    is_superfluous: bool  #: whether to take it out
-    text: str  #: why, or why not
-
-
-def judge(
-    trials: Sequence[Trial],
-    settings: ClaudeSettings,
-    rules: Sequence[str],
-    clients: Sequence[str],
-    placement: Placement | None = None,
-) -> Superfluous | None:
-    """Return whether the proxy is needed, as far as it is known; None if nothing is.
-
-    ``rules``: names of those that are on. ``clients``: those seen by the proxy.
-    ``placement``: what is known of the server's template.
-    """
-    if placement is not None and placement.late.harms:
-        return Superfluous(False, f"needed: {_LATE}")
-    measured = [
-        trial
-        for trial in trials
-        if trial.error is None and trial.is_measured and trial.without is not None
-    ]
-    others = [
-        name
-        for name in rules
-        if name not in NAMES and not name.startswith("claude-") and HEADER_RULE not in name
-    ]
-    strangers = [name for name in clients if name != "claude"]
-    named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
-    rest = f"; other rules: {named}" if others else ""
-    off = settings.header_off
-    if off is not None:
-        text = f"with {ATTRIBUTION}=0 Claude Code has no volatile header to make constant"
-        if others or strangers:
-            return Superfluous(
-                False, f"not needed for Claude Code: {text}; perhaps for others{rest}"
-            )
-        return Superfluous(True, f"not needed: {text}; only its statistics are left")
-    if not measured:
-        return None
-    if all(trial.works_without for trial in measured):
-        text = "the server reuses a prompt although its billing header changes"
-        if others:
-            return Superfluous(
-                False, f"not needed for Claude Code: {text}; perhaps for others{rest}"
-            )
-        return Superfluous(True, f"not needed: {text}, with the rules and without")
-    return _needed(measured)
-
-
-def _needed(measured: Sequence[Trial]) -> Superfluous | None:
-    working = [trial for trial in measured if trial.works and not trial.works_without]
-    if not working:
-        return None
-    repaired = [one for one in working if one.cch_only is not None and one.cch_only.is_reused]
-    if repaired:
-        path = repaired[0].path
-        without = repaired[0].without
-        left = without.usage.reused if without is not None else 0
-        return Superfluous(
-            False,
-            f"partly: on {path} the server repairs the header's cch itself, so it also reuses the "
-            "turns of one Claude Code conversation without the proxy; but a new conversation or "
-            f"subagent has another cc_version, and reuses {left or 0:,} tokens without the proxy"
-            + (f". {_on_others(working, path)}" if len(working) > 1 else ""),
-        )
-    return Superfluous(False, f"needed: {_on_others(working, '')}")
-
-
-def _on_others(working: Sequence[Trial], but: str) -> str:
-    parts = [
-        f"on {trial.path} {trial.without.usage.reused or 0:,} of "
-        f"{trial.without.usage.prompt or 0:,} tokens are reused without the proxy"
-        for trial in working
-        if trial.path != but and trial.without is not None
-    ]
-    return ", ".join(parts)
 
 
 class Working(StrEnum):
     """The answer to the question whether the cache is working."""
 
     YES = "YES"
+    MOSTLY = "MOSTLY"
     NO = "NO"
     NOT_MEASURED = "NOT MEASURED"
     NOT_NEEDED = "NOT NEEDED"
@@ -129,98 +37,159 @@ class Conclusion:
     text: str  #: the sentence that says why
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """What the checks found."""
-
-    proxy: Proxy  #: as it was found
-    upstream: SeenUpstream  #: the model server as it was found
-    record: Record | None  #: None: the proxy keeps none, or none runs
-    trials: tuple[Trial, ...]  #: with test prompts, one on each path
-    need: Superfluous | None  #: None: it is not known whether the proxy is needed
-    profile: Profile = UNKNOWN  #: what is known of the server
-    findings: tuple[Finding, ...] = ()  #: in the report's order
+_BY_STATE = {
+    FindingState.OK: Working.YES,
+    FindingState.WARN: Working.MOSTLY,
+    FindingState.FAIL: Working.NO,
+}
 
 
-def conclude(known: Examination) -> Conclusion:
+class Needed(NamedTuple):
+    """Whether the proxy is needed at all: some servers and settings make it superfluous."""
+
+    is_superfluous: bool  #: whether to take it out
+    text: str  #: why, or why not
+
+
+def judge(facts: Examination) -> Needed | None:
+    """Return whether the proxy is needed, as far as it is known; None if nothing is."""
+    placement, tried, heads = facts.profile.placement, facts.tried, facts.heads
+    if placement is not None and placement.late.harms:
+        late = [one.sends_late for one in facts.found.packages.clients if one.sends_late]
+        why = [f"needed: {_LATE}", *[", and ".join(late)] * bool(late)]
+        return Needed(False, "; ".join(why))
+    if tried is None or heads is None:
+        return None
+    measured = [one for one in _measured(facts) if one.without is not None]
+    text = tried.checkup.needless
+    if not text and measured and all(trial.works_without for trial in measured):
+        text = f"the server reuses a prompt although its {heads.what} changes"
+    if not text:
+        return _needed(measured, heads.repaired) if measured else None
+    others = [name for name in facts.rules if name not in NAMES and name not in tried.rules]
+    seen = facts.record.clients() if facts.record is not None else {}
+    has_strangers = any(name != tried.client.name for name in seen)
+    if others or (tried.checkup.needless and has_strangers):
+        named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
+        rest = f"; other rules: {named}" if others else ""
+        whom = tried.client.called
+        return Needed(False, f"not needed for {whom}: {text}; perhaps for others{rest}")
+    left = "only its statistics are left" if tried.checkup.needless else ""
+    text = f"{text}; {left}" if left else f"{text}, with the rules and without"
+    return Needed(True, f"not needed: {text}")
+
+
+def need(facts: Examination) -> Iterator[Finding]:
+    """Yield the finding on whether it is needed."""
+    needed = judge(facts)
+    if needed is not None:
+        yield ok("need", needed.text)
+
+
+def _measured(facts: Examination) -> list[Trial]:
+    return [trial for trial in facts.trials if trial.error is None and trial.is_measured]
+
+
+def _needed(measured: Sequence[Trial], repaired: str) -> Needed | None:
+    working = [trial for trial in measured if trial.works and not trial.works_without]
+    mended = [one for one in working if one.next_turn is not None and one.next_turn.is_reused]
+    if not mended:
+        return Needed(False, f"needed: {_on_others(working)}") if working else None
+    path, without = mended[0].path, mended[0].without
+    left = without.usage.reused or 0 if without is not None else 0
+    text = f"partly: on {path} the server {repaired}, and reuses {left:,} tokens without the proxy"
+    others = _on_others(working, path)
+    return Needed(False, f"{text}. {others}" if others else text)
+
+
+def _on_others(working: Sequence[Trial], but: str = "") -> str:
+    parts = [
+        f"on {trial.path} {trial.without.usage.reused or 0:,} of "
+        f"{trial.without.usage.prompt or 0:,} tokens are reused without the proxy"
+        for trial in working
+        if trial.path != but and trial.without is not None
+    ]
+    return ", ".join(parts)
+
+
+def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
     """Return the verdict: what agents' requests showed comes before what ours did."""
-    if known.upstream.server is None:
-        return Conclusion(Working.NOT_MEASURED, _sentence(known.upstream.problem or ""))
-    if known.record is not None and known.record.failing:
-        failing = map(summary, known.record.failing.values())
+    if facts.server is None:
+        return Conclusion(Working.NOT_MEASURED, _sentence(facts.upstream.problem or ""))
+    record, needed = facts.record, judge(facts)
+    if record is not None and record.failing:
+        failing = map(summary, record.failing.values())
         return Conclusion(Working.NO, _sentence(", and ".join(failing)))
-    if known.need is not None and known.need.is_superfluous:
-        return Conclusion(Working.NOT_NEEDED, _sentence(known.need.text.partition(": ")[2]))
-    if known.record is not None and known.record.later:
-        return _of_record(known.record)
-    failed = {finding.name for finding in known.findings if finding.state is FindingState.FAIL}
-    if known.proxy.is_up and "traffic" in failed:
+    if needed is not None and needed.is_superfluous:
+        return Conclusion(Working.NOT_NEEDED, _sentence(needed.text.partition(": ")[2]))
+    if record is not None and (record.later or record.cut):
+        return of_record(record)
+    failed = {finding.name for finding in findings if finding.state is FindingState.FAIL}
+    if facts.proxy.is_up and "traffic" in failed:
         return Conclusion(Working.NOT_MEASURED, "No agent request has come through the proxy yet.")
-    if known.proxy.is_up and "claude" in failed:
-        return Conclusion(Working.NOT_MEASURED, "Claude Code is set up to go past the proxy.")
-    return _of_trials(known)
+    for one in facts.checked:
+        if facts.proxy.is_up and one.client.name in failed:
+            text = f"{one.client.called} is set up to go past the proxy."
+            return Conclusion(Working.NOT_MEASURED, text)
+    return _of_trials(facts)
 
 
-def _of_record(record: Record) -> Conclusion:
-    """Later turns decide; a session's first cannot reuse anything."""
-    measured, later = record.measured, record.later
-    prompt = sum(one.prompt or 0 for one in measured)
-    reused = sum(one.reused or 0 for one in measured)
-    share = reused / prompt if prompt else 0.0
-    text = (
-        f"{share:.1%} of {prompt:,} prompt tokens were reused in the last "
-        f"{counted(len(measured), 'request')}."
-    )
-    if record.breaks:
-        text += f" {len(record.breaks)} of {counted(len(later), 'follow-up turn')} lost the cache."
-    return Conclusion(Working.NO if record.is_broken else Working.YES, text)
+def of_record(record: Record) -> Conclusion:
+    """Return the verdict by later turns: a session's first cannot reuse anything."""
+    figures = f"{record.figures} were reused"
+    if record.cut:
+        cut, number = len(record.cut), len(record.turns)
+        text = f"The server cut {cut} of {counted(number, 'turn')} to fit its context"
+        answer = Working.NO if 2 * cut >= number else Working.MOSTLY
+        return Conclusion(answer, f"{text}; {figures}." if record.measured else f"{text}.")
+    lost = f"{len(record.breaks)} of {counted(len(record.later), 'follow-up turn')} lost the cache"
+    answer = _BY_STATE[record.state]
+    if answer is not Working.YES:
+        return Conclusion(answer, f"{lost}; {figures}.")
+    return Conclusion(answer, f"{figures}; {lost}." if record.breaks else f"{figures}.")
 
 
-def _of_trials(known: Examination) -> Conclusion:
-    measured = [trial for trial in known.trials if trial.error is None and trial.is_measured]
+def _of_trials(facts: Examination) -> Conclusion:
+    measured = _measured(facts)
     working = [trial for trial in measured if trial.works]
     if not measured:
         why = "The server does not say what it reused."
-        if not known.trials:
+        if not facts.trials:
             why = "No test prompt was sent."
-        elif any(trial.is_short for trial in known.trials):
+        elif any(trial.is_short for trial in facts.trials):
             why = "The test prompt is shorter than the blocks of tokens that the server keeps."
-        elif all(trial.error for trial in known.trials):
+        elif all(trial.error for trial in facts.trials):
             why = "The test requests failed."
         return Conclusion(Working.NOT_MEASURED, why)
     if any(trial.has_several for trial in measured):
         text = "Several servers take turns to answer, and none has the cache of another."
         return Conclusion(Working.NO, text)
     if not working:
-        last = measured[0]
-        if last.same is not None and last.same.is_reused and _has_no_rule(last, known):
-            text = (
-                "No rule for the test prompt's header is on, so the test says nothing about your "
-                "agents."
-            )
-            return Conclusion(Working.NOT_MEASURED, text)
-        if last.same is not None and not last.same.is_reused:
-            text = "The server reused nothing, not even when the same prompt was sent again."
-            return Conclusion(Working.NO, text)
-        return Conclusion(Working.NO, "A prompt sent twice with different headers was not reused.")
+        return _of_lost(facts, measured[0])
     best = working[0].second
     assert best is not None
     figures = f"{best.usage.reused or 0:,} of {best.usage.prompt or 0:,} tokens"
-    if not known.proxy.is_up:
-        where = shown(known.proxy.url)
+    if not facts.proxy.is_up:
+        where = shown(facts.proxy.url)
         text = f"No proxy answers at {where}. With the rules a test prompt reused {figures}."
         return Conclusion(Working.NO, text)
     if len(working) < len(measured):
         broken = next(trial for trial in measured if not trial.works)
         return Conclusion(Working.NO, f"A test prompt was reused, but not on {broken.path}.")
-    text = f"A test prompt reused {figures}; no agent's turns have been measured yet."
+    text = f"A test prompt reused {figures}; no agent's turns have been measured lately."
     return Conclusion(Working.YES, text)
 
 
-def _has_no_rule(trial: Trial, known: Examination) -> bool:
-    if trial.edited is not None:
-        return not trial.edited
-    return not any("billing-header" in name for name in known.proxy.rules)
+def _of_lost(facts: Examination, trial: Trial) -> Conclusion:
+    same = trial.same
+    if same is not None and not same.is_reused:
+        text = "The server reused nothing, not even when the same prompt was sent again."
+        return Conclusion(Working.NO, text)
+    has_rule = facts.heads is None or not {*facts.heads.rules}.isdisjoint(facts.rules)
+    if same is not None and not has_rule:
+        text = "No rule for the test prompt's header is on, so the test says nothing about your "
+        return Conclusion(Working.NOT_MEASURED, f"{text}agents.")
+    return Conclusion(Working.NO, "A prompt sent twice with different headers was not reused.")
 
 
 def _sentence(text: str) -> str:

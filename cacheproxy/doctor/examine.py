@@ -1,45 +1,58 @@
-"""All checks, in order."""
+"""All that is asked, and all checks in order."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from cacheproxy.asking import Site
+from cacheproxy.client_setup.checkup import Case
+from cacheproxy.client_setup.finding import Finding, FindingState
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.server.identify import VLLM
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.profile_text import says
-from cacheproxy.doctor import (
-    claude,
-    outcome,
-    plugins,
-    proxy,
-    record,
-    reuse,
-    router,
-    slots,
-    template,
+from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.profile import Profile, Reporting
+from cacheproxy.doctor import clients, proxy_checks, record, server_checks
+from cacheproxy.doctor.conclusion import judge, need
+from cacheproxy.doctor.facts import (
+    Examination,
+    Proxy,
+    SeenUpstream,
+    learned,
+    look_at_proxy,
+    look_at_server,
+    router_cure,
 )
-from cacheproxy.doctor import upstream as upstreams
-from cacheproxy.doctor.conclusion import Examination, judge
-from cacheproxy.doctor.finding import Finding, FindingState, ok, warn
-from cacheproxy.doctor.prompt import PATHS
-from cacheproxy.doctor.proxy import Proxy, TrafficLook
-from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.slots import Ask, Guard
-from cacheproxy.doctor.upstream import LLAMA, Counters, SeenUpstream
-from cacheproxy.plugin.packages import Configured, configured
+from cacheproxy.doctor.guard import Ask, Guard
+from cacheproxy.doctor.trial import APIS, PromptSender, Trial
+from cacheproxy.plugin.packages import configured
 
 OnStep = Callable[[str], None]
 """Called with what is being done."""
+CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
+    proxy_checks.listening,
+    proxy_checks.pool,
+    server_checks.answering,
+    proxy_checks.other_upstream,
+    proxy_checks.requests,
+    proxy_checks.cut,
+    server_checks.reuse,
+    server_checks.memory,
+    server_checks.late_messages,
+    server_checks.next_turns,
+    need,
+    proxy_checks.traffic,
+    proxy_checks.agents,
+    proxy_checks.settings,
+    proxy_checks.plugins,
+)
+"""In the report's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,152 +70,122 @@ class Inputs:
     send: bool | None = None  #: test prompts; None: ask where they might push out a conversation
     ask: Ask = lambda _: False  #: people, where there are any
     watch: float = 0.0  #: seconds to wait for the agent's own requests
+    clock: Callable[[], float] = time.time  #: returns seconds since the epoch
 
 
-def examine(inputs: Inputs, on_step: OnStep) -> Examination:
-    """Run all checks. Raises ConfigError or PluginError, as the proxy would."""
+def examine(inputs: Inputs, on_step: OnStep) -> tuple[Examination, list[Finding]]:
+    """Return what is known, and what the checks say. Raises ConfigError or PluginError."""
+    facts = _ask(inputs, on_step)
+    return facts, checked(facts)
+
+
+def checked(facts: Examination) -> list[Finding]:
+    """Return what the checks say of ``facts``."""
+    findings = [finding for check in CHECKS for finding in check(facts)]
+    needed = judge(facts)
+    if needed is None or not needed.is_superfluous:
+        return findings
+    # Where the proxy is not needed, that nothing goes through it is no fault.
+    excused = {"proxy", "traffic", *(one.client.name for one in facts.checked)}
+    return [
+        replace(one, state=FindingState.WARN)
+        if one.state is FindingState.FAIL and one.name in excused
+        else one
+        for one in findings
+    ]
+
+
+def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
     found = configured(inputs.config)
+    known = frozenset(client.name for client in found.packages.clients)
     on_step("asking the proxy")
-    running = proxy.look(inputs.proxy, inputs.token)
+    running = look_at_proxy(inputs.proxy, inputs.token)
     url = inputs.upstream or running.upstream or inputs.config.upstream.rstrip("/")
     on_step("asking the model server")
     site = Site(url, inputs.headers)
-    server = upstreams.look(site)
-    before = TrafficLook(
-        server.look, record.read(running.url, inputs.token) if running.is_up else None
-    )
-    after, watched = before, inputs.watch if running.is_up and server.server is not None else 0.0
-    if watched:
+    upstream = look_at_server(site)
+
+    def remembered() -> record.Record | None:
+        if not running.is_up:
+            return None
+        return record.read(running.url, inputs.token, inputs.clock(), known)
+
+    kept, look = remembered(), upstream.look
+    before, watched = (look, kept), 0.0
+    if inputs.watch and running.is_up and upstream.server is not None:
+        watched = inputs.watch
         on_step(f"watching for {watched:.0f} s: use your agent now")
         time.sleep(watched)
-        now = record.read(running.url, inputs.token) or before.record
-        after = TrafficLook(upstreams.look(site).look, now)
-    kept, is_own = after.record, running.sends_to(url)
-    # the test prompt imitates a field that vendors' own APIs check
-    edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
-    own = kept if is_own else None
-    profile = _profile(inputs, server, running if is_own else None, on_step)
-    guard = Guard(site, profile, own, None if inputs.send else inputs.ask)
-    may_send = inputs.send is not False and edits
-    trials = _trials(inputs, server, running, found, guard, on_step) if may_send else ()
-
-    findings = [*proxy.check(running, url), *proxy.check_pool(running), *upstreams.check(server)]
-    findings += proxy.check_upstream(running, url)
-    kind = server.server.kind if server.server is not None else ""
-    findings += record.check_requests(kept, time.time(), kind, found.packages.clients)
-    findings += _on_trials(trials, running, found, kind, site)
-    if guard.finding is not None:
-        findings.append(guard.finding)
-    elif kind and not trials:
-        findings.append(_not_tried(inputs, kind, edits=edits))
-    if kind:
-        memory = says(profile).get("memory")
-        findings += [ok("memory", memory)] if memory else []
-        findings += template.check(profile.placement, own)
-        findings += slots.check(own, trials) if kind == LLAMA else []
-        findings += template.check_turns(profile, own, running.keeps if own is not None else "")
-    settings = claude.read(inputs.environ, inputs.home)
-    clients = tuple(kept.clients()) if kept is not None else ()
-    rules = running.rules if running.is_up else tuple(rule.name for rule in found.on)
-    needed = judge(trials, settings, rules, clients, profile.placement)
-    findings += [] if needed is None else [ok("need", needed.text)]
-    if is_own and kind:
-        findings += proxy.check_traffic(running.url, url, before, after, watched)
-    findings += record.check_agents(kept, time.time())
-    context = server.server.context if server.server is not None else None
-    findings += claude.check(settings, running.url, url, context, seen="claude" in clients)
-    findings += plugins.check(found, running.rules if running.is_up else None, edits=edits)
-    if needed is not None and needed.is_superfluous:
-        findings = [_excused(finding) for finding in findings]
-    return Examination(running, server, kept, trials, needed, profile, tuple(findings))
+        kept = remembered() or kept
+        upstream = replace(upstream, look=look_at_server(site).look)
+    context = upstream.server.context if upstream.server is not None else None
+    case = Case(inputs.environ, inputs.home, running.url, url, context)
+    facts = Examination(
+        proxy=running,
+        upstream=upstream,
+        now=inputs.clock(),
+        found=found,
+        # the test prompt imitates a field that vendors' own APIs check
+        edits=inputs.config.edit_remote or is_local(urlsplit(url).hostname or ""),
+        record=kept,
+        checked=tuple(clients.look(found.packages, case, kept.clients() if kept else ())),
+        send=inputs.send,
+        before=before,
+        watched=watched,
+    )
+    profile = _profile(inputs, upstream, running if facts.is_own else None, on_step)
+    guard = Guard(site, profile, facts.own, None if inputs.send else inputs.ask)
+    trials = tuple(_trials(inputs, facts, guard, on_step))
+    cure = router_cure(site) if any(trial.has_several for trial in trials) else ""
+    return replace(facts, profile=profile, trials=trials, not_sent=guard.why_not, router_cure=cure)
 
 
-def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
-    inputs: Inputs,
-    server: SeenUpstream,
-    running: Proxy,
-    found: Configured,
-    guard: Guard,
-    on_step: OnStep,
-) -> tuple[Trial, ...]:
-    """Send test prompts on each path; to Ollama only for a named model, else it would load one."""
-    model = inputs.model or server.model
-    if server.server is None or (server.server.kind == "Ollama" and inputs.model is None):
-        return ()
-    headers = inputs.headers | inputs.token
+def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -> Iterator[Trial]:
+    """Send test prompts on each path; where one would be loaded for it, only if it was named."""
+    server, running = facts.server, facts.proxy
+    if server is None or inputs.send is False or not facts.edits:
+        return
+    kind = kind_of(guard.profile)
+    if kind.loads_models and inputs.model is None:
+        return
     # It is kept out of the proxy's records.
     as_probe = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): running.probe}
-    through = Site(running.url, headers | as_probe) if running.sends_to(server.url) else None
-    site = Site(server.url, inputs.headers)
-    trials: list[Trial] = []
-    one_slot = server.server.kind == LLAMA and server.server.slots == 1
-    for api, path in PATHS.items():
-        on_step(f"sending a short prompt to {path}")
-        mark = secrets.token_hex(8)
-        trial = reuse.measure(
-            api,
-            site,
-            through,
-            found.on,
-            model or outcome.NO_MODEL,
-            mark,
-            may_send=guard.allows,
-            has_one_slot=one_slot and not any(one.again for one in trials),
-            counters=Counters(site, has_them=server.server.kind == VLLM),
-            memory=guard.profile.memory,
-        )
-        if trial is not None and (trial.second is not None or not trial.held_back):
-            trials.append(trial)
-        if trial is not None and trial.held_back:
-            break
-    return tuple(trials)
-
-
-def _on_trials(
-    trials: Sequence[Trial], running: Proxy, found: Configured, kind: str, site: Site
-) -> list[Finding]:
-    here = tuple(rule.name for rule in found.on)
-    has_package = any(package.distribution == outcome.PACKAGE for package in found.packages)
-    findings = []
-    cure = router.cure_of(site) if any(trial.has_several for trial in trials) else ""
-    for trial in trials:
-        on = running.rules if trial.through_proxy else here
-        findings.append(outcome.check(trial, on, kind, has_package=has_package, cure=cure))
-    return findings + outcome.unreported(trials, kind)
-
-
-def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
-    if inputs.send is False:
-        return warn("reuse", "not tried, since --no-send was given")
-    if not edits:
-        text = "not tried: the server is not on your own network, and the proxy edits nothing there"
-        return warn("reuse", text, "set edit_remote if the server is yours")
-    if kind == "Ollama":
-        text = "not tried: Ollama would load a model for the test, and perhaps unload another one"
-        return warn("reuse", text, "name a model with --model")
-    text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
-    state = FindingState.WARN if kind == LLAMA else FindingState.FAIL
-    return Finding("reuse", state, text, "name the model server's root URL with --upstream")
+    headers = inputs.headers | inputs.token | as_probe
+    model = inputs.model or facts.upstream.model
+    sender = PromptSender(
+        upstream=Site(facts.upstream.url, inputs.headers),
+        proxy=Site(running.url, headers) if facts.is_own else None,
+        rules=facts.found.on,
+        **({"model": model} if model else {}),
+        may_send=guard.allows,
+        has_one_slot=kind.similarity > 0 and server.slots == 1,
+        counts=kind.reporting is Reporting.FLAGGED,
+        memory=guard.profile.memory,
+        heads=facts.heads,
+    )
+    for api in APIS:
+        on_step(f"sending a short prompt to {api.path}")
+        trial = sender.measure(api, secrets.token_hex(8))
+        if trial is None:
+            continue
+        if trial.second is not None or not trial.held_back:
+            yield trial
+        if trial.held_back:
+            return
+        sender.has_one_slot &= trial.again is None
 
 
 def _profile(
-    inputs: Inputs, server: SeenUpstream, running: Proxy | None, on_step: OnStep
+    inputs: Inputs, upstream: SeenUpstream, running: Proxy | None, on_step: OnStep
 ) -> Profile:
     """Return what is known of the server: by its own proxy, else by asking it in the same way."""
     known = running.profile if running is not None else None
-    if server.look is None:
-        return known or server.profile
-    profile = replace(known, server=server.server) if known is not None else server.profile
+    if upstream.look is None:
+        return known or upstream.profile
+    profile = replace(known, server=upstream.server) if known is not None else upstream.profile
     if profile.page:
         return profile
     on_step("asking the server to render a test conversation")
-    site, model = Site(server.url, inputs.headers), inputs.model or server.model
-    profile = template.learned(site, profile, server.look.formats, model)
+    site, model = Site(upstream.url, inputs.headers), inputs.model or upstream.model
+    profile = learned(site, profile, upstream.look.formats, model)
     return profile if known is None else replace(profile, placement=known.placement)
-
-
-def _excused(finding: Finding) -> Finding:
-    """Where the proxy is not needed, that nothing goes through it is no fault."""
-    if finding.state is FindingState.FAIL and finding.name in ("proxy", "traffic", "claude"):
-        return replace(finding, state=FindingState.WARN)
-    return finding

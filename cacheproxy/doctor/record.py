@@ -4,260 +4,235 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-import msgspec
+from enum import Enum, auto
+from functools import cached_property
 
 from cacheproxy.asking import NoAnswerError, Site
-from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.session import DOCTOR
-from cacheproxy.core.conversation.verdict import Judgement, Rewrite
-from cacheproxy.core.judge.advice import setup_command
-from cacheproxy.core.judge.weights import FELT, share_in_words
-from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.flags import ServerFlags, of_kind
-from cacheproxy.doctor.finding import Finding, FindingState, ok
-from cacheproxy.words import ago, clients, counted
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
+from cacheproxy.core.dialects.dialect import Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.judge.explain import FELT
+from cacheproxy.core.placement.refusal import refuses_late
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.row import rows_in
+from cacheproxy.words import ago, counted, short
 
 PAGE = "/_cacheproxy/exchanges"
-_LAST = 10
-"""Requests that the headline speaks of."""
+_LATELY = 3600.0
+"""Seconds: of older turns nothing is concluded."""
 _MOST = 0.5
-"""Share of lost tokens. Of so few turns, a quarter may be one turn that had to break."""
+"""Share of lost tokens. Of few turns, a quarter may be one turn that had to break."""
+_LAST = 10
+"""Requests of a client that show how it fares now."""
+_AT_MOST = 0.9
+"""Share of the longest prompt from which one may have been too long."""
 _LONGEST = 200
 """Characters of what a server said."""
-PLACE = "start the proxy with --placement user"
 _IN_TEMPLATE = "Jinja Exception:"
 """llama-server: behind it stands what the template has to say, before it a part of its source."""
-_SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNORECASE)
-"""How chat templates refuse a system message that comes late (Qwen3.5, Mistral's)."""
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
+_KEY = (401, 403)
+_ITS_OWN = range(400, 500)
+"""Statuses that blame the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenExchange:
-    """One exchange, as the proxy's page tells it."""
+class Fault(Enum):
+    """What is to blame for a failed request."""
 
-    number: int = 0  #: the proxy's, counted from 1
-    client: str = "client"  #: its name
-    session: str = ""  #: "": it had none
-    turn: int = 0  #: of its session, from 1; 0: it is none
-    side: bool = False  #: whether it was beside the conversation
-    prompt: int | None = None  #: tokens; None: not reported
-    reused: int | None = None  #: tokens of the prompt; None: not reported
-    verdict: str = "-"  #: a Judgement; "-": none
-    reason: str = ""  #: of the verdict
-    rewrite: str = ""  #: what the template did
-    wall: float = 0.0  #: when it began, in seconds since the epoch
-    seconds: float = 0.0  #: how long it took
-    path: str = ""  #: that the client asked for
-    status: int | None = None  #: as the client saw it; None: it saw nothing
-    outcome: str = Outcome.COMPLETE  #: how it ended
-    said: str | None = None  #: by the server, of a failure
-    lost: int | None = None  #: tokens of the turn before; None: not reported
-
-    @property
-    def end(self) -> float:
-        """When it was over, in seconds since the epoch."""
-        return self.wall + self.seconds
-
-    @property
-    def failed(self) -> bool:
-        """Whether its client got an error, or half an answer. One that left is no failure."""
-        return self.outcome == Outcome.UPSTREAM_FAILED or (self.status or 0) >= 400
+    PLACE = auto()  #: a system message that comes late: the template refuses it
+    LENGTH = auto()  #: the prompt is longer than the server's context
+    KEY = auto()  #: the server does not accept the client's
+    REQUEST = auto()  #: it is malformed, or asks for what is not there
+    SERVER = auto()  #: not the request
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
-    """What came through the proxy lately."""
+    """What came through the proxy; a time in it is seconds since the epoch."""
 
-    seen: tuple[SeenExchange, ...]  #: those with a prompt, oldest first, without doctor's own
+    rows: tuple[Exchange, ...]  #: those with a prompt, oldest first, without doctor's own
+    now: float  #: when it was read
+    known: frozenset[str] = frozenset()  #: names of the clients that packages declare
 
-    @property
-    def measured(self) -> tuple[SeenExchange, ...]:
-        """The last exchanges whose reuse the server told."""
-        known = [
+    @cached_property
+    def lately(self) -> tuple[Exchange, ...]:
+        """Those of the last hour."""
+        return tuple(one for one in self.rows if one.ended >= self.now - _LATELY)
+
+    @cached_property
+    def turns(self) -> tuple[Exchange, ...]:
+        """The last hour's that were answered, and are no request beside a conversation."""
+        return tuple(one for one in self.lately if one.turn and not one.side and not one.went_wrong)
+
+    @cached_property
+    def measured(self) -> tuple[Exchange, ...]:
+        """The last hour's whose reuse the server told."""
+        return tuple(
             one
-            for one in self.seen
-            if one.prompt is not None and one.reused is not None and not one.failed
-        ]
-        return tuple(known[-_LAST:])
+            for one in self.lately
+            if one.usage.prompt is not None and one.usage.reused is not None and not one.went_wrong
+        )
 
     @property
-    def later(self) -> tuple[SeenExchange, ...]:
+    def figures(self) -> str:
+        """How much of the measured prompts was reused, for people."""
+        tokens = sum(one.usage.prompt or 0 for one in self.measured)
+        share = sum(one.usage.reused or 0 for one in self.measured) / max(1, tokens)
+        turns = counted(len(self.measured), "turn")
+        return f"{100 * share:.0f} % of {short(tokens)} tokens in {turns}"
+
+    @cached_property
+    def later(self) -> tuple[Exchange, ...]:
         """The measured turns that could have reused the turn before."""
         return tuple(one for one in self.measured if one.turn > 1 and not one.side)
 
-    @property
-    def breaks(self) -> tuple[SeenExchange, ...]:
+    @cached_property
+    def breaks(self) -> tuple[Exchange, ...]:
         """The later turns that lost the cache."""
-        return tuple(one for one in self.later if one.verdict == Judgement.BREAK)
+        return tuple(one for one in self.later if one.judgement is Judgement.BREAK)
+
+    @cached_property
+    def cut(self) -> tuple[Exchange, ...]:
+        """The turns of whose prompt the server read a part.
+
+        They go on from the turn before, and still have no more tokens than it had. So may one that
+        was sent twice, or whose template drops reasoning, but not several that come no higher.
+        """
+        most = max((one.usage.prompt or 0 for one in self.turns), default=0)
+        found = tuple(one for one in self.turns if _is_cut(one, most))
+        return found if len(found) > 1 or any(map(_is_shifted, found)) else ()
 
     @property
     def lost_share(self) -> float:
         """Share of the later turns' prompt tokens that the breaks had evaluated again."""
-        prompt = sum(one.prompt or 0 for one in self.later)
+        prompt = sum(one.usage.prompt or 0 for one in self.later)
         lost = sum(
-            (one.prompt or 0) - (one.reused or 0) if one.lost is None else one.lost
+            (one.usage.prompt or 0) - (one.usage.reused or 0) if one.lost is None else one.lost
             for one in self.breaks
         )
         return lost / prompt if prompt else 0.0
 
     @property
-    def is_broken(self) -> bool:
-        """Whether the breaks lost half of the later turns' prompt tokens, or more."""
-        return self.lost_share >= _MOST
+    def state(self) -> FindingState:
+        """How bad the breaks are: felt, or half of the later turns' prompt tokens were lost."""
+        if self.lost_share >= FELT:
+            return FindingState.FAIL if self.lost_share >= _MOST else FindingState.WARN
+        return FindingState.OK
 
     def rewritten(self, rewrite: Rewrite) -> tuple[int, int]:
         """Return how many turns lost how many tokens because the template did this."""
-        lost = [one.lost or 0 for one in self.seen if one.rewrite == rewrite and not one.side]
+        lost = [
+            one.lost or 0
+            for one in self.rows
+            if one.verdict is not None and one.verdict.rewrite is rewrite and not one.side
+        ]
         return len(lost), sum(lost)
 
-    @property
-    def failing(self) -> dict[str, tuple[SeenExchange, ...]]:
-        """The last requests of each client of which the very last, or half, failed."""
+    @cached_property
+    def failing(self) -> dict[str, tuple[Exchange, ...]]:
+        """The last requests of each client, of the hour, of which the very last, or half, failed.
+
+        Not those of one that only tried: a single request, or a stranger's among turns that went
+        well, and all by their own fault.
+        """
         found = {}
-        for client in self.clients():
-            last = [one for one in self.seen if one.client == client][-_LAST:]
-            if last[-1].failed or 2 * sum(one.failed for one in last) >= len(last):
-                found[client] = tuple(last)
+        for client in dict.fromkeys(one.client for one in self.lately):
+            mine = tuple(one for one in self.lately if one.client == client)[-_LAST:]
+            failed = sum(one.went_wrong for one in mine)
+            is_try = failed == len(mine) and all(fault_of(one) is Fault.REQUEST for one in mine)
+            if is_try and (len(mine) == 1 or (self.turns and client not in self.known)):
+                continue
+            # one malformed request behind others that went well is a try, too
+            is_serious = fault_of(mine[-1]) is not Fault.REQUEST or mine[-2:-1] == ()
+            is_stuck = all(one.went_wrong for one in mine[-1 if is_serious else -2 :])
+            if is_stuck or 2 * failed >= len(mine):
+                found[client] = mine
         return found
 
     def clients(self) -> dict[str, int]:
         """Return how many requests each client sent."""
-        return Counter(one.client for one in self.seen)
+        return Counter(one.client for one in self.rows)
 
-    def after(self, earlier: Record) -> tuple[SeenExchange, ...]:
+    def after(self, earlier: Record) -> tuple[Exchange, ...]:
         """Return what came since ``earlier`` was read."""
-        last = max((one.number for one in earlier.seen), default=0)
-        return tuple(one for one in self.seen if one.number > last)
+        last = max((one.number for one in earlier.rows), default=0)
+        return tuple(one for one in self.rows if one.number > last)
 
 
-def read(proxy: str, headers: Mapping[str, str]) -> Record | None:
+def read(
+    proxy: str, headers: Mapping[str, str], now: float, known: frozenset[str] = frozenset()
+) -> Record | None:
     """Return the record of the proxy at ``proxy`` (a URL), None if it keeps none. Never raises.
 
-    ``headers``: the proxy's token, if it has one.
+    ``headers``: the proxy's token, if it has one. ``now``, ``known``: see ``Record``.
     """
     try:
-        page = Site(proxy, dict(headers)).page(PAGE)
+        rows = rows_in(Site(proxy, dict(headers)).page(PAGE))
     except NoAnswerError:
         return None
-    if isinstance(page, dict):
-        page = page.get("exchanges")
-    if not isinstance(page, list):
+    if rows is None:
         return None
-    seen = (_seen(item) for item in page if isinstance(item, dict))
-    mine = [one for one in seen if one and _has_prompt(one) and one.client != DOCTOR]
-    return Record(tuple(sorted(mine, key=lambda one: one.number)))
+    mine = (one for one in rows if _has_prompt(one) and one.client != DOCTOR)
+    return Record(tuple(sorted(mine, key=lambda one: one.number)), now, known)
 
 
-def _has_prompt(one: SeenExchange) -> bool:
-    """Whether it is a turn, or would have been one if it had not failed."""
-    counts = one.path.rstrip("/").endswith("/count_tokens")
-    return one.turn > 0 or (one.failed and bool(one.session) and not counts)
-
-
-def _seen(item: dict[str, Any]) -> SeenExchange | None:
-    """Read one row of the page, None where it is none; what it does not say has its default."""
-    usage = item.get("usage")
-    said = {**item, **(usage if isinstance(usage, dict) else {}), "said": _line(item.get("error"))}
-    try:
-        return msgspec.convert(
-            {name: one for name, one in said.items() if one is not None}, SeenExchange
-        )
-    except msgspec.ValidationError:
-        return None
-
-
-def _line(value: Any) -> str | None:
+def said_of(one: Exchange) -> str:
     """Return what a server said on one line of a sane length, of a template's error the end."""
-    if not isinstance(value, str):
-        return None
-    return " ".join(value.rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST] or None
+    return " ".join((one.error or "").rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST]
 
 
-def check_requests(
-    record: Record | None, now: float, kind: str = "", clients: Iterable[Client] = ()
-) -> list[Finding]:
-    """Return a finding for each client with failed requests among its last.
-
-    ``now``: seconds since the epoch; ``kind``: the server's; ``clients``: that packages declare.
-    """
-    if record is None:
-        return []
-    failing = record.failing
-    known = {client.name: client for client in clients}
-    see = partial(_mend, server=of_kind(kind), clients=known)
-    found = [_finding(FindingState.FAIL, last, see, now) for last in failing.values()]
-    rest = [one for one in record.seen[-_LAST:] if one.client not in failing]
-    if any(one.failed for one in rest):
-        found.append(_finding(FindingState.WARN, rest, see, now))
-    return found
-
-
-def summary(last: Sequence[SeenExchange]) -> str:
+def summary(last: Sequence[Exchange]) -> str:
     """Return how many of the last requests of one client failed, for people."""
-    failed = sum(one.failed for one in last)
-    text = f"{failed} of the last {counted(len(last), 'request')} of {last[-1].client} failed"
+    failed, client = sum(one.went_wrong for one in last), last[-1].client
+    if failed == len(last) == 1:
+        return f"the only request of {client} failed"
     if failed == len(last):
-        text = f"all of the last {counted(failed, 'request')} of {last[-1].client} failed"
-        if failed == 1:
-            text = f"the only request of {last[-1].client} failed"
-    return text
+        return f"all of the last {counted(failed, 'request')} of {client} failed"
+    return f"{failed} of the last {counted(len(last), 'request')} of {client} failed"
 
 
-def _finding(
-    state: FindingState,
-    last: Sequence[SeenExchange],
-    mend: Callable[[SeenExchange], str],
-    now: float,
-) -> Finding:
-    worst = next(one for one in reversed(last) if one.failed)
-    the_last = ", the last"
-    if state is FindingState.FAIL:
-        text = summary(last)
-        the_last = "" if len(last) == 1 else the_last
-    else:
-        failed = sum(one.failed for one in last)
-        text = f"{failed} of the last {counted(len(last), 'request')} failed"
+def failure(one: Exchange, now: float) -> str:
+    """Return when and how a request failed, for people."""
     how = "an answer that broke off"
-    if (worst.status or 0) >= 400:
-        how = f"HTTP {worst.status}" + (f': "{worst.said}"' if worst.said else "")
-    text += f"{the_last} {ago(now - worst.wall)} on {worst.path or 'a path'}, with {how}"
-    return Finding("requests", state, text, mend(worst))
+    if (one.status or 0) >= 400:
+        said = said_of(one)
+        how = f"HTTP {one.status}" + (f': "{said}"' if said else "")
+    return f"{ago(now - one.wall)} on {one.received.path or 'a path'}, with {how}"
 
 
-def _mend(one: SeenExchange, server: ServerFlags, clients: Mapping[str, Client]) -> str:
-    said, see = one.said or "", f"cacheproxy diagnose {one.number}"
-    if _SYSTEM.search(said):
-        return PLACE
+def fault_of(one: Exchange) -> Fault:
+    """Return what is to blame for a failure, as far as status and words tell."""
+    said = one.error or ""
+    if refuses_late(said.encode("utf-8", "replace")):
+        return Fault.PLACE
     if _CONTEXT.search(said):
-        larger = f"{server.context} larger for {server.name}, or " if server.context else ""
-        command = setup_command(clients.get(one.client))
-        return f"{larger}a smaller window for the client: {command}"
-    if one.status in (401, 403):
-        return f"give the client the model server's key; {see}"
-    return see
+        return Fault.LENGTH
+    if one.status in _KEY:
+        return Fault.KEY
+    return Fault.REQUEST if one.status in _ITS_OWN else Fault.SERVER
 
 
-def check_agents(record: Record | None, now: float) -> list[Finding]:
-    """Return the findings on clients and their turns; ``now``: seconds since the epoch."""
-    if record is None or not record.seen:
-        return []
-    came = clients(((one.client, one.session, one.wall) for one in record.seen), now)
-    found = [ok("agents", f"seen: {came}")]
-    if not record.breaks:
-        return found
-    reasons = Counter(one.reason or "unknown" for one in record.breaks)
-    text = (
-        f"{len(record.breaks)} of the last {counted(len(record.later), 'follow-up turn')} lost the "
-        f"cache: {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}"
-        f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
-    )
-    state = FindingState.WARN if record.lost_share >= FELT else FindingState.OK
-    state = FindingState.FAIL if record.is_broken else state
-    fix = f"cacheproxy diagnose {record.breaks[-1].number}   says where and why"
-    return [*found, Finding("turns", state, text, fix)]
+def _has_prompt(one: Exchange) -> bool:
+    """Whether it is a turn, or would have been one if it had not failed."""
+    counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
+    return one.turn > 0 or (one.went_wrong and one.session is not None and not counts)
+
+
+def _is_shifted(one: Exchange) -> bool:
+    return one.reason is Reason.CONTEXT_SHIFTED
+
+
+def _is_cut(one: Exchange, most: int) -> bool:
+    """Whether it was cut, as far as a single turn shows; ``most``: tokens that any turn had."""
+    verdict, prompt = one.verdict, one.usage.prompt
+    if _is_shifted(one) or prompt is None or verdict is None or verdict.expected is None:
+        return _is_shifted(one)
+    expected = verdict.expected.tokens
+    is_less = prompt <= expected and expected >= _AT_MOST * most
+    is_repeated = prompt == expected and (one.usage.reused or 0) >= prompt - 1
+    is_compacted = verdict.judgement is Judgement.COMPACTED
+    return is_less and not is_repeated and not verdict.rewrite and not is_compacted

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from cacheproxy.asking import shown, with_proxy
-from cacheproxy.core.server.counters import NOTHING
-from cacheproxy.core.server.profile_text import for_people
-from cacheproxy.core.server.status import Look
-from cacheproxy.doctor.conclusion import Conclusion, Examination, Working, conclude
-from cacheproxy.doctor.finding import Finding, FindingState
-from cacheproxy.doctor.reuse import Shot, Trial
+from cacheproxy.client_setup.finding import Finding, FindingState
+from cacheproxy.core.servers.profile import for_people
+from cacheproxy.core.servers.status import NOTHING, Look
+from cacheproxy.doctor.conclusion import Conclusion, Working, conclude
+from cacheproxy.doctor.facts import Examination
+from cacheproxy.doctor.trial import Shot, Trial
 from cacheproxy.words import counted
 
 QUESTION = "Is the cache working?"
@@ -24,9 +24,11 @@ _COMMAND = "cacheproxy doctor --json"
 _INDENT = 18
 _COLOURS = {
     FindingState.OK: "green",
+    FindingState.NOTE: "cyan",
     FindingState.WARN: "yellow",
     FindingState.FAIL: "bold red",
     Working.YES: "bold green",
+    Working.MOSTLY: "bold yellow",
     Working.NO: "bold red",
     Working.NOT_MEASURED: "bold yellow",
     Working.NOT_NEEDED: "bold green",
@@ -87,29 +89,24 @@ class DoctorReport:
         )
 
 
-def of_examination(examination: Examination) -> DoctorReport:
-    """Return the report on an examination."""
-    server = examination.upstream.server
-    running = asdict(examination.proxy) | {"url": shown(examination.proxy.url)}
-    del running["profile"]  # below
-    url = examination.proxy.url
-    findings = [
-        replace(finding, fix=finding.fix and with_proxy(finding.fix, url))
-        for finding in examination.findings
-    ]
+def report_of(facts: Examination, findings: Sequence[Finding]) -> DoctorReport:
+    """Return the report on what was found."""
+    server, url = facts.server, facts.proxy.url
+    running = asdict(facts.proxy) | {"url": shown(url)}
+    del running["profile"], running["fix"]  # below
     return DoctorReport(
-        conclude(examination),
-        findings,
+        conclude(facts, findings),
+        [replace(one, fix=one.fix and with_proxy(one.fix, url)) for one in findings],
         with_proxy(_COMMAND, url),
         more={
             "proxy": running,
-            "profile": for_people(examination.profile),
+            "profile": for_people(facts.profile),
             "upstream": {
-                "url": shown(examination.upstream.url),
+                "url": shown(facts.upstream.url),
                 "server": asdict(server) if server is not None else None,
-                "load": _load(examination.upstream.look),
+                "load": _load(facts.upstream.look),
             },
-            "trials": [_trial(trial) for trial in examination.trials],
+            "trials": [_trial(trial) for trial in facts.trials],
         },
     )
 
@@ -152,7 +149,7 @@ def _printable(text: str) -> str:
 
 
 def _trial(trial: Trial) -> dict[str, Any]:
-    shots = ("first", "second", "without", "cch_only", "same")
+    shots = ("first", "second", "without", "next_turn", "same")
     return {
         "path": trial.path,
         "through_proxy": trial.through_proxy,

@@ -6,15 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from cacheproxy.asking import CommandError
-from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.core.server.flags import RAM_CACHE
-from cacheproxy.core.serverlog.reader import LogReader
-from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
-from cacheproxy.doctor.conclusion import Conclusion, Working
-from cacheproxy.doctor.finding import Finding, FindingState, ok, warn
+from cacheproxy.client_setup.finding import Finding, ok, warn
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.serverlog.reader import LogFacts, LoggedRequest, LogReader
+from cacheproxy.core.servers.kinds import EXAMPLE
+from cacheproxy.doctor.conclusion import Conclusion, Working, of_record
+from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.report import DoctorReport
+from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.words import counted
 
+_LATER = (Judgement.OK, Judgement.BREAK)
+_LOG = EXAMPLE.log
 _SHOWN = 40
 """Requests in the table; ``--json`` has all of them."""
 _HEAD = "   line   task slot   prompt   reused              new     time  verdict"
@@ -27,53 +32,64 @@ def read(lines: Iterable[str], name: str) -> DoctorReport:
     requests = sorted([*requests, *reader.close()], key=lambda request: request.line)
     if not reader.facts.lines:
         raise CommandError(
-            f"{name} is not a log of llama-server: none of its lines looks like one of its log "
+            f"{name} is not a log of {EXAMPLE.name}: none of its lines looks like one of its log "
             "lines"
         )
     if not requests:
         raise CommandError(
-            f"{name} is a log of llama-server, but it shows no request; start the server with "
-            "--verbosity 4 to log requests"
+            f"{name} is a log of {EXAMPLE.name}, but it shows no request; {_LOG.verbose}"
         )
+    record = _record_of(requests)
     return DoctorReport(
-        _conclude(requests),
-        [*_findings(requests, reader.facts)],
+        _conclude(record),
+        [*_findings(requests, record, reader.facts)],
         "cacheproxy doctor --server-log FILE --json",
         [*_table(requests), ""],
         {"requests": [asdict(request) for request in requests], "server": asdict(reader.facts)},
     )
 
 
-def _conclude(requests: Sequence[LoggedRequest]) -> Conclusion:
-    measured = [one for one in requests if one.prompt is not None and one.reused is not None]
-    if not measured:
-        text = f"{counted(len(requests), 'request')}, and the log does not say what was reused."
+def _record_of(requests: Sequence[LoggedRequest]) -> Record:
+    """Return them as a proxy would remember them: a turn could have reused one before it."""
+    rows = (
+        Exchange(
+            Request("POST", ""),
+            turn=2 if one.verdict in _LATER else 1,
+            status=200 if one.error is None else 400,
+            outcome=Outcome.COMPLETE,
+            usage=Usage(one.prompt, one.reused),
+            verdict=Verdict(one.verdict, Reason.CONTEXT_SHIFTED if one.truncated else None),
+        )
+        for one in requests
+    )
+    return Record(tuple(rows), 0.0)
+
+
+def _conclude(record: Record) -> Conclusion:
+    if not record.measured:
+        text = f"{counted(len(record.rows), 'request')}, and the log does not say what was reused."
         return Conclusion(Working.NOT_MEASURED, text)
-    prompt = sum(one.prompt or 0 for one in measured)
-    reused = sum(one.reused or 0 for one in measured)
-    breaks, reusing = (_count(measured, each) for each in (Judgement.BREAK, Judgement.OK))
-    text = f"{reused / max(1, prompt):.1%} of {prompt:,} prompt tokens were reused in "
-    text += f"{counted(len(measured), 'request')}; {breaks} lost the cache."
-    if not breaks and not reusing:
-        return Conclusion(Working.NOT_MEASURED, f"{text} None could have reused an earlier one.")
-    return Conclusion(Working.NO if breaks >= reusing else Working.YES, text)
+    if record.later or record.cut:
+        return of_record(record)
+    text = f"{record.figures} were reused; none could have reused an earlier one."
+    return Conclusion(Working.NOT_MEASURED, text)
 
 
-def _findings(requests: Sequence[LoggedRequest], facts: LogFacts) -> Iterator[Finding]:
-    breaks = [one for one in requests if one.verdict is Judgement.BREAK]
-    reusing = _count(requests, Judgement.OK)
-    if breaks:
-        lost = sum(one.evaluated or 0 for one in breaks)
-        seconds = sum(one.seconds or 0.0 for one in breaks)
+def _findings(
+    requests: Sequence[LoggedRequest], record: Record, facts: LogFacts
+) -> Iterator[Finding]:
+    reusing = len(record.later) - len(record.breaks)
+    if record.breaks:
+        broken = [one for one in requests if one.verdict is Judgement.BREAK]
+        lost = sum(one.evaluated or 0 for one in broken)
+        seconds = sum(one.seconds or 0.0 for one in broken)
         text = (
-            f"{counted(len(breaks), 'request')} evaluated {lost:,} tokens in {seconds:.1f} s, "
-            "though an earlier request had left most of them in the cache (judged by the "
-            "lengths; a log does not tell conversations apart)"
+            f"{counted(len(record.breaks), 'request')} evaluated {lost:,} tokens in {seconds:.1f} "
+            "s, though an earlier request had left most of them in the cache (judged by the "
+            "lengths; a log does not tell conversations apart). Without --server-log doctor tells "
+            "whether your agent uses the proxy"
         )
-        state = FindingState.FAIL if len(breaks) >= reusing else FindingState.WARN
-        yield Finding(
-            "breaks", state, text, "cacheproxy doctor   tells whether your agent uses the proxy"
-        )
+        yield Finding("breaks", record.state, text, "cacheproxy doctor")
     elif reusing:
         yield ok("breaks", f"none; {counted(reusing, 'request')} reused an earlier one")
     if recomputed := sum(one.recomputed for one in requests):
@@ -81,31 +97,30 @@ def _findings(requests: Sequence[LoggedRequest], facts: LogFacts) -> Iterator[Fi
             f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
             "window or recurrent model) and computed the whole prompt again"
         )
-        fix = "llama-server --checkpoint-min-step 256 (or --swa-full, for a sliding window)"
-        yield warn("memory", text, fix)
+        yield warn("memory", text, _LOG.memory)
     if facts.evicted:
         text = f"{counted(facts.evicted, 'prompt')} dropped from the cache in RAM"
         text += f" (limit {facts.ram_limit_mib:,.0f} MiB)" if facts.ram_limit_mib else ""
-        yield warn("cache-ram", text, "raise --cache-ram of llama-server")
+        yield warn("cache-ram", text, _LOG.evicted)
     elif facts.ram_prompts is not None:
         text = f"{counted(facts.ram_prompts, 'prompt')} kept in RAM, {facts.ram_mib:,.0f} MiB"
         yield ok("cache-ram", text)
     elif facts.ram_off:
         text = "off: a slot's prompt is lost when another conversation takes the slot"
-        yield warn("cache-ram", text, f"start llama-server with {RAM_CACHE.flag}")
+        yield warn("cache-ram", text, _LOG.ram_off)
     if truncated := sum(one.truncated for one in requests):
         text = f"{counted(truncated, 'request')} ran out of context and was cut"
-        yield warn("context", text, "a larger -c, or less in the client's window")
+        yield warn("context", text, _LOG.context)
     if refused := sum(one.error is not None for one in requests):
         text = f"{counted(refused, 'request')} refused: the prompt is longer than the context"
-        yield warn("context", text, "a larger -c, or less in the client's window")
+        yield warn("context", text, _LOG.context)
     if any(one.derived for one in requests):
         text = (
             "figures with ~ are worked out from the slots' final lengths; this log does not say "
             "whether the server could go back in its memory (sliding window, recurrent model), "
             "nor what its cache in RAM holds"
         )
-        yield ok("figures", text, "llama-server --verbosity 4 logs all of that")
+        yield ok("figures", text, _LOG.verbose_tells)
 
 
 def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:
@@ -123,10 +138,6 @@ def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:
             f"{_number(one.reused, mark):>8} {share} {_number(new):>8} {seconds:>8}  "
             f"{one.verdict:<6} {'longer than the context' if one.error else one.reason}"
         ).rstrip()
-
-
-def _count(requests: Iterable[LoggedRequest], verdict: Judgement) -> int:
-    return sum(one.verdict is verdict for one in requests)
 
 
 def _number(number: int | None, mark: str = "") -> str:

@@ -10,19 +10,36 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate
 from typing import Any
 
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.metrics.table import MetricRow
+from cacheproxy.record.metrics import UNKNOWN, MetricRow
 
 Values = tuple[str, ...]
 """A value for each label of the row, in its order."""
 OTHER = "other"
 """Stands for all values beyond the most there may be."""
-UNKNOWN = "unknown"
 _LONGEST = 64
 _LOOKED_AT = 256
 """Characters that are looked through for credentials; all that is kept lies well within."""
+
+
+_FAMILIES = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
+def family_of(row: MetricRow) -> Metric:
+    """Return an empty family of prometheus-client, to be filled by ``add_metric``."""
+    family: Metric = _FAMILIES[row.kind](row.name, row.says, labels=row.labels)
+    return family
 
 
 class Labels:
@@ -86,7 +103,7 @@ class Series(dict[Values, Any]):
 
     def family(self) -> Metric:
         """Return it for the page: each bucket holds those below it, too."""
-        made: Any = self.row.family()
+        made: Any = family_of(self.row)
         names = (*map(str, self.row.buckets), "+Inf")
         for values, figure in self.items():
             if self.row.buckets:

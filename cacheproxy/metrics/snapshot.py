@@ -11,9 +11,9 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.server.status import Look, UpstreamState
-from cacheproxy.metrics import table
-from cacheproxy.metrics.series import clean
+from cacheproxy.core.servers.status import Look, UpstreamState
+from cacheproxy.metrics.series import clean, family_of
+from cacheproxy.record import metrics as table
 
 _MOST_FAILURES = 200
 _OWN = b"/_cacheproxy"
@@ -75,7 +75,7 @@ class MetricsSources:
 
 
 def _of(row: table.MetricRow, *values: tuple[list[str], float]) -> Metric:
-    made: Any = row.family()
+    made: Any = family_of(row)
     for labels, value in values:
         made.add_metric(labels, float(value))
     return made  # type: ignore[no-any-return]

@@ -16,13 +16,11 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.capture.jsonl import to_line
-from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.capturefolder import CaptureFolder, day_of
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.jsonl import to_line
 
 _log = Logger()
 _SLOW = "the disk is too slow"
@@ -125,10 +123,10 @@ class Capture:
     def _write(self, exchange: Exchange) -> str:
         """Write one exchange; return what went wrong, without anything of its contents."""
         try:
-            session = exchange.session or Session(client_of(exchange.received), "no-session")
+            session = exchange.session or Session(exchange.client, "no-session")
             says = day_of(exchange.wall), exchange.profile
             repeats = self._profiles.get(session) == says
-            line = to_line(Captured.of(exchange), repeats=repeats)
+            line = to_line(exchange, repeats=repeats)
             removed = self._folder.removed
             self._folder.append(session, exchange.wall, line)
             if self._folder.removed > removed or len(self._profiles) >= _MOST_SESSIONS:

@@ -18,16 +18,16 @@ from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis
-from cacheproxy.core.judge.proof import Compared, Proof
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.status import Look
-from cacheproxy.observe.verdicts import Judged, Verdicts, is_another, learn
+from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.judge.judge import judge, wants_proof
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.status import Look
+from cacheproxy.observe.verdicts import Verdicts, is_another, learn
+from cacheproxy.record.exchange import Exchange
 
 _log = Logger()
 _THREAD_ABOVE = 128 << 10
@@ -48,8 +48,8 @@ class KnownUpstream(Protocol):
     def profile(self) -> Profile:
         """What is known."""
 
-    async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
-        """Return what the rendered prompts of two requests show. Never raises."""
+    async def prove(self, turn: Evidence) -> Proof | None:
+        """Return what the rendered prompts of a turn and the one before show. Never raises."""
 
     async def counted(self, usage: Usage) -> int | None:
         """Return what was reused of the last request, by the server's counters. Never raises."""
@@ -132,89 +132,53 @@ class Judging:
 
     def _begin(self, exchange: Exchange) -> None:
         self._number += 1
-        number, size = self._number, len(exchange.received.body)
+        exchange.number, size = self._number, len(exchange.received.body)
         is_too_much = self._waiting and self._waiting + size > self.most_waiting
         if not exchange.turn or is_too_much:
-            self._ready_now.append(replace(exchange, number=number))
+            self._ready_now.append(exchange)
             return
         if not self._waiting and _is_quick(exchange):
-            self._take(exchange, number, self._judged(exchange))
+            self._take(exchange, self._judged(exchange))
             return
         self._waiting += size
-        self._pool.callInThread(self._judge_in_thread, exchange, number, size)
+        self._pool.callInThread(self._judge_in_thread, exchange, size)
 
-    def _judge_in_thread(self, exchange: Exchange, number: int, size: int) -> None:
+    def _judge_in_thread(self, exchange: Exchange, size: int) -> None:
         with self._collector.paused():
-            judged = self._judged(exchange)
-        self._reactor.callFromThread(self._back, exchange, number, judged, size)
+            turn = self._judged(exchange)
+        self._reactor.callFromThread(self._back, exchange, turn, size)
 
-    def _back(self, exchange: Exchange, number: int, judged: Judged | None, size: int) -> None:
+    def _back(self, exchange: Exchange, turn: Evidence | None, size: int) -> None:
         self._waiting -= size
-        self._take(exchange, number, judged)
+        self._take(exchange, turn)
         self._give_on()
 
-    def _judged(self, exchange: Exchange) -> Judged | None:
+    def _judged(self, exchange: Exchange) -> Evidence | None:
         """Only ever on one thread at a time: the reactor's waits while the other has work."""
-        known = self._of(exchange)
+        known = self.known.get(exchange.upstream)
         profile = UNKNOWN if known is None else known.profile
+        inferred = None if known is None else known.inferred
         try:
-            return self._verdicts.judge(
-                exchange, profile, None if known is None else known.inferred
-            )
+            return self._verdicts.judge(exchange, profile, inferred)
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
             return None
 
-    def _of(self, exchange: Exchange) -> KnownUpstream | None:
-        return self.known.get(exchange.upstream)
-
-    def _take(self, exchange: Exchange, number: int, judged: Judged | None) -> None:
+    def _take(self, exchange: Exchange, turn: Evidence | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""
-        if judged is None:
-            self._line_up(replace(exchange, number=number))
+        known, verdict = self.known.get(exchange.upstream), exchange.verdict
+        if known is None or turn is None or verdict is None:
+            self._line_up(exchange)
             return
-        known = self._of(exchange)
-        profile = None if known is None else known.profile
-        exchange = _with(exchange, judged, number=number, profile=profile)
-        counts = profile is not None and judged.usage.reused is None and profile.counts_reuse
-        if known is not None and (counts or (judged.wants_proof and judged.before is not None)):
+        exchange.profile = known.profile
+        counts = turn.usage.reused is None and known.profile.counts_reuse
+        if counts or (turn.before is not None and wants_proof(turn, verdict)):
             held = self._line_up(exchange, is_ready=False)
-            held.asking = Deferred.fromCoroutine(self._ask(held, judged, known, counts=counts))
+            held.asking = Deferred.fromCoroutine(_ask(exchange, turn, known, counts=counts))
             held.asking.addErrback(lambda _: None)
             held.asking.addBoth(lambda _: self._ready(held))
         else:
             self._line_up(exchange)
-
-    async def _ask(
-        self, held: _Held, judged: Judged, known: KnownUpstream, *, counts: bool
-    ) -> None:
-        """Ask the upstream for what is missing."""
-        profile, usage, meanwhile = known.profile, judged.usage, judged.meanwhile
-        if counts:
-            reused = await known.counted(usage)
-            if reused is None:
-                return
-            usage = replace(usage, reused=reused)
-            judged = judged._replace(usage=usage, verdict=judged.again(usage, meanwhile=meanwhile))
-            held.exchange = _with(held.exchange, judged)
-        before = judged.before
-        if before is None or not judged.wants_proof:
-            return
-        if is_another(before.start, await known.started()):
-            meanwhile = meanwhile._replace(restarted=True)
-            verdict = judged.again(usage, meanwhile=meanwhile)
-            held.exchange = replace(held.exchange, verdict=verdict)
-            if verdict.basis is Basis.TOLD:
-                return
-        compared, request = judged.compared(profile), held.exchange.sent
-        if compared is None or before.request is None or request is None:
-            return
-        proof = await known.prove(before.request, request, compared)
-        if proof is None:
-            return
-        verdict = judged.again(usage, meanwhile=meanwhile, proof=proof)
-        learn(known.inferred, verdict, proof, usage)
-        held.exchange = replace(held.exchange, verdict=verdict)
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
         """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
@@ -246,18 +210,28 @@ def _session(exchange: Exchange) -> tuple[str, str]:
     return (session.client, session.id) if session is not None else ("", "")
 
 
-def _with(exchange: Exchange, judged: Judged, **more: Any) -> Exchange:
-    place = judged.place
-    return replace(
-        exchange,
-        verdict=judged.verdict,
-        place=place,
-        turn=place.turn,
-        side=place.is_side,
-        usage=judged.usage,
-        parts=judged.parts,
-        **more,
-    )
+async def _ask(exchange: Exchange, turn: Evidence, known: KnownUpstream, *, counts: bool) -> None:
+    """Ask the upstream for what is missing, and judge again by what it says."""
+    if counts:
+        reused = await known.counted(turn.usage)
+        if reused is None:
+            return
+        exchange.usage = replace(turn.usage, reused=reused)
+        turn = replace(turn, usage=exchange.usage)
+        exchange.verdict = judge(turn)
+    before = turn.before
+    if before is None or exchange.verdict is None or not wants_proof(turn, exchange.verdict):
+        return
+    if is_another(before.start, await known.started()):
+        turn = replace(turn, meanwhile=turn.meanwhile._replace(restarted=True))
+        exchange.verdict = judge(turn)
+        if exchange.verdict.basis is Basis.TOLD:
+            return
+    proof = await known.prove(turn)
+    if proof is not None:
+        turn = replace(turn, proof=proof)
+        exchange.verdict = judge(turn)
+        learn(known.inferred, exchange.verdict, turn)
 
 
 def _is_quick(exchange: Exchange) -> bool:

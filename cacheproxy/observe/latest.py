@@ -10,8 +10,8 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.core.server.prefill import Progress, RunningPrefill
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.servers.prefill import Progress, RunningPrefill
+from cacheproxy.core.servers.status import Look
 
 _log = Logger()
 _LONG = 5.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.core.servers.status import Look, UpstreamState
+from cacheproxy.record.exchange import Exchange
 
 _TURNS, _LOOKS = 512, 256
 _MOST = 0.9

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.conversation.prefill import PrefillCost
-from cacheproxy.core.conversation.spared import Spared, spared_tokens
-from cacheproxy.core.conversation.speeds import PrefillSpeed
+from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement, Verdict
-from cacheproxy.core.route.price import Price
-from cacheproxy.core.server.counters import Reading, gain
-from cacheproxy.core.server.status import Look
-from cacheproxy.observe.body import body_of
+from cacheproxy.core.conversation.verdict import Judgement, Spared, Verdict, spared_tokens
+from cacheproxy.core.route.route import Price
+from cacheproxy.core.servers.status import Look, gain
+from cacheproxy.record.exchange import Exchange
 
 _MOST_UPSTREAMS = 16
 _MOST_MODELS = 16
@@ -72,13 +68,13 @@ class Untimed:
 class _Upstream:
     """What is known of one: its speeds, what prompts cost there by the models that were asked for.
 
-    ``reading``: its counters; ``has_told``: whether answers told a speed since.
+    ``look``: the last that told its counters; ``has_told``: whether answers told a speed since.
     """
 
     def __init__(self) -> None:
         self.prefill = PrefillSpeed()
         self.untimed = Untimed()
-        self.reading: Reading | None = None
+        self.look: Look | None = None
         self.has_told = False
         self._costs: dict[str, PrefillCost] = {}
 
@@ -125,14 +121,13 @@ class Pricing:
         self._upstreams: dict[str, _Upstream] = {}
 
     def __call__(self, exchanges: Iterable[Exchange]) -> None:
-        """Price ``exchanges``, and deliver them."""
-        self._deliver([self._priced(exchange) for exchange in exchanges])
+        """Price ``exchanges``, and deliver them: they are complete with that, and frozen."""
+        self._deliver([self._priced(exchange).finish() for exchange in exchanges])
 
     def _priced(self, exchange: Exchange) -> Exchange:
         usage = exchange.usage
         known = self._of(exchange.upstream)
-        model = body_of(exchange.sent or exchange.received).get("model")
-        cost = known.cost(model[:_LONGEST_NAME] if isinstance(model, str) else "")
+        cost = known.cost((exchange.model or "")[:_LONGEST_NAME])
         if usage.evaluated and usage.prompt_seconds is None:
             known.untimed.answered(cost, usage.reused or 0, usage.evaluated)
         cost.learn(usage.reused or 0, usage.evaluated, usage.prompt_seconds)
@@ -141,15 +136,13 @@ class Pricing:
         verdict = exchange.verdict
         if verdict is not None and (lost := _untimed(verdict)) is not None:
             seconds = known.seconds(cost, usage.reused or 0, lost)
-            verdict = replace(verdict, seconds_lost=seconds)
-            exchange = replace(exchange, verdict=verdict)
+            verdict = exchange.verdict = replace(verdict, seconds_lost=seconds)
         tokens = spared_tokens(usage.reused, verdict)
         if tokens and not exchange.has_failed:
-            exchange = replace(exchange, spared=known.spared(cost, usage, tokens))
+            exchange.spared = known.spared(cost, usage, tokens)
         price = self.prices.get(exchange.server)
         if price is not None and exchange.turn and usage.prompt is not None:
-            charged = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
-            exchange = replace(exchange, price=charged)
+            exchange.price = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
         return exchange
 
     def speed(self, url: str) -> float | None:
@@ -159,20 +152,19 @@ class Pricing:
 
     def looked(self, look: Look) -> None:
         """Learn the speed that the upstream's counters tell, unless answers have told it."""
-        reading = look.reading
-        if reading is None:
+        if look.figures is None:
             return
         known = self._of(look.url)
-        gained = gain(known.reading, reading)
-        evaluated, prefill = gained.figures.evaluated, gained.figures.prefill
+        gained, has_begun = gain(known.look, look)
+        evaluated, prefill = gained.evaluated, gained.prefill
         if not known.has_told:
             known.prefill.learn(evaluated, prefill)
-        if gained.begun or known.has_told:
+        if has_begun or known.has_told:
             known.untimed.forget()
         elif evaluated is not None and prefill is not None:
             idle = look.sample is not None and look.sample.running == 0
             known.untimed.counted(evaluated, prefill, idle=idle)
-        known.reading, known.has_told = reading, False
+        known.look, known.has_told = look, False
 
     def _of(self, url: str) -> _Upstream:
         known = self._upstreams.get(url)

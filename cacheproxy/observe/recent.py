@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried, is_plain, redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.record.exchange import Exchange
 
 _MOST = 200
 

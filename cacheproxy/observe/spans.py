@@ -17,9 +17,9 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.observe.genai import describe
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.genai import describe
 
 _log = Logger()
 _NANO = 1_000_000_000
@@ -75,7 +75,7 @@ class Spans:
             self._trace(exchange)
 
     def _trace(self, exchange: Exchange) -> None:
-        described = describe(exchange)
+        name, attributes = describe(exchange)
         began = int(exchange.wall * _NANO)
         carrier = {
             name.lower().decode("latin-1"): value.decode("latin-1")
@@ -83,13 +83,13 @@ class Spans:
             if name.lower() in _TRACE_HEADERS
         }
         span = self._tracer.start_span(
-            described.name,
+            name,
             context=self._parent.extract(carrier) if carrier else None,
             kind=self._client,
-            attributes=described.attributes,
+            attributes=attributes,
             start_time=began,
         )
-        if described.error is not None:
+        if "error.type" in attributes:
             span.set_status(self._failed)
         span.end(began + int(exchange.seconds * _NANO))
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
-from cacheproxy.core.conversation.lanes import Before, Lane, Place
+from cacheproxy.core.conversation.lanes import Before, Lane
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
 from cacheproxy.core.judge.advice import is_curable
-from cacheproxy.core.judge.cause import NOTHING_SEEN, Meanwhile
-from cacheproxy.core.judge.judge import judge, order_of, wants_proof
-from cacheproxy.core.judge.proof import Compared, Proof
+from cacheproxy.core.judge.evidence import Evidence, Meanwhile
+from cacheproxy.core.judge.judge import judge, order_of
 from cacheproxy.core.prompt.parts import Parts, parts_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of, reordered
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.observe.passed import Passed, PassedTurns
+from cacheproxy.record.exchange import Exchange, Outcome
 
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
@@ -31,34 +27,6 @@ _REWOUND, _BEFORE_THE_END = 1, 16
 that very token; llama.cpp's last checkpoint stands some four tokens before the end of a prompt."""
 _ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
 """Reasons by which the order of the tools and the system text shows."""
-
-
-class Judged(NamedTuple):
-    """A turn's verdict, and what it takes to reach a better one."""
-
-    verdict: Verdict  #: as far as it is known
-    place: Place  #: of the turn
-    usage: Usage  #: tokens, as counted
-    again: Callable[..., Verdict]
-    """Judges with a proof, with usage that was counted in another way, or with more that is known
-    of the time between."""
-    before: Before | None  #: the turn before; None where there is nothing to compare
-    sent: Prompt  #: the prompt as it went up
-    meanwhile: Meanwhile  #: what is known of the time between
-    parts: Parts | None = None  #: of the prompt; None where it was not counted
-
-    @property
-    def wants_proof(self) -> bool:
-        """Whether the rendered prompts could tell more."""
-        return wants_proof(self.verdict, self.usage)
-
-    def compared(self, profile: Profile) -> Compared | None:
-        """Return what a proof is made of, None where something of it is not known."""
-        before, prompt = self.before, self.usage.prompt
-        if before is None or before.tokens is None or prompt is None:
-            return None
-        left = parting(reordered(before.sent, self.sent.order), self.sent)
-        return Compared(before.sent, self.sent, before.tokens, prompt, left, bool(profile.clock))
 
 
 class Verdicts:
@@ -72,9 +40,15 @@ class Verdicts:
         self._store = store
 
     def judge(
-        self, exchange: Exchange, profile: Profile = UNKNOWN, inferred: Inferred | None = None
-    ) -> Judged | None:
-        """Return the verdict on a turn and its place; None if there is no prompt we can read."""
+        self,
+        exchange: Exchange,
+        profile: Profile = UNKNOWN,
+        inferred: Inferred | None = None,
+    ) -> Evidence | None:
+        """Fill in the verdict on a turn, and its place; return what the verdict rests on.
+
+        None if there is no prompt that we can read. ``profile``: of its upstream.
+        """
         session, place, request = exchange.session, exchange.place, exchange.sent
         if session is None or request is None:
             return None
@@ -95,26 +69,25 @@ class Verdicts:
             unedited = prompt_of(exchange.received, order)
         if sent is None or unedited is None:
             return None
-        before, first, usage = lane.before_of(sent), lane.turns == 0, _usage(exchange, inferred)
-        again = partial(
-            judge,
+        before, is_first, usage = lane.before_of(sent), lane.turns == 0, _usage(exchange, inferred)
+        turn = Evidence(
             before,
             sent,
             unedited,
-            profile=profile,
-            first=first,
-            known=first and self._is_known(session, lane),
-            replaced=place.replaced,
-            caches=(request.json or {}).get("cache_prompt") is not False,
-            api=request.dialect,
+            usage,
+            profile,
+            request,
+            is_first=is_first,
+            is_known=is_first and self._is_known(session, lane),
+            is_replaced=place.replaced,
         )
-        verdict, meanwhile = again(usage), NOTHING_SEEN
-        is_break, key = verdict.judgement is Judgement.BREAK, (session, place.lane)
+        verdict, key = judge(turn), (session, place.lane)
+        is_break = verdict.judgement is Judgement.BREAK
         if before is not None and (is_break or (usage.reused is None and profile.counts_reuse)):
-            meanwhile = self._meanwhile(exchange, key, before, sent, profile)
-            verdict = again(usage, meanwhile=meanwhile) if is_break else verdict
+            turn = replace(turn, meanwhile=self._meanwhile(exchange, key, before, turn))
+            verdict = judge(turn) if is_break else verdict
         if inferred is not None:
-            _infer(inferred, verdict, before, sent, usage, exchange)
+            _infer(inferred, verdict, turn)
         end = exchange.wall + exchange.seconds
         self.passed.add(Passed(key, exchange.upstream, exchange.wall, end, usage.evaluated))
         following = before
@@ -143,8 +116,10 @@ class Verdicts:
             curable=curable,
             is_whole=is_whole,
         )
-        parts = _parts(sent, usage.prompt, profile)
-        return Judged(verdict, place, usage, again, before, sent, meanwhile, parts)
+        exchange.verdict, exchange.place, exchange.usage = verdict, place, usage
+        exchange.turn, exchange.side = place.turn, place.is_side
+        exchange.parts = _parts(sent, usage.prompt, profile)
+        return turn
 
     def _lane(self, session: Session, number: int) -> Lane | None:
         known = self._store.conversation(session)
@@ -165,11 +140,10 @@ class Verdicts:
         exchange: Exchange,
         lane: tuple[Session, int],
         before: Before,
-        sent: Prompt,
-        profile: Profile,
+        turn: Evidence,
     ) -> Meanwhile:
         """Return what is known of the time between a turn and the one before it."""
-        usage = exchange.usage
+        usage, sent = exchange.usage, turn.sent
         last = self._lane(*lane)
         is_branch = last is not None and before is not last.before
         # A branch of its own lane may have come between, as any other conversation.
@@ -187,7 +161,7 @@ class Verdicts:
             alike=min(shares, key=lambda share: abs(share - reused), default=None),
             evaluated=sum(one.evaluated or 0 for one in others),
             restarted=self.passed.was_down(exchange.upstream, before.ended, exchange.wall)
-            or (None if before.start is None else is_another(before.start, profile.start)),
+            or (None if before.start is None else is_another(before.start, turn.profile.start)),
             emptied=self.passed.was_empty(
                 exchange.upstream, before.ended, exchange.wall, before.tokens or 0
             ),
@@ -220,30 +194,24 @@ def _usage(exchange: Exchange, inferred: Inferred | None) -> Usage:
     return replace(usage, reused=0) if inferred.has_reported(sent.dialect) else usage
 
 
-def _infer(  # noqa: PLR0917 (a turn)
-    inferred: Inferred,
-    verdict: Verdict,
-    before: Before | None,
-    sent: Prompt,
-    usage: Usage,
-    exchange: Exchange,
-) -> None:
+def _infer(inferred: Inferred, verdict: Verdict, turn: Evidence) -> None:
     """Learn from a turn what its upstream does."""
-    if exchange.sent is not None and exchange.sent.dialect is not None:
+    usage, api = turn.usage, turn.api
+    if api is not None:
         expected = verdict.expected  # all of the turn before, which was counted, if it was added to
         appended = expected is not None and expected.source == "measured"
         appended = appended and (usage.prompt or 0) >= _ENOUGH
-        inferred.saw_reuse(exchange.sent.dialect, usage.reused, appended=appended)
-    is_break = verdict.judgement is Judgement.BREAK
-    if before is None or not is_break or verdict.reason not in _ORDERED:
+        inferred.saw_reuse(api, usage.reused, appended=appended)
+    if verdict.judgement is not Judgement.BREAK or verdict.reason not in _ORDERED:
         return
-    order = order_of(before, sent, usage)
+    order = order_of(turn)
     if order is not None:
         inferred.saw_order(order)
 
 
-def learn(inferred: Inferred, verdict: Verdict, proof: Proof | None, usage: Usage) -> None:
+def learn(inferred: Inferred, verdict: Verdict, turn: Evidence) -> None:
     """Learn from rendered prompts how a memory can be gone back in."""
+    proof, usage = turn.proof, turn.usage
     if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
         return
     # What is rendered for us may begin with a mark more, or less, than what was counted.

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 from cacheproxy.plugin.hooks import MARK, PREFIX, TABLES, PluginError
+from cacheproxy.plugin.installed import without_working_directory
 from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
-from cacheproxy.plugin.search_path import without_working_directory
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SLOW_SECONDS = 5.0

@@ -14,7 +14,11 @@ PREFIX = f"{hookspecs.PROJECT}_"
 """What the names of all hooks begin with."""
 MARK = f"{hookspecs.PROJECT}_impl"
 """What ``hookimpl`` puts on a function."""
-TABLES = {"CLIENT": "cacheproxy_client", "RULES": "cacheproxy_rules"}
+TABLES = {
+    "CLIENT": "cacheproxy_client",
+    "RULES": "cacheproxy_rules",
+    "SERVERS": "cacheproxy_server",
+}
 """What a module may set instead of writing a hook that returns it."""
 
 Hook = Callable[..., Any]

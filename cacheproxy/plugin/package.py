@@ -12,9 +12,12 @@ from typing import Any
 
 from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.rules.code_rule import CodeRule, settled
+from cacheproxy.core.rules.checks import RULE_FIELDS, RuleError
+from cacheproxy.core.rules.code_rule import CodeRule, Normalizer, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
-from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
+from cacheproxy.core.servers import kinds
+from cacheproxy.core.servers.kind import ServerKind
+from cacheproxy.core.servers.profile import UNKNOWN_KIND
 from cacheproxy.plugin.hooks import Hook, PluginError, arguments, hooks_of
 
 INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
@@ -33,6 +36,8 @@ TAKEN = frozenset(
     }
 )
 """Names of our own plugins, which no other may have."""
+SERVER_HOOK = "cacheproxy_server"
+_MOST_SERVERS = 100
 _MOST_ERROR = 300
 _MOST_RULES = 1000
 
@@ -48,6 +53,7 @@ class Package:
     blocked: bool = False  #: by the settings: it is not loaded
     error: str | None = None  #: why it could not be loaded
     client: Client | None = None  #: whose requests it is for; None if it edits none
+    servers: tuple[ServerKind, ...] = ()  #: kinds of servers that it brings
     plugin: object = field(default=None, repr=False)  #: the module or object; None if not there
     hooks: Mapping[str, Hook] = field(default_factory=dict, repr=False)  #: what it implements
     file: Path | None = None  #: that it was read from; None: it is installed
@@ -113,7 +119,14 @@ def package_of(
             "means every client)"
         )
     return Package(
-        name, distribution, version, tuple(rules), client=client, plugin=plugin, hooks=hooks
+        name,
+        distribution,
+        version,
+        tuple(rules),
+        client=client,
+        servers=_servers(hooks),
+        plugin=plugin,
+        hooks=hooks,
     )
 
 
@@ -126,6 +139,23 @@ def _rules(hooks: Mapping[str, Hook], name: str) -> Iterator[Normalizer]:
         if not all(hasattr(rule, field) for field in RULE_FIELDS):
             raise RuleError(f"{name} returned {kind_of(rule)} instead of a Rule")
         yield rule
+
+
+def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
+    """Return the kinds that a plugin brings; raises PluginError, and what the plugin raises."""
+    found = tuple(islice(hooks[SERVER_HOOK](), _MOST_SERVERS + 1)) if SERVER_HOOK in hooks else ()
+    names = {one.name for one in (*kinds.BUILT_IN, *found) if type(one) is ServerKind}
+    if any(type(one) is not ServerKind or not _is_name(one.name) for one in found):
+        raise PluginError(f"{SERVER_HOOK} returns cacheproxy.ServerKind objects with names")
+    if len(names | {UNKNOWN_KIND}) < len(kinds.BUILT_IN) + len(found) + 1:
+        raise PluginError(f"{SERVER_HOOK} returns a kind that is there already, or twice")
+    if len(found) > _MOST_SERVERS:
+        raise PluginError(f"{SERVER_HOOK} returns more than {_MOST_SERVERS} kinds")
+    return found
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isprintable() and 0 < len(name) <= 40
 
 
 def _summary(plugin: object) -> str:

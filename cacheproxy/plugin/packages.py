@@ -9,19 +9,20 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.session import session_of
-from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, declared_name
+from cacheproxy.core.conversation.prepare import Plan
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, Clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
-from cacheproxy.core.rules.code_rule import quick
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import run
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook, asked
+from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.plugin.files import load_file, name_of
 from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.installed import installed
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import Package, reason_of
+from cacheproxy.plugin.servers import put_in_force
 
 _log = Logger()
 
@@ -109,7 +110,7 @@ class Packages(tuple[Package, ...]):
         return found
 
     @property
-    def clients(self) -> tuple[Client, ...]:
+    def clients(self) -> Clients:
         """The clients that packages declare, in the order of the packages; then their rules' own.
 
         A package may know a relative of its client: its rules for that one name it.
@@ -117,7 +118,7 @@ class Packages(tuple[Package, ...]):
         found = [package.client for package in self]
         found += [rule.client for package in self for rule in package.rules]
         named = {client.name: client for client in reversed(found) if client is not None}
-        return tuple(dict.fromkeys(named[client.name] for client in found if client is not None))
+        return Clients(dict.fromkeys(named[client.name] for client in found if client is not None))
 
     def client(self, name: str, request: Request) -> Client | None:
         """Return the client called ``name``, which sent ``request``: None if no rule could tell."""
@@ -130,35 +131,22 @@ class Packages(tuple[Package, ...]):
             return None
         return client if client.sent(request) else None
 
-    def session(self, request: Request) -> str | None:
-        """Ask the plugins which session ``request`` belongs to: the first answer wins."""
-        answer, problems = run(asked(self.session_hooks(), request))
+    def session(self, request: Request) -> Session:
+        """Return whose conversation ``request`` is, and let it know which client it names."""
+        plan = self.plan()
+        session, problems = run(plan.session(plan.clients.introduce(request)))
         for name, problem in problems:
             _log.warn("plugin {name} {problem}", name=name, problem=problem)
-        return answer
+        return session
 
-    def session_hooks(self) -> list[SessionHook]:
-        """Return each plugin's session hook, in the order in which they are to be asked.
-
-        The last is our own: where the user agent is a gateway's, it gives a declared client's
-        requests that client's name.
-        """
-        clients = self.clients
+    def plan(self, rules: Iterable[Normalizer] = ()) -> Plan:
+        """Return what is asked of each request: ``rules``, and these plugins whose it is."""
         hooks = [
             SessionHook(package.name, package.hooks["cacheproxy_session"], package.client)
             for package in self
             if "cacheproxy_session" in package.hooks
         ]
-
-        @quick
-        def name(request: Request) -> str | None:
-            client = declared_name(request, clients)
-            if client is None:
-                return None
-            answer = f"{client}/{session_of(request, client=client).id}"
-            return answer if len(answer) <= MOST_ID and answer.isprintable() else None
-
-        return [*hooks, SessionHook("clients", name)] if clients else hooks
+        return Plan(rules, hooks, self.clients)
 
     def _declared(self, rule: Normalizer) -> Normalizer:
         """Return a rule of the user's; one for a client by name is for the one of that name."""
@@ -191,6 +179,11 @@ def choose(
     ]
 
 
+def _say(name: str, problem: BaseException | str) -> None:
+    what = problem if isinstance(problem, str) else reason_of(problem)
+    _log.warn("plugin {name}: {what}", name=name, what=what)
+
+
 def _serving(found: Iterable[Package]) -> Iterator[Package]:
     return (package for package in found if not package.is_tool)
 
@@ -217,6 +210,7 @@ def configured(settings: Config, packages: Packages | None = None) -> Configured
     """
     if packages is None:
         packages = Packages.load(settings.block, settings.plugin)
+        put_in_force(packages, _say)
     own = settings.rules()
     rules = packages.normalizers(own, BUILT_IN)
     active = choose(rules, settings.enable, settings.disable)

@@ -9,9 +9,8 @@ from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.hookspecs import PROJECT
 from cacheproxy.plugin.files import load_file
 from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.installed import installed
+from cacheproxy.plugin.installed import entry_points, installed
 from cacheproxy.plugin.package import Package, reason_of
-from cacheproxy.plugin.search_path import entry_points
 
 _INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
 

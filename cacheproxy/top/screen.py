@@ -16,7 +16,7 @@ from rich.text import Text
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.judge.explain import PHRASES, phrase
-from cacheproxy.top.view import View
+from cacheproxy.top.keys import View
 from cacheproxy.top.watch import Watched
 from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.words import count, counted, share, span, visible

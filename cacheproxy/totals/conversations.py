@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.record.kept import Json, Shown
 from cacheproxy.totals.requests import like
-from cacheproxy.totals.store import Json, TotalsStore
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.windows import WINDOWS, scope_of
 
 SORTS = {"last": "last", "cost": "lost"}
@@ -13,39 +14,22 @@ _PAGE = 50
 _TURNS = 400
 _BRANCHES, _BRANCH_TURNS = 24, 100
 _RECENT = 24
-_PARTS = ("tools", "system", "history", "thinking", "newest")
+_PARTS = ("tools", "system", "history", "thinking", "last")
 _ORDERS = {
     PromptOrder.TOOLS_FIRST: ["tools", "system", "history", "thinking", "last"],
     PromptOrder.SYSTEM_FIRST: ["system", "tools", "history", "thinking", "last"],
     PromptOrder.HOISTED: ["system", "tools", "history", "thinking", "last"],
 }
-_CONVERSATIONS = """
-SELECT s.id AS row, s.client || '/' || s.name AS id, s.client, s.name AS session, s.model,
-    u.url AS upstream, s.first / 1e3 AS first, s.last / 1e3 AS last, s.turns, s.side,
-    s.reused, s.evaluated, s.spared AS saved, s.spared_ms / 1e3 AS saved_seconds,
-    s.unpriced, s.breaks, s.lost, s.lost_ms / 1e3 AS lost_seconds,
-    r.client || '/' || r.name AS root,
-    (SELECT count(*) FROM sessions AS b WHERE b.root = s.id) AS branches
-FROM ({sessions}) AS s LEFT JOIN upstreams AS u ON u.id = s.upstream
-LEFT JOIN sessions AS r ON r.id = s.root
-"""
 _RECENT_PROMPTS = """
 SELECT prompt FROM exchanges INDEXED BY exchanges_session
 WHERE session = ? AND turn > 0 AND side = 0 AND prompt IS NOT NULL ORDER BY id DESC LIMIT ?
 """
-_OF_CONVERSATION = """
-SELECT e.id AS row, e.number, e.at / 1e3 AS at, e.turn, e.side, e.failed, e.status, e.prompt,
-    e.reused, e.evaluated, e.output, e.tools, e.system, e.history, e.thinking, e.newest,
-    w.text AS rendered, e.equal AS breaks_at, v.text AS verdict, r.text AS reason, e.lost,
-    e.lost_ms / 1e3 AS lost_seconds, e.first_ms / 1e3 AS first_seconds
-FROM (
-    SELECT * FROM exchanges INDEXED BY exchanges_session
-    WHERE session = :session AND (turn > 0 OR failed) AND (:before IS NULL OR id < :before)
-    ORDER BY id DESC LIMIT :limit
-) AS e
-LEFT JOIN words AS w ON w.id = e.rendered LEFT JOIN words AS v ON v.id = e.verdict
-LEFT JOIN words AS r ON r.id = e.reason
-ORDER BY e.id
+_ONE = "SELECT * FROM sessions WHERE client = :client AND name = :name"
+_BRANCHES_OF = "SELECT * FROM sessions WHERE root = :root ORDER BY last DESC LIMIT :limit"
+_TURNS_OF = """
+SELECT * FROM exchanges INDEXED BY exchanges_session
+WHERE session = :session AND (turn > 0 OR failed) AND (:before IS NULL OR id < :before)
+ORDER BY id DESC LIMIT :limit
 """
 
 
@@ -81,15 +65,17 @@ def conversations(
         value, _, row = before.partition("-")
         scope |= {"value": _number(value), "row": _number(row)}
         condition += f" AND ({column}, id) < (:value, :row)"
-    keys = store.connection.execute(
-        f"SELECT {column}, id FROM sessions WHERE {condition} "  # noqa: S608
-        f"ORDER BY {column} DESC, id DESC LIMIT :limit",
-        scope,
-    ).fetchall()
-    found = {each["row"]: each for each in _known(store, [row for _, row in keys[:_PAGE]])}
+    order = f"e.{column} DESC, e.id DESC"
+    rows = f"SELECT * FROM sessions AS e WHERE {condition} ORDER BY {order} LIMIT :limit"  # noqa: S608
+    found = _found(store, rows, scope, order)
+    following = None
+    if len(found) > _PAGE:
+        last = found[_PAGE - 1]
+        value = round(last["last"] * 1e3) if sort == "last" else last["lost"]
+        following = f"{value}-{last['row']}"
     return {
-        "conversations": [_conversation(store, found[row]) for _, row in keys[:_PAGE]],
-        "next": "{}-{}".format(*keys[_PAGE - 1]) if len(keys) > _PAGE else None,
+        "conversations": [_conversation(store, each) for each in found[:_PAGE]],
+        "next": following,
         "count": count,
     }
 
@@ -101,35 +87,26 @@ def conversation(store: TotalsStore, name: str, before: int | None = None) -> Js
     ``next`` of the page before. None if there is no such conversation.
     """
     client, _, session = name.partition("/")
-    row = store.connection.execute(
-        "SELECT id FROM sessions WHERE client = ? AND name = ?", (client, session)
-    ).fetchone()
-    if row is None:
-        return None
-    turns, more = _turns(store, row[0], _TURNS, before)
-    branches = [
-        number
-        for (number,) in store.connection.execute(
-            "SELECT id FROM sessions WHERE root = ? ORDER BY last DESC LIMIT ?", (row[0], _BRANCHES)
-        )
-    ]
-    return {
-        "conversation": _conversation(store, _known(store, row)[0]),
-        "turns": turns,
-        "next": more,
-        "branches": [
-            {"conversation": each, "turns": _turns(store, number, _BRANCH_TURNS)[0]}
-            for number, each in (
-                (known["row"], _conversation(store, known)) for known in _known(store, branches)
-            )
-        ],
-    }
+    scope = {"client": client, "name": session, "limit": _BRANCHES}
+    for one in _found(store, _ONE, scope):
+        turns, more = _turns(store, one["row"], _TURNS, before)
+        return {
+            "conversation": _conversation(store, one),
+            "turns": turns,
+            "next": more,
+            "branches": [
+                {
+                    "conversation": _conversation(store, each),
+                    "turns": _turns(store, each["row"], _BRANCH_TURNS)[0],
+                }
+                for each in _found(store, _BRANCHES_OF, scope | {"root": one["row"]})
+            ],
+        }
+    return None
 
 
-def _known(store: TotalsStore, rows: list[int]) -> list[Json]:
-    marks = ", ".join("?" * len(rows))
-    sessions = f"SELECT * FROM sessions WHERE id IN ({marks})"  # noqa: S608 - question marks
-    return store.rows(_CONVERSATIONS.format(sessions=sessions), rows)
+def _found(store: TotalsStore, rows: str, scope: Json, order: str = "e.id") -> list[Json]:
+    return store.shown(Shown.CONVERSATIONS, rows, scope, order)
 
 
 def _conversation(store: TotalsStore, found: Json) -> Json:
@@ -152,21 +129,19 @@ def _turns(
 ) -> tuple[list[Json], int | None]:
     """Return the turns, and the row before which there are more, None if there are none."""
     scope = {"session": session, "before": before, "limit": limit + 1}
-    rows = store.rows(_OF_CONVERSATION, scope)
+    rows = store.shown(Shown.TURNS, _TURNS_OF, scope)
     more = rows[1]["row"] if len(rows) > limit else None
-    return [_turn(store, row) for row in rows[-limit:]], more
+    return [_turn(row) for row in rows[-limit:]], more
 
 
-def _turn(store: TotalsStore, found: Json) -> Json:
+def _turn(found: Json) -> Json:
     parts = [found.pop(name) for name in _PARTS]
-    order = _ORDERS[PromptOrder(found.pop("rendered") or PromptOrder.TOOLS_FIRST)]
+    order = _ORDERS[PromptOrder(found["order"] or PromptOrder.TOOLS_FIRST)]
     failed, side = found.pop("failed"), found.pop("side")
     is_compacted = found["verdict"] == "compacted"
-    names = (*_PARTS[:-1], "last")
     return found | {
-        "number": found["number"] if found["row"] >= store.first else None,
         "kind": "failed" if failed else "compacted" if is_compacted else "side" if side else "turn",
-        "parts": None if parts[0] is None else dict(zip(names, parts, strict=True)),
+        "parts": None if parts[0] is None else dict(zip(_PARTS, parts, strict=True)),
         "order": order,
     }
 

@@ -275,7 +275,7 @@ class Database:
             if is_of_the_file(error):
                 return result
             execute("ROLLBACK TO job")
-            store.names.forget()
+            store.forget_numbers()
             self._tell(f"a record was left out of the totals ({type(error).__name__})")
         execute("RELEASE job")
         return result

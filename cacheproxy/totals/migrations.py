@@ -1,10 +1,21 @@
-"""The schema's versions: ``schema/001.sql`` and on, each taking the file one version further."""
+"""The schema's versions: ``schema/001.sql`` and on, each taking the file one version further.
+
+A column that has come since needs no version: it is added as ``columns`` says, and a program that
+does not know it leaves it alone.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 from importlib.resources import files
+
+from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, SUM
+from cacheproxy.totals.sums import ROLLUPS
+
+_END = re.compile(r";[ ]*(?:--.*)?\n")
+"""Where a statement of a script ends."""
 
 
 class TotalsError(Exception):
@@ -36,7 +47,7 @@ def migrate(connection: sqlite3.Connection, upto: int = LATEST) -> int:
     for number, script in enumerate(scripts()[version:upto], version + 1):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for statement in _statements(script):
+            for statement in _END.split(script):  # ``executescript`` would commit in between
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
             connection.execute("COMMIT")
@@ -44,7 +55,23 @@ def migrate(connection: sqlite3.Connection, upto: int = LATEST) -> int:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+    if upto == LATEST:
+        _complete(connection)
     return version
+
+
+def _complete(connection: sqlite3.Connection) -> None:
+    """Add the columns that the file does not have as yet."""
+    wanted = {
+        "exchanges": {each.name: each.kind.type for each in EXCHANGES},
+        "sessions": {each.name: each.kind.type for each in CONVERSATIONS},
+        **{each.table: dict.fromkeys([*each.sums, *each.longest], SUM.type) for each in ROLLUPS},
+    }
+    for table, columns in wanted.items():
+        known = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for name, kind in columns.items():
+            if kind and name not in known:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
 
 
 def first_class(milliseconds: int) -> int:
@@ -55,15 +82,3 @@ def first_class(milliseconds: int) -> int:
 def class_middle(number: int) -> float:
     """Return the milliseconds in the middle of a class."""
     return float(2 ** (number / 4))
-
-
-def _statements(script: str) -> list[str]:
-    """Cut a script where its statements end: ``executescript`` would commit in between."""
-    found: list[str] = []
-    text = ""
-    for line in script.splitlines(keepends=True):
-        text += line
-        if sqlite3.complete_statement(text):
-            found.append(text)
-            text = ""
-    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.speeds import generation_of
-from cacheproxy.totals.store import Json, TotalsStore
+from cacheproxy.record.kept import Json, Shown
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import IS_BREAK, SCOPE
 
 FILTERS = {
@@ -18,31 +19,15 @@ Period = tuple[int, int]
 _MOST = 200
 _FEW = 20_000
 """Exchanges of the sessions found, up to which they are looked up session by session."""
-NAMES = """
-LEFT JOIN words AS m ON m.id = e.model LEFT JOIN words AS o ON o.id = e.outcome
-LEFT JOIN words AS v ON v.id = e.verdict LEFT JOIN words AS r ON r.id = e.reason
-LEFT JOIN words AS k ON k.id = e.shape LEFT JOIN words AS f ON f.id = e.rules
-LEFT JOIN sessions AS s ON s.id = e.session LEFT JOIN upstreams AS u ON u.id = e.upstream
-"""
-"""What the numbers in a row of ``exchanges AS e`` stand for."""
-_PAGE = f"""
-SELECT e.id, e.number, e.at / 1e3 AS at, s.client, s.name AS session, m.text AS asked,
-    u.served AS model, e.turn, e.side, e.status, o.text AS outcome, e.failed, e.prompt, e.reused,
-    e.evaluated, e.output, e.output_ms / 1e3 AS measured, e.first_ms / 1e3 AS first_seconds,
-    e.total_ms / 1e3 AS total_seconds, (e.total_ms - e.first_ms) / 1e3 AS rest,
-    e.added_us / 1e6 AS added, v.text AS verdict, r.text AS reason, k.text AS shape, e.lost,
-    e.lost_ms / 1e3 AS lost_seconds, f.text AS rules
-FROM ({{rows}}) AS e
-{NAMES}
-ORDER BY e.id DESC
-"""  # noqa: S608 - our own names
 _ENDS = f"SELECT min(id), max(id) FROM exchanges INDEXED BY exchanges_at WHERE {SCOPE}"  # noqa: S608
+_LATEST = """
+SELECT * FROM sessions WHERE last >= :since AND last < :until AND requests > 0
+ORDER BY last DESC LIMIT :limit
+"""
 _FOUND = (
     "client LIKE :search ESCAPE '!' OR name LIKE :search ESCAPE '!' "
     "OR ifnull(model, '') LIKE :search ESCAPE '!'"
 )
-
-
 _CAUSED = (
     " AND reason = (SELECT id FROM words WHERE text = :reason)"
     " AND iif(:shape = '', shape IS NULL, shape = (SELECT id FROM words WHERE text = :shape))"
@@ -97,9 +82,9 @@ def requests(
         f"SELECT * FROM exchanges {index} "  # noqa: S608 - our own names
         f"WHERE {condition} ORDER BY id DESC LIMIT :limit"
     )
-    page = store.rows(_PAGE.format(rows=rows), scope)
+    page = store.shown(Shown.REQUESTS, rows, scope, "e.id DESC")
     return {
-        "requests": [_request(store, row) for row in page[:limit]],
+        "requests": [_request(row) for row in page[:limit]],
         "next": page[limit - 1]["id"] if len(page) > limit else None,
     }
 
@@ -117,19 +102,13 @@ def sessions(store: TotalsStore, since: int, until: int, limit: int = 50) -> lis
     Their figures are those of the whole session; ``context``: tokens after its last turn.
     ``prompt`` and ``reused`` are of the requests that say both.
     """
-    return store.rows(
-        "SELECT client, name AS session, turns, prompt, reused, context FROM sessions "
-        "WHERE sessions.last >= ? AND sessions.last < ? AND requests > 0 "
-        "ORDER BY sessions.last DESC LIMIT ?",
-        (since, until, max(1, min(limit, _MOST))),
-    )
+    scope = {"since": since, "until": until, "limit": max(1, min(limit, _MOST))}
+    return store.shown(Shown.LATEST, _LATEST, scope, "e.last DESC")
 
 
-def _request(store: TotalsStore, found: Json) -> Json:
-    output, measured, rest = found["output"], found.pop("measured"), found.pop("rest")
+def _request(found: Json) -> Json:
+    output, measured, rest = found["output"], found.pop("output_seconds"), found.pop("rest")
     return found | {
-        # Another run's: what is asked for by number is of this one.
-        "number": found["number"] if found["id"] >= store.first else None,
         "side": bool(found["side"]),
         "failed": bool(found["failed"]),
         "rules": found["rules"].split(",") if found["rules"] else [],

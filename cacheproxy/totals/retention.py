@@ -44,7 +44,7 @@ def tidy(store: TotalsStore, now: int, keep: Keep = DEFAULT) -> bool:
     if _used(store) > keep.size:
         more = _delete_rows(store, EVER) or more
     if execute("DELETE FROM sessions WHERE last < ?", (now - keep.exchanges,)).rowcount:
-        store.names.forget()
+        store.forget_numbers()
     execute("PRAGMA incremental_vacuum(500)").fetchall()
     return more
 

@@ -10,33 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.record.kept import (
+    ADD_TO_CONVERSATION,
+    INSERT,
+    LONGEST_NAME,
+    LONGEST_PLACE,
+    WORDS,
+    Json,
+    Shown,
+    select,
+)
 from cacheproxy.totals.migrations import migrate
-from cacheproxy.totals.record import LONGEST_NAME, LONGEST_PLACE
 from cacheproxy.totals.sums import ADD_SUMS, ROLLUPS
 
-Json = dict[str, Any]
-
-_WORDS = ("model", "dialect", "outcome", "verdict", "reason", "shape", "rules", "rendered")
 _SERVES = "UPDATE upstreams SET served = :served WHERE id = :upstream AND served IS NOT :served"
-_TOUCH_SESSION = """
-UPDATE sessions SET last = :at, requests = requests + 1, upstream = :upstream,
-    model = ifnull((SELECT text FROM words WHERE id = :model), model),
-    turns = turns + (:turn > 0 AND NOT :side),
-    breaks = breaks + (:reason IS NOT NULL AND NOT :side),
-    prompt = prompt + CASE WHEN :reused IS NULL THEN 0 ELSE ifnull(:prompt, 0) END,
-    reused = reused + CASE WHEN :prompt IS NULL THEN 0 ELSE ifnull(:reused, 0) END,
-    output = output + ifnull(:output, 0),
-    context = ifnull(CASE WHEN :turn > 0 AND NOT :side THEN :prompt + ifnull(:output, 0) END,
-        context),
-    root = ifnull(:root, root), side = side + :side,
-    evaluated = evaluated + CASE WHEN :prompt IS NULL OR :reused IS NULL THEN 0
-        ELSE ifnull(:evaluated, 0) END,
-    lost = lost + CASE WHEN :reason IS NULL OR :side THEN 0 ELSE ifnull(:lost, 0) END,
-    lost_ms = lost_ms + CASE WHEN :reason IS NULL OR :side THEN 0 ELSE ifnull(:lost_ms, 0) END,
-    spared = spared + ifnull(:spared, 0), spared_ms = spared_ms + ifnull(:spared_ms, 0),
-    unpriced = unpriced + CASE WHEN :spared_ms IS NULL THEN ifnull(:spared, 0) ELSE 0 END
-WHERE id = :session
-"""
 _ADD_ROUTED = """
 INSERT INTO routed VALUES (
     :upstream, :route, 1, ifnull(:prompt, 0), ifnull(:reused, 0), ifnull(:evaluated, 0),
@@ -57,67 +44,6 @@ OTHER = "(other)"
 """Stands for all words beyond the most there may be."""
 
 
-class Names:
-    """Numbers for texts that come again and again; remembers the latest in memory."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._known: dict[tuple[str, ...], int] = {}
-
-    def word(self, text: str | None) -> int | None:
-        """Return the number of a word; None for None."""
-        return None if text is None else self._number("words", {"text": text})
-
-    def upstream(self, url: str, at: int) -> int:
-        """Return the number of the upstream at ``url``, first seen ``at`` if it is new."""
-        return self._number("upstreams", {"url": url}, first_seen=at)
-
-    def session(self, client: str, name: str, upstream: int, at: int) -> int:
-        """Return the number of a session, begun ``at`` if it is new."""
-        key = {"client": client, "name": name}
-        return self._number("sessions", key, upstream=upstream, first=at, last=at)
-
-    def forget(self) -> None:
-        """Forget what is remembered: some of it is not in the file, or no longer."""
-        self._known.clear()
-
-    def _number(self, table: str, key: dict[str, str], **new: int) -> int:
-        known = (table, *key.values())
-        number = self._known.get(known)
-        if number is None:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            number = self._known[known] = self._find_or_add(table, key, new)
-        return number
-
-    def _find_or_add(self, table: str, key: dict[str, str], new: dict[str, int]) -> Any:
-        longest = _LONGEST.get(table)
-        if longest is not None:
-            key = {column: safe(value, longest) for column, value in key.items()}
-        found = self._find(table, key)
-        if found is None and table == "words" and self._has_enough_words():
-            key = {"text": OTHER}
-            found = self._find(table, key)
-        if found is None:
-            columns = key | new
-            (found,) = self._connection.execute(
-                f"INSERT INTO {table} ({', '.join(columns)}) "  # noqa: S608 - our own names
-                f"VALUES (:{', :'.join(columns)}) RETURNING id",
-                columns,
-            ).fetchone()
-        return found
-
-    def _find(self, table: str, key: dict[str, str]) -> Any:
-        condition = " AND ".join(f"{column} = :{column}" for column in key)
-        sql = f"SELECT id FROM {table} WHERE {condition}"  # noqa: S608 - our own names
-        row = self._connection.execute(sql, key).fetchone()
-        return None if row is None else row[0]
-
-    def _has_enough_words(self) -> bool:
-        (count,) = self._connection.execute("SELECT count(*) FROM words").fetchone()
-        return bool(count >= _MOST_WORDS)
-
-
 def safe(text: str, most: int = LONGEST_NAME) -> str:
     """Return a client's text as it may be kept: without credentials, not long, valid UTF-8."""
     return hide_text(text)[:most].encode("utf-8", "replace").decode()
@@ -126,7 +52,8 @@ def safe(text: str, most: int = LONGEST_NAME) -> str:
 class TotalsStore:
     """Writes records. ``first``: the first row of this run, whose numbers still hold.
 
-    ``flush`` comes before a commit, ``forget`` after a rollback.
+    ``flush`` comes before a commit, ``forget`` after a rollback. Texts that come again and again
+    have numbers, of which the latest are remembered.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -134,39 +61,40 @@ class TotalsStore:
         (self.first,) = connection.execute(
             "SELECT ifnull(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'exchanges'"
         ).fetchone()
-        self.names = Names(connection)
+        self._numbers: dict[tuple[str, ...], int] = {}
         self._summed = self._last()
-        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(exchanges)")][1:]
-        self._insert = (
-            f"INSERT INTO exchanges ({', '.join(columns)}) "  # noqa: S608 - our own names
-            f"VALUES (:{', :'.join(columns)})"
-        )
 
     def record(self, record: Json) -> None:
         """Write an exchange: what ``record_of`` returns."""
-        names, at, execute = self.names, record["at"], self.connection.execute
-        row = record | {name: names.word(record[name]) for name in _WORDS}
-        upstream = row["upstream"] = names.upstream(record["upstream"], at)
+        at, execute = record["at"], self.connection.execute
+        row = record | {name: self._word(record[name]) for name in WORDS}
+        upstream = self._number("upstreams", {"url": record["upstream"]}, first_seen=at)
+        row["upstream"] = upstream
         execute(_SERVES, row)
         if record["place"] is not None:
             row["place"] = safe(record["place"], LONGEST_PLACE)
         if record["session"] is not None:
-            root = record["root"]
-            is_of_another = root is not None and root.id != record["session"]
-            row["root"] = (
-                names.session(root.client, root.id, upstream, at) if is_of_another else None
-            )
-            row["session"] = names.session(record["client"], record["session"], upstream, at)
-            execute(_TOUCH_SESSION, row)
+            new = {"upstream": upstream, "first": at, "last": at}
+            key = {"client": record["client"], "name": record["session"]}
+            root, row["root"] = record["root"], None
+            if root is not None and root.id != record["session"]:
+                of_root = {"client": root.client, "name": root.id}
+                row["root"] = self._number("sessions", of_root, **new)
+            row["session"] = self._number("sessions", key, **new)
+            execute(ADD_TO_CONVERSATION, row)
         if record["route"] is not None:
             execute(_ADD_ROUTED, row)
-        execute(self._insert, row)
+        execute(INSERT, row)
 
     def rows(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> list[Json]:
         """Return what ``sql`` finds, each row by the names of its columns."""
         found = self.connection.execute(sql, parameters)
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found]
+
+    def shown(self, on: Shown, rows: str, scope: Json, order: str = "e.id") -> list[Json]:
+        """Return what the page ``on`` shows of the ``rows`` that a question about them finds."""
+        return self.rows(select(on, rows, order), scope | {"first_row": self.first})
 
     def flush(self) -> None:
         """Sum up what has been recorded since the last time."""
@@ -178,12 +106,52 @@ class TotalsStore:
 
     def forget(self) -> None:
         """Forget what has been remembered of what was not kept."""
-        self.names.forget()
+        self.forget_numbers()
         self._summed = self._last()
+
+    def forget_numbers(self) -> None:
+        """Forget which numbers texts have: some of these are not in the file, or no longer."""
+        self._numbers.clear()
 
     def _last(self) -> int:
         found = self.connection.execute("SELECT ifnull(max(id), 0) FROM exchanges")
         return int(found.fetchone()[0])
+
+    def _word(self, text: str | None) -> int | None:
+        return None if text is None else self._number("words", {"text": text})
+
+    def _number(self, table: str, key: dict[str, str], **new: int) -> int:
+        """Return the number of the row of ``table`` with ``key``; ``new``: columns of a new one."""
+        known = (table, *key.values())
+        number = self._numbers.get(known)
+        if number is None:
+            if len(self._numbers) >= _MOST_REMEMBERED:
+                self._numbers.clear()
+            if (longest := _LONGEST.get(table)) is not None:
+                key = {column: safe(value, longest) for column, value in key.items()}
+            number = self._find(table, key) or self._add(table, key, new)
+            self._numbers[known] = number
+        return number
+
+    def _find(self, table: str, key: dict[str, str]) -> Any:
+        condition = " AND ".join(f"{column} = :{column}" for column in key)
+        sql = f"SELECT id FROM {table} WHERE {condition}"  # noqa: S608 - our own names
+        row = self.connection.execute(sql, key).fetchone()
+        return None if row is None else row[0]
+
+    def _add(self, table: str, key: dict[str, str], new: dict[str, int]) -> Any:
+        execute = self.connection.execute
+        if table == "words" and execute("SELECT count(*) FROM words").fetchone()[0] >= _MOST_WORDS:
+            key = {"text": OTHER}
+            if (found := self._find(table, key)) is not None:
+                return found
+        columns = key | new
+        (number,) = execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) "  # noqa: S608 - our own names
+            f"VALUES (:{', :'.join(columns)}) RETURNING id",
+            columns,
+        ).fetchone()
+        return number
 
 
 class InMemory(TotalsStore):
@@ -212,4 +180,4 @@ class InMemory(TotalsStore):
         for each in ROLLUPS:
             run(f"DELETE FROM {each.table} WHERE at + step <= ?", (oldest,))  # noqa: S608
         run("DELETE FROM sessions WHERE id NOT IN (SELECT ifnull(session, 0) FROM exchanges)")
-        self.names.forget()
+        self.forget_numbers()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.speeds import LEAST_EVALUATED, LEAST_OUTPUT, LEAST_OUTPUT_MS
+from cacheproxy.record.kept import EXCHANGES
 
 STEPS = (60_000, 3_600_000)
 """Milliseconds of what is summed up."""
@@ -74,15 +75,12 @@ ALL = Rollup(
         "turns": "sum(turn > 0)",
         "failed": "sum(failed)",
         "breaks": f"sum({IS_BREAK})",
-        **{name: f"total({name})" for name in ("prompt", "reused", "evaluated", "output", "lost")},
-        "spared": "total(spared)",
+        **{each.name: f"total({each.name})" for each in EXCHANGES if each.sums},
         "timed_prompt": f"total({_PREFILL} evaluated END)",
         "prompt_ms": f"total({_PREFILL} prompt_ms END)",
         "timed_output": f"total({_GENERATION} output END)",
         "output_ms": f"total({_GENERATION} output_ms END)",
-        "added_us": "total(added_us)",
         "sent": "count(added_us)",
-        "spared_ms": "total(spared_ms)",
         "unpriced": "total(CASE WHEN spared_ms IS NULL THEN spared END)",
     },
     longest={

@@ -12,12 +12,12 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.server.status import Look, UpstreamState
-from cacheproxy.totals.database import Database
-from cacheproxy.totals.record import milliseconds, record_of
+from cacheproxy.core.servers.status import Look, UpstreamState
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.kept import record_of
+from cacheproxy.totals.database import Database, Job
 from cacheproxy.totals.retention import Age, tidy
-from cacheproxy.totals.store import MOST, InMemory
+from cacheproxy.totals.store import MOST, InMemory, TotalsStore
 
 _log = Logger()
 _T = TypeVar("_T")
@@ -25,7 +25,7 @@ _TIDY = 60.0
 _TIDY_ON = 1.0
 
 
-class Totals:
+class Totals(Database):
     """The observer that hands on every finished exchange, without its content; kept in ``folder``.
 
     ``reactor``: also the clock; ``wall``: returns seconds since the epoch. ``check()`` at the
@@ -33,9 +33,8 @@ class Totals:
     """
 
     def __init__(self, reactor: Any, folder: Path, wall: Callable[[], float]) -> None:
-        self._reactor = reactor
+        super().__init__(reactor, folder)
         self._wall = wall
-        self._database = Database(reactor, folder)
         self._age = Age()
         self._tidying = LoopingCall(self._tidy)
         self._tidying.clock = reactor
@@ -47,26 +46,17 @@ class Totals:
         """Take their figures; the thread writes them."""
         for exchange in exchanges:
             record = record_of(exchange, self._served.get(exchange.upstream))
-            self._database.put(methodcaller("record", record))
-
-    @property
-    def unkept(self) -> str:
-        """Why nothing is kept at present: memory answers then; "" where all is well."""
-        return self._database.unkept
-
-    def check(self) -> None:
-        """Open the file once, so that what is wrong with it is known at the start. Blocks."""
-        self._database.check()
+            self.put(methodcaller("record", record))
 
     def start(self) -> None:
         """Begin the housekeeping."""
         self._tidying.start(_TIDY, now=True)
 
-    def close(self) -> None:
-        """Write what waits, and end. Blocks."""
+    def close(self, timeout: float = 10.0) -> None:
+        """Write what waits, for at most ``timeout`` seconds, and end. Blocks."""
         if self._tidying.running:
             self._reactor.callFromThread(self._stop_tidying)
-        self._database.close()
+        super().close(timeout)
 
     def looked(self, look: Look) -> None:
         """Take note of what the upstream serves, for the exchanges that end from now on."""
@@ -75,12 +65,12 @@ class Totals:
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
         """Ask one of the functions that take a Store first (windows, requests, groups)."""
-        return self._database.run(lambda store: question(store, *arguments, **more))
+        return self.run(lambda store: question(store, *arguments, **more))
 
     @property
     def now(self) -> int:
         """Now, in the milliseconds that questions take."""
-        return milliseconds(self._wall())
+        return round(self._wall() * 1e3)
 
     def _stop_tidying(self) -> None:
         if self._tidying.running:
@@ -88,7 +78,7 @@ class Totals:
 
     def _tidy(self) -> None:
         now, moment = self.now, self._reactor.seconds()
-        self._database.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
+        self.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
             self._tidied, self._not_tidied
         )
 
@@ -100,32 +90,19 @@ class Totals:
         _log.debug("the totals were not tidied: {why}", why=failure.getErrorMessage())
 
 
-class InMemoryTotals:
-    """The same questions, asked of the last exchanges alone, where no totals are kept."""
-
-    unkept = "--state-dir none"
+class InMemoryTotals(Totals):
+    """The same of the last exchanges alone, at once, where no totals are kept."""
 
     def __init__(self, wall: Callable[[], float], most: int = MOST) -> None:
-        self._wall = wall
-        self._store = InMemory(most)
+        super().__init__(None, Path(), wall)
+        self.unkept = "--state-dir none"
+        self._last = InMemory(most)
 
-    @property
-    def now(self) -> int:
-        """Now, in the milliseconds that questions take."""
-        return milliseconds(self._wall())
+    def put(self, job: Job) -> None:
+        """Do ``job``."""
+        job(self._last)
 
-    @hookimpl
-    @quick
-    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Remember their figures."""
-        for exchange in exchanges:
-            self._store.record(record_of(exchange))
-
-    def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
-        """Ask one of the functions that take a Store first."""
-        self._store.flush()
-        return execute(question, self._store, *arguments, **more)
-
-
-Source = Totals | InMemoryTotals
-"""Who answers questions about what was."""
+    def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
+        """Do ``job`` after all before it."""
+        self._last.flush()
+        return execute(job, self._last)

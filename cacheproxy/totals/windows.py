@@ -8,8 +8,9 @@ from statistics import median
 
 from cacheproxy.core.judge.advice import may_be_curable
 from cacheproxy.core.judge.explain import phrase
+from cacheproxy.record.kept import Json, Shown
 from cacheproxy.totals.migrations import class_middle
-from cacheproxy.totals.store import Json, TotalsStore
+from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, GROUPS, IS_BREAK, SCOPE
 
 
@@ -53,16 +54,10 @@ FROM ({{source}}) AS f LEFT JOIN words AS m ON m.id = f.model
 LEFT JOIN upstreams AS u ON u.id = f.upstream GROUP BY 1, 2, 3
 """  # noqa: S608 - our own names
 _LAST_BREAK = f"""
-SELECT iif(e.id >= :first, e.number, NULL) AS number, e.at / 1e3 AS at, s.client,
-    s.name AS session, e.turn, r.text AS reason, k.text AS shape, e.lost,
-    e.lost_ms / 1e3 AS lost_seconds
-FROM (
-    SELECT * FROM exchanges INDEXED BY exchanges_breaks
-    WHERE {IS_BREAK} AND {SCOPE} ORDER BY id DESC LIMIT 1
-) AS e
-LEFT JOIN sessions AS s ON s.id = e.session
-LEFT JOIN words AS r ON r.id = e.reason LEFT JOIN words AS k ON k.id = e.shape
+SELECT * FROM exchanges INDEXED BY exchanges_breaks
+WHERE {IS_BREAK} AND {SCOPE} ORDER BY id DESC LIMIT 1
 """  # noqa: S608
+_OF_BREAK = ("number", "at", "client", "session", "turn", "reason", "lost", "lost_seconds")
 _OF_BUCKET = ("requests", "breaks", "prompt", "reused", "evaluated", "lost")
 _OF_WINDOW = ("turns", "output", "spared", "unpriced")
 
@@ -216,11 +211,10 @@ def last_break(store: TotalsStore, name: str, now: int) -> Json | None:
 
     ``number``: None if it was before the proxy started. ``cure``: whether a rule may be proposed.
     """
-    scope = {**scope_of(WINDOWS[name], now), "first": store.first}
-    found = store.rows(_LAST_BREAK, scope)
-    if not found:
-        return None
-    row = found[0]
-    reason, shape = row["reason"], row.pop("shape")
-    is_curable = row["number"] is not None and may_be_curable(reason, shape)
-    return row | {"phrase": phrase(reason, shape), "cure": is_curable}
+    scope = scope_of(WINDOWS[name], now)
+    for row in store.shown(Shown.REQUESTS, _LAST_BREAK, scope):
+        reason, shape = row["reason"], row["shape"]
+        is_curable = row["number"] is not None and may_be_curable(reason, shape)
+        found = {key: row[key] for key in _OF_BREAK}
+        return found | {"phrase": phrase(reason, shape), "cure": is_curable}
+    return None

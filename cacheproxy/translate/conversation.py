@@ -6,22 +6,23 @@ tool calls: what stood in an earlier request comes out as it did then, byte for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import Body, list_of, object_of, text_in, wrong
-from cacheproxy.translate.media import content_of, part_of, parts_of
-from cacheproxy.translate.reading import SEAM, Json
+from cacheproxy.translate.reading import SEAM, Json, list_of, object_of, raw_at, text_in, wrong
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
 _FAILED = "Error: "
 _LEFT_OUT = ("redacted_thinking", "server_tool_use", "container_upload")
 """Blocks of an answer that only Anthropic's own servers understand; so are the results of its
 server-run tools (``web_search_tool_result`` and the like, by their ending)."""
+_PDF = "application/pdf"
 
 
-def chat_messages(body: Body, spellings: Spellings) -> list[Json]:
+def chat_messages(body: Document, spellings: Spellings) -> list[Json]:
     """Return the chat messages of a Messages ``body``. Raises TranslationError naming the place.
 
     * All system blocks are one system message, its texts joined by a newline; system messages
@@ -95,7 +96,7 @@ def _result(block: Json, path: Path, shown: list[Json]) -> Json:
     return {"role": "tool", "tool_call_id": call, "content": failed + SEAM.join(texts)}
 
 
-def _assistant(body: Body, content: Any, path: Path, spellings: Spellings) -> list[Json]:
+def _assistant(body: Document, content: Any, path: Path, spellings: Spellings) -> list[Json]:
     if isinstance(content, str):
         return [{"role": "assistant", "content": content}]
     texts: list[str] = []
@@ -123,10 +124,103 @@ def _assistant(body: Body, content: Any, path: Path, spellings: Spellings) -> li
     return [message]
 
 
-def _call(body: Body, block: Json, path: Path, spellings: Spellings) -> Json:
+def _call(body: Document, block: Json, path: Path, spellings: Spellings) -> Json:
     call = text_in(block, "id", path)
     name = text_in(block, "name", path)
     place = (*path, "input")
     value = object_of(block.get("input"), place)
-    arguments = spellings.find(call, body.text_at(place), value)
+    arguments = spellings.find(call, bytes(raw_at(body, place)).decode(), value)
     return {"id": call, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def parts_of(content: Any, path: Path) -> list[Json]:
+    """Return the chat parts for ``content``, a string or a list of blocks at ``path``.
+
+    Parts: ``{"type": "text"}``, ``{"type": "image_url"}`` and ``{"type": "file"}`` as in OpenAI's
+    API reference. Raises TranslationError for a block that cannot be said so.
+    """
+    if isinstance(content, str):
+        return [_text(content)]
+    parts: list[Json] = []
+    for index, block in enumerate(list_of(content, path)):
+        parts += part_of(object_of(block, (*path, index)), (*path, index))
+    return parts
+
+
+def part_of(block: Json, path: Path) -> list[Json]:
+    """Return the chat parts for one block."""
+    kind = block.get("type")
+    if kind == "text":  # by far the most of them
+        return [_text(text_in(block, "text", path))]
+    make = _BLOCKS.get(kind) if isinstance(kind, str) else None
+    if make is None:
+        raise wrong((*path, "type"), "a block of this type cannot be said in chat completions here")
+    return make(block, path)
+
+
+def content_of(parts: list[Json]) -> str | list[Json]:
+    """Return a chat message's ``content``: one string where all parts are text.
+
+    Many servers and templates take nothing else; and a client that writes a text now as a string
+    and then as a block must not change the prompt.
+    """
+    if all(part["type"] == "text" for part in parts):
+        return SEAM.join(part["text"] for part in parts)
+    return parts
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _image(block: Json, path: Path) -> list[Json]:
+    path = (*path, "source")
+    source = object_of(block.get("source"), path)
+    if source.get("type") == "url":
+        url = text_in(source, "url", path)
+    elif source.get("type") == "base64":
+        url = _data_url(source, path)
+    else:
+        raise wrong((*path, "type"), "an image is either base64 or a URL in chat completions")
+    return [{"type": "image_url", "image_url": {"url": url}}]
+
+
+def _document(block: Json, path: Path) -> list[Json]:
+    """A text as text; a base64 PDF as a file; a URL or an uploaded file chat has no word for."""
+    title, context = block.get("title"), block.get("context")
+    path = (*path, "source")
+    source = object_of(block.get("source"), path)
+    kind = source.get("type")
+    head = [_text(said) for said in (title, context) if isinstance(said, str) and said]
+    if kind == "text":
+        return [*head, _text(text_in(source, "data", path))]
+    if kind == "content":
+        return [*head, *parts_of(source.get("content"), (*path, "content"))]
+    if kind == "base64" and source.get("media_type") == _PDF:
+        name = title if isinstance(title, str) and title else "document.pdf"
+        file = {"filename": name, "file_data": _data_url(source, path)}
+        return [*head[1 if name is title else 0 :], {"type": "file", "file": file}]
+    raise wrong((*path, "type"), "chat completions take documents as text or as base64 PDF only")
+
+
+def _data_url(source: Json, path: Path) -> str:
+    kind = text_in(source, "media_type", path)
+    return f"data:{kind};base64,{text_in(source, 'data', path)}"
+
+
+def _search_result(block: Json, path: Path) -> list[Json]:
+    head = [_text(said) for key in ("title", "source") if isinstance(said := block.get(key), str)]
+    return [*head, *parts_of(block.get("content"), (*path, "content"))]
+
+
+def _tool_reference(block: Json, path: Path) -> list[Json]:
+    """What a tool search found. The tool itself is among the definitions from the start."""
+    return [_text(text_in(block, "tool_name", path))]
+
+
+_BLOCKS: dict[str, Callable[[Json, Path], list[Json]]] = {
+    "image": _image,
+    "document": _document,
+    "search_result": _search_result,
+    "tool_reference": _tool_reference,
+}

@@ -10,12 +10,11 @@ import string
 from typing import Any
 
 from cacheproxy.core.conversation.spellings import Spellings
-from cacheproxy.translate.body import Body
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.conversation import chat_messages
-from cacheproxy.translate.reading import Json, read
-from cacheproxy.translate.tools import chat_tools
+from cacheproxy.translate.reading import Json, document_of, read, write
+from cacheproxy.translate.request import chat_tools
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
 APPLY_TEMPLATE, TOKENIZE = "/apply-template", "/tokenize"
 
@@ -28,9 +27,9 @@ _PER_PICTURE = 1500
 """Tokens of what stands around a message; of an image or a document, whatever its size."""
 
 
-def template_body(body: bytes, spellings: Spellings) -> bytes:
+def template_body(request: Request, spellings: Spellings) -> bytes:
     """Return the JSON body for APPLY_TEMPLATE. Raises TranslationError naming the place."""
-    return write(_prompt(body, spellings))
+    return write(_prompt(request, spellings))
 
 
 def tokenize_body(answer: bytes) -> bytes:
@@ -57,14 +56,14 @@ def count(answer: bytes) -> bytes:
     return write({"input_tokens": len(tokens)})
 
 
-def estimate(body: bytes) -> bytes:
+def estimate(request: Request) -> bytes:
     """Return an answer for where the server cannot count: it has ``"estimated": true``.
 
     The bytes of tools and messages by their density, as vocabularies of 100,000 words and more
     have it: 4.4 a token in words, 2.2 in digits and signs, 3.5 in other scripts; 4 tokens for
     each message; 1,500 for an image or a document. Raises TranslationError naming the place.
     """
-    prompt = _prompt(body, Spellings())
+    prompt = _prompt(request, Spellings())
     pictures = sum(_without_pictures(message) for message in prompt["messages"])
     text = write(prompt)
     others = len(text.translate(None, _WORDS))
@@ -75,10 +74,10 @@ def estimate(body: bytes) -> bytes:
     return write({"input_tokens": max(1, round(tokens)), "estimated": True})
 
 
-def _prompt(body: bytes, spellings: Spellings) -> Json:
-    read_body = Body(body)
-    prompt: Json = {"messages": chat_messages(read_body, spellings)}
-    tools = chat_tools(read_body)
+def _prompt(request: Request, spellings: Spellings) -> Json:
+    body = document_of(request)
+    prompt: Json = {"messages": chat_messages(body, spellings)}
+    tools = chat_tools(body)
     return prompt | ({"tools": tools} if tools else {})
 
 

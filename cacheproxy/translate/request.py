@@ -8,33 +8,45 @@ from typing import Any
 import msgspec
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.dialects import beside, endpoint_of
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.translate.body import Body, list_of, object_of, text_in, text_of, wrong
 from cacheproxy.translate.conversation import chat_messages
-from cacheproxy.translate.reading import Json
-from cacheproxy.translate.tools import chat_tools, tool_choice
+from cacheproxy.translate.reading import (
+    Json,
+    document_of,
+    list_of,
+    object_of,
+    raw_at,
+    text_in,
+    text_of,
+    write,
+    wrong,
+)
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
-_HERE, _THERE = "/messages", "/chat/completions"
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
 _NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")
+SERVER_RUN = ("web_search_", "web_fetch_", "code_execution_", "tool_search_tool_", "mcp_toolset")
+"""How the types of the tools begin that Anthropic's servers run themselves."""
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
-def chat_request(request: Request, body: Body, spellings: Spellings) -> Request:
-    """Return ``request``, whose body is ``body``, for POST ``…/v1/chat/completions``.
+def chat_request(request: Request, spellings: Spellings) -> Request:
+    """Return ``request`` for POST ``…/v1/chat/completions``.
 
     A query (``?beta=true``) is dropped. Raises TranslationError for another path or a bad body.
     """
-    path = request.path.rstrip("/")
-    if not path.endswith(_HERE):
-        raise TranslationError("only /v1/messages has a counterpart in chat completions")
+    if request.dialect is not MESSAGES or not endpoint_of(request.path).purpose.evaluates:
+        raise TranslationError(f"only {MESSAGES.path} has a counterpart in chat completions")
     return replace(
         request,
-        target=path.removesuffix(_HERE) + _THERE,
+        target=beside(request.path, CHAT),
         headers=chat_headers(request.headers),
-        body=write(chat_body(body, spellings)),
+        body=write(chat_body(document_of(request), spellings)),
     )
 
 
@@ -55,7 +67,7 @@ def chat_headers(headers: Headers) -> Headers:
     return (*kept, (b"Accept-Encoding", b"identity"))
 
 
-def chat_body(body: Body, spellings: Spellings) -> Json:
+def chat_body(body: Document, spellings: Spellings) -> Json:
     """Return the chat completions body for a Messages ``body``.
 
     Handed on: model, max_tokens, temperature, top_p, top_k (local servers know it),
@@ -92,7 +104,7 @@ def chat_body(body: Body, spellings: Spellings) -> Json:
         said["user"] = user
     said |= _response_format(body)
     if isinstance(value.get("chat_template_kwargs"), dict):
-        said["chat_template_kwargs"] = body.raw_at(("chat_template_kwargs",))
+        said["chat_template_kwargs"] = raw_at(body, ("chat_template_kwargs",))
     stream = value.get("stream")
     if stream is not None:
         if not isinstance(stream, bool):
@@ -103,14 +115,14 @@ def chat_body(body: Body, spellings: Spellings) -> Json:
     return said
 
 
-def _number(body: Body, name: str) -> msgspec.Raw:
+def _number(body: Document, name: str) -> msgspec.Raw:
     value = body.value[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) == float("inf"):
         raise wrong((name,), "a number is needed here")
-    return body.raw_at((name,))
+    return raw_at(body, (name,))
 
 
-def _response_format(body: Body) -> Json:
+def _response_format(body: Document) -> Json:
     for path in (("output_config", "format"), ("output_format",)):
         wanted: Any = body.value
         for step in path:
@@ -118,6 +130,59 @@ def _response_format(body: Body) -> Json:
         if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
             place: Path = (*path, "schema")
             object_of(wanted.get("schema"), place)
-            schema = {"name": "answer", "schema": body.raw_at(place), "strict": True}
+            schema = {"name": "answer", "schema": raw_at(body, place), "strict": True}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {}
+
+
+def chat_tools(body: Document) -> list[Json]:
+    """Return the function definitions of a Messages ``body``, in their order.
+
+    Schemas keep their own text: templates print it. A description is always there, since some
+    templates join it to others. Deferred tools (``defer_loading``) are given from the start: a
+    list that grew as they are found would change the head of the prompt.
+
+    Tools that Anthropic's servers run are left out, because nobody behind a chat server runs them;
+    clients do without where a model never calls them. Tools that a client runs with a schema
+    known to Anthropic's models alone (``bash_…``, ``text_editor_…``) have none to send: as any
+    tool without ``input_schema`` they raise TranslationError, which names the place.
+    """
+    tools = body.value.get("tools")
+    found: list[Json] = []
+    for index, tool in enumerate(list_of(tools, ("tools",)) if tools is not None else ()):
+        path = ("tools", index)
+        kind = object_of(tool, path).get("type")
+        schema = tool.get("input_schema")
+        if schema is None and isinstance(kind, str) and kind.startswith(SERVER_RUN):
+            continue
+        function: Json = {"name": text_in(tool, "name", path)}
+        description = tool.get("description")
+        function["description"] = "" if description is None else text_in(tool, "description", path)
+        place = (*path, "input_schema")
+        if schema is None:
+            raise wrong(place, "the schema is missing")
+        object_of(schema, place)
+        function["parameters"] = raw_at(body, place)
+        if isinstance(tool.get("strict"), bool):
+            function["strict"] = tool["strict"]
+        found.append({"type": "function", "function": function})
+    return found
+
+
+def tool_choice(body: Document) -> Json:
+    """Return ``tool_choice`` and ``parallel_tool_calls`` as far as ``body`` says something."""
+    choice = body.value.get("tool_choice")
+    if choice is None:
+        return {}
+    kind = object_of(choice, ("tool_choice",)).get("type")
+    said: Json = {}
+    if kind == "tool":
+        name = text_in(choice, "name", ("tool_choice",))
+        said["tool_choice"] = {"type": "function", "function": {"name": name}}
+    elif isinstance(kind, str) and kind in _CHOICES:
+        said["tool_choice"] = _CHOICES[kind]
+    else:
+        raise wrong(("tool_choice", "type"), 'it is one of "auto", "any", "tool", "none"')
+    if isinstance(choice.get("disable_parallel_tool_use"), bool):
+        said["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
+    return said

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event, EventReader
-from cacheproxy.translate.asked import Asked
+from cacheproxy.translate.answer import Asked, stop_reason, usage_for
 from cacheproxy.translate.blocks import BlockKind, Blocks
-from cacheproxy.translate.comments import COMMENT, CommentFinder
-from cacheproxy.translate.ending import stop_reason, usage_for
 from cacheproxy.translate.errors import error_event, is_error
 from cacheproxy.translate.reading import (
     Json,
@@ -21,12 +21,40 @@ from cacheproxy.translate.reading import (
     read,
     string_in,
     thinking_of,
+    write,
 )
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
+_COMMENT = re.compile(rb"(?<=[\r\n]):")
+COMMENT = b""
+"""Not a piece of the stream, but the word that a comment begins with the next one."""
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _STOPPED = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+
+class CommentFinder:
+    """Cuts a stream before its comment lines: each is announced by ``COMMENT``.
+
+    The pieces joined are the stream, whatever the chunks it came in.
+    """
+
+    def __init__(self) -> None:
+        self._at_line_start = True
+
+    def cut(self, data: bytes) -> Iterator[bytes]:
+        """Return the pieces of ``data``, and ``COMMENT`` before those that begin a comment."""
+        if not data:
+            return
+        if self._at_line_start and data.startswith(b":"):
+            yield COMMENT
+        self._at_line_start = data.endswith((b"\n", b"\r"))
+        begin = 0
+        if b":" in data:
+            for found in _COMMENT.finditer(data):
+                yield data[begin : found.start()]
+                yield COMMENT
+                begin = found.start()
+        yield data[begin:]
 
 
 class MessageStream:

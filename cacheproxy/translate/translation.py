@@ -1,17 +1,27 @@
-"""One exchange between a Messages client and a Chat Completions server."""
+"""One exchange between a Messages client and a Chat Completions server; any prompt as a chat."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.dialects.dialects import VERSION_HEADERS
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.answer import WholeAnswer, message
-from cacheproxy.translate.asked import Asked
-from cacheproxy.translate.body import Body
+from cacheproxy.translate.answer import Asked, WholeAnswer, message
 from cacheproxy.translate.errors import error_answer, is_error
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.request import chat_request
+from cacheproxy.translate.reading import Json, read, write
+from cacheproxy.translate.request import chat_headers, chat_request
 from cacheproxy.translate.stream import MessageStream
 from cacheproxy.translate.translation_error import TranslationError
+
+_UNKNOWN = "1970-01-01T00:00:00Z"
+"""As Anthropic's API reference says of a release date that is unknown: "an epoch value"."""
+_NO_LIST = "the server's answer is no list of models"
+_KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")
+"""What a template sees. ``response_format`` and the like bind the answer alone."""
 
 
 class MessagesToChat:
@@ -26,11 +36,11 @@ class MessagesToChat:
 
     def __init__(self, request: Request, spellings: Spellings | None = None) -> None:
         self._spellings = spellings if spellings is not None else Spellings()
-        body = Body(request.body)
-        self.sent = chat_request(request, body, self._spellings)
+        self.sent = chat_request(request, self._spellings)
+        asked = request.json or {}
         self._asked = Asked(
-            model=body.value.get("model") or "",
-            stops=tuple(body.value.get("stop_sequences") or ()),
+            model=asked.get("model") or "",
+            stops=tuple(asked.get("stop_sequences") or ()),
             body=self.sent.body,
         )
 
@@ -51,3 +61,101 @@ class MessagesToChat:
     def stream(self) -> MessageStream:
         """Return the transform of the server's streamed answer."""
         return MessageStream(self._asked, self._spellings)
+
+
+def asks_for_list(request: Request) -> bool:
+    """Whether a client of Anthropic's API asks for the list of models."""
+    if request.method != "GET" or not request.path.rstrip("/").endswith("/models"):
+        return False
+    return request.first_header(VERSION_HEADERS) is not None
+
+
+class ListOfModels:
+    """A client of Anthropic's API before a chat server: ``sent`` is ``request`` for it."""
+
+    def __init__(self, request: Request) -> None:
+        self.sent = replace(request, headers=chat_headers(request.headers))
+
+    def answer(self, status: int, body: bytes) -> WholeAnswer:
+        """Return the list, or the error, for the client."""
+        return error_answer(status, body) if status >= 300 else WholeAnswer(status, models(body))
+
+    def stream(self) -> NoReturn:
+        """Refuse: no list comes as a stream. Raises TranslationError."""
+        raise TranslationError(_NO_LIST)
+
+
+def models(body: bytes) -> bytes:
+    """Return the answer to GET ``/v1/models`` for the chat server's own answer ``body``.
+
+    ``max_input_tokens`` is there where the server says how much fits: llama.cpp
+    (``meta.n_ctx``), vLLM (``max_model_len``). Raises TranslationError if it is no list of models.
+    """
+    value = read(body)
+    listed = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(listed, list):
+        raise TranslationError(_NO_LIST)
+    found = [
+        _model(one) for one in listed if isinstance(one, dict) and isinstance(one.get("id"), str)
+    ]
+    return write(
+        {
+            "data": found,
+            "has_more": False,
+            "first_id": found[0]["id"] if found else None,
+            "last_id": found[-1]["id"] if found else None,
+        }
+    )
+
+
+def _model(model: Json) -> Json:
+    said = {
+        "type": "model",
+        "id": model["id"],
+        "display_name": model["id"],
+        "lifecycle": "active",
+        "created_at": _date(model.get("created")),
+    }
+    meta = model.get("meta")
+    for room in (meta.get("n_ctx") if isinstance(meta, dict) else None, model.get("max_model_len")):
+        if type(room) is int and room > 0:
+            said["max_input_tokens"] = room
+            break
+    return said
+
+
+def _date(seconds: Any) -> str:
+    """Return ``seconds`` since 1970 as RFC 3339 text."""
+    if type(seconds) is not int:
+        return _UNKNOWN
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return _UNKNOWN
+
+
+def chat_of(request: Request) -> dict[str, Any] | None:
+    """Return the chat body of ``request``; None where it has no conversation that is understood.
+
+    It is what servers render for us: llama-server's POST ``/apply-template`` and vLLM's POST
+    ``/tokenize`` take messages of Chat Completions. What a server makes of Messages or Responses
+    inside may differ in a mark or two; who compares the result checks it by the count of its
+    tokens.
+    """
+    try:
+        body = _chat(request)
+    except (TranslationError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        return None
+    if body is None or not isinstance(body.get("messages"), list):
+        return None
+    return {name: body[name] for name in _KEPT if body.get(name) is not None}
+
+
+def _chat(request: Request) -> dict[str, Any] | None:
+    dialect, body = request.dialect, request.json
+    if dialect is None:
+        return None
+    if dialect.as_chat is None:
+        value: dict[str, Any] = json.loads(MessagesToChat(request).sent.body)
+        return value
+    return None if body is None else dialect.as_chat(body)

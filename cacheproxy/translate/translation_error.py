@@ -16,4 +16,11 @@ class TranslationError(ValueError):
 
 
 class NoTranslationError(TranslationError):
-    """A chat request before a server that speaks Messages alone, into which nothing translates."""
+    """A request before a server that speaks another API alone, into which nothing translates.
+
+    ``message``: what is said of it, with ``{upstream}`` for the server.
+    """
+
+    def at(self, upstream: str) -> str:
+        """Return the message about the server at ``upstream``."""
+        return str(self).format(upstream=upstream)

@@ -9,38 +9,152 @@ page; to those who may see prompts only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from cacheproxy.core.conversation.exchange import Exchange
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.python.failure import Failure
+
+from cacheproxy.configfile import Appended, AppendError, append
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.diagnose.cure import Cure, Found, cures
 from cacheproxy.core.diagnose.texts import Texts, texts_of
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import GivenUpError
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.web.applying import Applying
-from cacheproxy.web.pages import Answer, answer, failed, said
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.web.pages import Answer, PageError, answer, found
 from cacheproxy.web.prompts import Prompts
 
+_T = TypeVar("_T")
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Does work that blocks in a thread."""
+Reload = Callable[[], Awaitable[tuple[str, list[str]]]]
+"""Returns what has changed and which rules are on, or raises ReloadError."""
 _MOST_OTHERS = 16 << 20
 """Bytes of other requests that a rule is tried on: a tenth of a second or two."""
 _MOST_KNOWN = 16
+_MOST_APPLIED = 100
+"""Rules that can be undone: those applied last."""
 _TOO_OFTEN = "took too long several times: restart the proxy to try again"
+_UNREAD = (
+    "{file} is left as it was: the rule would not be in use, since it is switched off where the "
+    "proxy was started (disable)."
+)
 
 
-class NoCureError(Exception):
-    """Nothing can be worked out; the message says why, ``status``: of the answer."""
+class ReloadError(PageError):
+    """The settings stay as they were; the message says why."""
 
-    def __init__(self, why: str, status: int = 404) -> None:
-        super().__init__(why)
-        self.status = status
+    def __init__(self, why: str) -> None:
+        super().__init__(why, 409)
+
+
+def reload(ask: Reload, request: ProxyRequest) -> bytes | int:
+    """Answer POST /_cacheproxy/reload: what has changed, which rules are on; 409 if it cannot be.
+
+    What it changes stands in a file that whoever asks cannot write from here.
+    """
+
+    async def page() -> Answer:
+        line, rules = await ask()
+        return {"said": line, "rules": rules}
+
+    return answer(request, page, post="send POST to reload")
+
+
+class Applying:
+    """Writes into the config file and has it read, one at a time."""
+
+    def __init__(self, reload: Reload, in_thread: Run) -> None:
+        self._reload = reload
+        self._in_thread = in_thread
+        self._done: OrderedDict[str, tuple[Appended, Cure]] = OrderedDict()
+        self._lock = DeferredLock()
+
+    def adopt(self, on: Collection[str]) -> None:
+        """Forget what the user has taken out of the file since; ``on``: the rules now in use."""
+        for name in [name for name, (_, cure) in self._done.items() if not _are_in(cure, on)]:
+            del self._done[name]
+
+    def is_applied(self, number: int) -> bool:
+        """Whether the cure for request ``number`` was applied here, and can be undone."""
+        return str(number) in self._done
+
+    async def apply(self, name: str, cure: Cure) -> Answer:
+        """Write the rules of ``cure`` for the request called ``name``, and use them."""
+        return await self._alone(self._apply(name, cure))
+
+    async def undo(self, name: str) -> Answer:
+        """Take the rules out that were applied for the request called ``name``."""
+        return await self._alone(self._undo(name))
+
+    async def _apply(self, name: str, cure: Cure) -> Answer:
+        why = "The rule is in use already." if name in self._done else cure.why_not
+        if why is not None:
+            raise PageError(why, 409)
+        done: Appended = await self._write(partial(append, cure.tables, cure.file, cure.off))
+        try:
+            _, on = await self._reload()
+            why = None if _are_in(cure, on) else _UNREAD.format(file=done.file)
+        except ReloadError as error:
+            why = f"{done.file} was not changed: {error}"
+        if why is not None:
+            await self._write(done.take_back)
+            with suppress(ReloadError):  # it never took it up
+                await self._reload()
+            raise PageError(why, 409)
+        for key in (str(cure.number), name):
+            self._done[key] = done, cure
+        while len(self._done) > _MOST_APPLIED:
+            self._done.popitem(last=False)
+        names = ", ".join(cure.names)
+        line = f"{done.what} {done.file}. In use now, without a restart: {names}."
+        return {"said": line}
+
+    async def _undo(self, name: str) -> Answer:
+        if name not in self._done:
+            why = "No rule was applied here for this request since the proxy started."
+            raise PageError(why, 404)
+        done, cure = self._done[name]
+        await self._write(done.undo)
+        for key in [key for key, (other, _) in self._done.items() if other is done]:
+            del self._done[key]
+        line = f"Taken out of {done.file}: {', '.join(cure.names)}. The next request goes without."
+        try:
+            await self._reload()
+        except ReloadError as error:
+            line = f"Taken out of {done.file}, but {error}"
+        return {"said": line}
+
+    async def _write(self, work: Callable[[], _T]) -> _T:
+        try:
+            done: _T = await self._in_thread(work)
+        except AppendError as error:
+            raise PageError(str(error), 409) from None
+        return done
+
+    def _alone(self, work: Coroutine[Any, Any, _T]) -> Deferred[_T]:
+        """Do ``work`` behind what is under way, and to its end, though who asked may have left."""
+        waiting: Deferred[_T] = Deferred()
+
+        def tell(result: _T | Failure) -> None:
+            if not waiting.called:  # else it was cancelled
+                waiting.callback(result)
+
+        self._lock.run(Deferred.fromCoroutine, work).addBoth(tell)
+        return waiting
+
+
+def _are_in(cure: Cure, on: Collection[str]) -> bool:
+    return set(cure.names).issubset(on)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +167,7 @@ class Cures:
     edits: bool  #: whether they are used with this upstream
     file: str  #: the config file that a reload reads
     profile: Callable[[], Profile]  #: returns what is known of the upstream
-    run: Callable[[Callable[[], Any]], Awaitable[Any]]  #: does work in a thread
+    run: Run  #: does work in a thread
     applying: Applying  #: writes a rule, and reloads
     prompts: Prompts  #: whether lines of a prompt may be shown
     _known: OrderedDict[int, Cure] = field(default_factory=OrderedDict)
@@ -62,40 +176,41 @@ class Cures:
     def __call__(self, request: ProxyRequest, name: str) -> bytes | int:
         """Answer with the cure for the exchange called ``name``; ``last``: the last that broke."""
         number, _, verb = name.partition("/")
+
+        async def apply() -> Answer:
+            return await self.applying.apply(number, await self._cure(number))
+
+        async def show() -> Answer:
+            return (await self._cure(name)).as_json()
+
         if verb == "apply" and number.isdecimal():
-            apply = partial(self.applying.apply, number)
-            return self.prompts.change(request, lambda: self._with_cure(number, apply))
+            return self.prompts.change(request, apply)
         if verb == "undo" and number.isdecimal():
             return self.prompts.change(request, lambda: self.applying.undo(number))
-
-        why = self.prompts.why_not(request)
-        if why is not None:
-            return failed(request, 403, why)
-
-        async def show(cure: Cure) -> Answer:
-            return cure.as_json()
-
-        return answer(request, lambda: self._with_cure(name, show))
+        self.prompts.check(request)
+        return answer(request, show)
 
     async def of(self, exchange: Exchange) -> Cure:
-        """Return the cure for ``exchange``, or for a later turn that broke; raises NoCureError."""
+        """Return the cure for ``exchange``, or for a later turn that broke; raises PageError."""
         verdict = exchange.verdict
         if verdict is None or verdict.reason is None:
-            raise NoCureError(f"request {exchange.number} did not break the cache: nothing to fix")
+            why = f"request {exchange.number} did not break the cache: nothing to fix"
+            raise PageError(why, 404)
         newest, pair = self._newest(exchange)
         if pair is None:
-            raise NoCureError(
+            raise PageError(
                 f"the proxy no longer has the texts of request {exchange.number} in memory; look "
-                "in a capture with --from FILE"
+                "in a capture with --from FILE",
+                404,
             )
         known = self._known.get(newest.number)
         if known is None:
             try:
-                found = await self.run(self._work(newest, pair))
+                rules = await self.run(self._work(newest, pair))
             except GivenUpError as error:
                 why = str(error) or _TOO_OFTEN
-                raise NoCureError(f"the cure could not be worked out: it {why}", 503) from None
-            known = self._known[newest.number] = Cure(newest.number, self.file, self.edits, found)
+                raise PageError(f"the cure could not be worked out: it {why}", 503) from None
+            known = self._known[newest.number] = Cure(newest.number, self.file, self.edits, rules)
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
         return known
@@ -109,24 +224,19 @@ class Cures:
         if pair is None:
             return None
         try:
-            found: Texts | None = await self.run(lambda: texts_of(pair, order))
+            texts: Texts | None = await self.run(lambda: texts_of(pair, order))
         except GivenUpError:
             return None
-        return found
+        return texts
 
-    async def _with_cure(
-        self, name: str, use: Callable[[Cure], Awaitable[Answer]]
-    ) -> Answer | None:
-        """Return what ``use`` makes of the cure for the exchange called ``name``."""
-        last = (one for one in reversed(list(self.recent)) if self._pair(one) is not None)
-        exchange = next(last, None) if name == "last" else self.recent.find(name)
-        if exchange is None:
-            why = "no turn has broken the cache here so far"
-            return said(why, 404) if name == "last" else None
-        try:
-            return await use(await self.of(exchange))
-        except NoCureError as error:
-            return said(str(error), error.status)
+    async def _cure(self, name: str) -> Cure:
+        """Return the cure for the exchange called ``name``; raises PageError."""
+        if name != "last":
+            return await self.of(found(self.recent, name))
+        for exchange in reversed(list(self.recent)):
+            if self._pair(exchange) is not None:
+                return await self.of(exchange)
+        raise PageError("no turn has broken the cache here so far", 404)
 
     def _newest(self, exchange: Exchange) -> tuple[Exchange, Pair | None]:
         """Return the turn that broke, or the last that did after it in its conversation.
@@ -160,16 +270,17 @@ class Cures:
         name = exchange.session.client if exchange.session is not None else ""
 
         def work() -> tuple[Found, ...]:
-            found = cures(
-                pair,
-                self.found.rules,
-                self.found.active,
-                self.found.packages.client(name, pair.after),
-                others=[replace(request) for request in others],
-                order=self.profile().order,
-                tokens=exchange.usage.prompt,
-                reused=exchange.usage.reused,
+            return tuple(
+                cures(
+                    pair,
+                    self.found.rules,
+                    self.found.active,
+                    self.found.packages.client(name, pair.after),
+                    others=[replace(request) for request in others],
+                    order=self.profile().order,
+                    tokens=exchange.usage.prompt,
+                    reused=exchange.usage.reused,
+                )
             )
-            return tuple(found)
 
         return work

@@ -1,74 +1,187 @@
-"""GET /_cacheproxy/exchanges and /_cacheproxy/diagnose/ID|last: what the last exchanges were.
+"""What the last exchanges were: a list of figures, and pages of one.
 
-The list has nothing of their texts. The report on one quotes a few words of the prompt around a
-break, since the user asks for it by this page; to those who may see prompts only.
+GET /_cacheproxy/exchanges, detail/ID, diagnose/ID|last (the report on a turn) and break/ID|last: a
+turn that lost the cache, what changed, why, what cures it. A report quotes a few words of the
+prompt around a break, since the user asks for it by this page; to those who may see prompts only.
+More of what prompts say comes from memory, and only where ``prompts`` are shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.conversation.verdict import Basis, Verdict
+from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport, failed
-from cacheproxy.observe.recent import Recent
+from cacheproxy.core.diagnose.texts import Texts, quoted
+from cacheproxy.core.judge.explain import phrase
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.web.pages import Answer, answer, said
-from cacheproxy.web.prompts import Prompts
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.row import listed
+from cacheproxy.web.cures import Cures
+from cacheproxy.web.pages import UNKNOWN, Answer, Json, PageError, answer, found
 
-_NO_TURN = "no turn has come through this proxy yet"
+Report = Callable[[Exchange, Verdict], TurnReport]
+_PROOFS = {
+    Basis.RENDERED: "The server rendered both prompts for the proxy: they show it.",
+    Basis.COUNTED: "The server counted as many tokens as this cause would leave.",
+    Basis.TOLD: "The requests, or the server itself, say so.",
+}
+_OFF = (
+    "The prompt's text is hidden: set show_prompts = true, or allow it here until the proxy ends."
+)
+_NOTHING = "There is no text to show: the requests agree as far as they can be compared."
+_OF_REPORT = (
+    *("number", "client", "session", "turn", "reason", "path", "byte", "kind", "advice"),
+    *("frequency", "says"),
+)
+"""What the page of a break has from the report as it is."""
 
 
-async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
+async def exchanges(recent: Iterable[Exchange]) -> Json:
     """Return the list of the ``recent`` ones."""
-    return {"exchanges": [_summary(exchange) for exchange in recent]}
+    return {"exchanges": [listed(exchange) for exchange in recent]}
 
 
-def diagnosis(
-    recent: Recent,
-    report: Callable[[Exchange, Verdict], TurnReport],
-    prompts: Prompts,
-    request: ProxyRequest,
-    name: str,
-) -> bytes | int:
-    """Answer with the report on the exchange called ``name``."""
-
-    async def page() -> Answer | None:
-        exchange = recent.find(name)
-        if exchange is None:
-            return None
-        if exchange.has_failed:
-            return said(failed(exchange), 404)
-        if exchange.verdict is None:
-            return None
-        found = report(exchange, exchange.verdict).as_json()
-        return found if prompts.why_not(request) is None else found | {"excerpts": None}
-
-    return answer(request, page, _NO_TURN) if name == "last" else answer(request, page)
-
-
-def _summary(exchange: Exchange) -> dict[str, Any]:
-    """Return the figures of one exchange as JSON: no prompt text, no query, no header."""
-    usage, verdict, session = exchange.usage, exchange.verdict, exchange.session
+def detail(exchange: Exchange, report: Report) -> Json:
+    """Return what there is to say of an exchange, without its words."""
+    verdict = exchange.verdict
+    said = {} if verdict is None else report(exchange, verdict).as_json()
+    said.pop("excerpts", None)
     return {
+        **said,
         "number": exchange.number,
-        "client": session.client if session is not None else None,
-        "session": session.id if session is not None else None,
-        "turn": exchange.turn,
-        "side": exchange.side,
         "method": exchange.received.method,
-        "path": exchange.received.path,
-        "status": exchange.status,
-        "outcome": exchange.outcome,
+        "path_asked": exchange.received.path,
         "error": exchange.error,
-        "usage": {"prompt": usage.prompt, "reused": usage.reused, "output": usage.output},
-        "verdict": verdict.judgement if verdict is not None else None,
-        "reason": verdict.reason if verdict is not None else None,
-        "rewrite": verdict.rewrite if verdict is not None else None,
-        "lost": verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None,
-        "rules": {report.rule: len(report.edits) for report in exchange.reports if report.edits},
-        "wall": exchange.wall,
-        "first_byte": exchange.first_byte,
-        "seconds": exchange.seconds,
+        "edits": [
+            {"rule": each.rule, "count": len(each.edits), "why": each.edits[0].why}
+            for each in exchange.reports
+            if each.edits
+        ],
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangePages:
+    """The pages of one exchange."""
+
+    cures: Cures  #: the page of rules for what broke; it has the last exchanges
+    report: Report  #: as the dashboard's
+    option: Callable[[], str]  #: returns what a command needs here
+
+    def detail(self, request: ProxyRequest, name: str) -> bytes | int:
+        """Answer with what there is to say of the exchange called ``name``, without its words."""
+
+        async def page() -> Answer:
+            return detail(found(self.cures.recent, name), self.report)
+
+        return answer(request, page)
+
+    def diagnosis(self, request: ProxyRequest, name: str) -> bytes | int:
+        """Answer with the report on the exchange called ``name``."""
+
+        async def page() -> Answer:
+            unknown = "no turn has come through this proxy yet" if name == "last" else UNKNOWN
+            exchange = found(self.cures.recent, name, unknown)
+            if exchange.has_failed:
+                raise PageError(failed(exchange), 404)
+            if exchange.verdict is None:
+                raise PageError(unknown, 404)
+            said = self.report(exchange, exchange.verdict).as_json()
+            return (
+                said if self.cures.prompts.why_not(request) is None else said | {"excerpts": None}
+            )
+
+        return answer(request, page)
+
+    def broken(self, request: ProxyRequest, name: str) -> bytes | int:
+        """Answer with what is known of the break called ``name``; ``last``: that came last."""
+
+        async def page() -> Answer:
+            exchange = self._last_break() if name == "last" else found(self.cures.recent, name)
+            verdict = exchange.verdict
+            if verdict is None or verdict.reason is None:
+                raise PageError(f"Request {exchange.number} did not lose the cache.", 404)
+            return await self._break(request, exchange, verdict)
+
+        return answer(request, page)
+
+    def _last_break(self) -> Exchange:
+        for exchange in reversed(list(self.cures.recent)):
+            verdict = exchange.verdict
+            if verdict is not None and verdict.reason is not None and not exchange.side:
+                return exchange
+        raise PageError("No turn has lost the cache since the proxy started.", 404)
+
+    async def _break(self, request: ProxyRequest, exchange: Exchange, verdict: Verdict) -> Json:
+        report = self.report(exchange, verdict)
+        told = report.as_json()
+        hidden = self.cures.prompts.why_not(request)
+        texts, no_texts = (None, hidden) if hidden else await self._texts(exchange, verdict)
+        cure, no_cure = (None, hidden) if hidden else await self._cure(exchange)
+        return {
+            **{name: told[name] for name in _OF_REPORT},
+            "at": exchange.wall,
+            "phrase": phrase(str(verdict.reason), report.rewrite or report.kind),
+            "proof": None if verdict.basis is None else _PROOFS[verdict.basis],
+            "equal": report.equal and report.equal.tokens,
+            "prompt": report.prompt and report.prompt.tokens,
+            "lost": report.lost and report.lost.tokens,
+            "lost_seconds": verdict.seconds_lost,
+            "texts": texts,
+            "hidden": no_texts,
+            "show_prompts": self.cures.prompts.as_json(request),
+            "cure": cure,
+            "no_cure": no_cure,
+        }
+
+    async def _texts(self, exchange: Exchange, verdict: Verdict) -> tuple[Json | None, str | None]:
+        """Return the lines, or why there are none."""
+        if not self.cures.prompts.on:
+            return None, _OFF
+        texts = None if verdict.rewrite is not None else await self.cures.texts(exchange)
+        if texts is not None:
+            return {side: _lines(texts, side) for side in ("was", "now")}, None
+        where = verdict.where
+        quotes = None if where is None else quoted(where.was, where.now)
+        if quotes is None:
+            return None, _NOTHING
+        excerpt = {side: _lines(quotes, side) for side in ("was", "now")}
+        for line in (*excerpt["was"], *excerpt["now"]):
+            line["n"] = None  # an excerpt does not tell where it stands
+        return excerpt, None
+
+    async def _cure(self, exchange: Exchange) -> tuple[Json | None, str | None]:
+        """Return the rule for it, which has words of the prompt; or why there is none."""
+        try:
+            cure = await self.cures.of(exchange)
+        except PageError as error:
+            return None, _sentence(str(error))
+        names = [one.name or one.rules[0] for one in cure.found if one.toml or one.rules]
+        if not names:
+            why = next((one.why for one in cure.found if one.why), None)
+            return None, None if why is None else _sentence(f"no rule: {why}")
+        return self._rule(exchange, cure, names), None
+
+    def _rule(self, exchange: Exchange, cure: Cure, names: list[str]) -> Json:
+        why = cure.why_not
+        return {
+            "rule": ", ".join(dict.fromkeys(names)),
+            "toml": "\n".join(cure.tables),
+            "tried": " ".join(one.won.says for one in cure.found if one.won is not None) or None,
+            "file": cure.file,
+            "command": f"cacheproxy diagnose {cure.number} --propose --apply{self.option()}",
+            "applicable": why is None,
+            "why_not": why,
+            "applied": self.cures.applying.is_applied(exchange.number),
+        }
+
+
+def _lines(texts: Texts, side: str) -> list[Json]:
+    return [{"n": line.n, "parts": line.parts} for line in getattr(texts, side)]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.web.pages import Content, DirectPage, not_allowed, respond
+from cacheproxy.web.pages import Content, DirectPage, only, respond
 
 PAGE = b"/_cacheproxy/"
 FOLDER = b"/_cacheproxy/static/"
@@ -43,8 +43,7 @@ class StaticFile:
 
     def __call__(self, request: ProxyRequest) -> bytes:
         """Answer with the file, or with 304 to a browser that has it."""
-        if request.method not in (b"GET", b"HEAD"):
-            return not_allowed(request, b"GET, HEAD", "this page can only be read")
+        only(request)
         if request.header_values(b"if-none-match") == [self._etag]:
             request.setResponseCode(304)
             for name, value in self._headers:

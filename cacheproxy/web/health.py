@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.privacy.access import Access
+from cacheproxy.core.rules.code_rule import Normalizer, client_name
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.normalizer import Normalizer, client_name
-from cacheproxy.core.server.profile_text import for_people
+from cacheproxy.core.servers.profile import for_people
 from cacheproxy.plugin.package import Package
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.pages import Answer, Content, Page, answer
 
 

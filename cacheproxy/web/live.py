@@ -19,10 +19,10 @@ from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.dashboard import LATEST, Dashboard, window_of
-from cacheproxy.web.pages import NOTHING_ELSE, QueryError, failed, not_allowed, query_of
+from cacheproxy.web.pages import PageError, begin, only, query_of
 
 _log = Logger()
 _EVERY = 0.5
@@ -114,19 +114,11 @@ class Live:
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Begin a stream."""
-        if request.method != b"GET":
-            return not_allowed(request, b"GET", "this page can only be read")
-        try:
-            window = window_of(query_of(request))
-        except QueryError as error:
-            return failed(request, 400, str(error))
+        only(request, b"GET")
+        page = _Page(self, request, window_of(query_of(request)))
         if len(self._pages) >= _MOST_PAGES:
-            return failed(request, 503, f"there are more than {_MOST_PAGES} open dashboards")
-        request.setHeader(b"Content-Type", b"text/event-stream")
-        request.setHeader(b"Cache-Control", b"no-store")
-        request.setHeader(b"X-Content-Type-Options", b"nosniff")
-        request.setHeader(b"Content-Security-Policy", NOTHING_ELSE)
-        page = _Page(self, request, window)
+            raise PageError(f"there are more than {_MOST_PAGES} open dashboards", 503)
+        begin(request, b"text/event-stream")
         request.register_producer(page)
         request.write(b"retry: 2000\n\n")
         self._pages.add(page)

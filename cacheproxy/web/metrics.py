@@ -44,26 +44,16 @@ class Families(Collector):
             yield each.family()
 
 
+@dataclass(frozen=True, slots=True)
 class MetricsResource:
-    """The page. ``rules``: the names of those that are on. ``channels``: those that are open.
+    """The page."""
 
-    ``in_thread`` runs a function in a thread: the largest page there can be takes longer than the
-    reactor may wait.
-    """
-
-    def __init__(
-        self,
-        metrics: Metrics,
-        standing: MetricsSources,
-        rules: Iterable[str],
-        in_thread: InThread,
-        channels: Collection[Any] = (),
-    ) -> None:
-        self._metrics = metrics
-        self._standing = standing
-        self._rules = tuple(rules)
-        self._in_thread = in_thread
-        self._channels = channels
+    metrics: Metrics  #: what has happened
+    standing: MetricsSources  #: how things are
+    rules: Collection[str]  #: the names of those that are on
+    in_thread: InThread
+    """Runs a function in a thread: the largest page takes longer than the reactor may wait."""
+    channels: Collection[Any] = ()  #: those that are open
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer GET and HEAD."""
@@ -71,14 +61,14 @@ class MetricsResource:
         async def page() -> Content:
             families = self.families()
             accept, encodings = _header(request, b"accept"), _header(request, b"accept-encoding")
-            return await self._in_thread(lambda: content(families, accept, encodings))
+            return await self.in_thread(lambda: content(families, accept, encodings))
 
         return answer(request, page)
 
     def families(self) -> Families:
         """Ask the others what is so now. For the reactor's thread."""
-        standing = self._standing.families(self._channels)
-        return Families(standing, self._metrics.snapshot(self._rules))
+        standing = self.standing.families(self.channels)
+        return Families(standing, self.metrics.snapshot(self.rules))
 
 
 def content(families: Families, accept: str = "", encodings: str = "") -> Content:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
+from zope.interface import implementer
 
 from cacheproxy.core.privacy.access import Access
+from cacheproxy.observe.recent import Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.migrations import TotalsError
 
 _log = Logger()
 
 Headers = tuple[tuple[bytes, bytes], ...]
+Json = dict[str, Any]
 _MOST_FIELDS = 20
-NOTHING_ELSE = b"default-src 'none'; frame-ancestors 'none'"
+_NOTHING_ELSE = b"default-src 'none'; frame-ancestors 'none'"
 """The policy of whatever is no page to be looked at."""
 
 
@@ -35,48 +40,59 @@ class Content:
     headers: Headers = ()  #: besides the usual ones
 
 
-class QueryError(ValueError):
-    """What stands after the question mark makes no sense; the message goes to the client."""
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer that is written piece by piece, as the client takes it."""
+
+    type: bytes  #: its Content-Type
+    pieces: AsyncIterator[bytes]  #: of its body
+    headers: Headers = ()  #: besides the usual ones
 
 
-Answer = Mapping[str, Any] | Content
-"""A JSON object, or content of another type."""
+class PageError(Exception):
+    """A request that cannot be met; the message goes to the client. ``status``: of the answer."""
+
+    def __init__(self, why: str, status: int = 400) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+Answer = Mapping[str, Any] | Content | Streamed
+"""A JSON object, or what is none."""
 Page = Callable[[], Awaitable[Answer]]
+"""Raises PageError."""
 DirectPage = Callable[["ProxyRequest"], bytes | int]
-"""Answers the request by itself, as Resource.render does."""
+"""Answers the request by itself, as Resource.render does; raises PageError."""
 Folder = Callable[["ProxyRequest", str], bytes | int]
 """A DirectPage that also takes what follows its prefix."""
 QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
-"""Takes the query's fields, the last of each name; raises QueryError."""
-_UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
+"""Takes the query's fields, the last of each name; raises PageError."""
 
 
+UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
+
+
+@dataclass(frozen=True, slots=True)
 class OwnPages:
-    """``pages`` answer by their path, ``folders`` by what their path begins with.
+    """All of them."""
 
-    ``before`` is called first each time.
-    """
-
-    def __init__(
-        self,
-        pages: Mapping[bytes, DirectPage],
-        folders: Mapping[bytes, Folder],
-        before: Callable[[], object],
-    ) -> None:
-        self._pages = pages
-        self._folders = folders
-        self._before = before
+    pages: Mapping[bytes, DirectPage]  #: by their paths
+    folders: Mapping[bytes, Folder]  #: by what their paths begin with
+    before: Callable[[], object]  #: is called first each time
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer ``request``, which the channel has let in, at once or later."""
-        self._before()
-        page = self._pages.get(request.path)
-        if page is not None:
-            return page(request)
-        for prefix, folder in self._folders.items():
-            if request.path.startswith(prefix):
-                return folder(request, request.path[len(prefix) :].decode("latin-1"))
-        return failed(request, 404, "there is no such page; see /_cacheproxy/health")
+        self.before()
+        try:
+            page = self.pages.get(request.path)
+            if page is not None:
+                return page(request)
+            for prefix, folder in self.folders.items():
+                if request.path.startswith(prefix):
+                    return folder(request, request.path[len(prefix) :].decode("latin-1"))
+        except PageError as error:
+            return failed(request, error)
+        return failed(request, PageError("there is no such page; see /_cacheproxy/health", 404))
 
 
 def queried(page: QueriedPage, request: ProxyRequest) -> bytes | int:
@@ -84,33 +100,46 @@ def queried(page: QueriedPage, request: ProxyRequest) -> bytes | int:
     return answer(request, lambda: page(query_of(request)))
 
 
-def answer(
-    request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]], unknown: str = _UNKNOWN
-) -> bytes | int:
-    """Answer GET and HEAD with what ``page`` returns; ``unknown``: said where that is None."""
-    if request.method not in (b"GET", b"HEAD"):
-        return not_allowed(request, b"GET, HEAD", "this page can only be read")
-    return answer_later(request, page, unknown)
+def only(
+    request: ProxyRequest, methods: bytes = b"GET, HEAD", why: str = "this page can only be read"
+) -> None:
+    """Raise PageError for other ``methods`` than these."""
+    if request.method not in methods.split(b", "):
+        request.setHeader(b"Allow", methods)
+        raise PageError(why, 405)
 
 
-def answer_later(
-    request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]], unknown: str = _UNKNOWN
-) -> bytes | int:
-    """Answer with what ``page`` returns; a client that leaves cancels it."""
+def answer(request: ProxyRequest, page: Page, *, post: str = "") -> bytes | int:
+    """Answer GET and HEAD with what ``page`` returns; a client that leaves cancels it.
+
+    ``post``: why only POST is answered, "" where it is not.
+    """
+    if post:
+        only(request, b"POST", post)
+    else:
+        only(request)
     left: list[Failure] = []
 
     async def run() -> None:
         try:
-            body = _said(request, await page(), unknown)
-        except QueryError as error:
-            body = failed(request, 400, str(error))
+            said = await page()
+            if isinstance(said, Streamed):
+                body = await _write(request, said)
+            else:
+                body = respond(request, said if isinstance(said, Content) else _json(said))
+        except PageError as error:
+            body = failed(request, error)
         except TotalsError as error:  # they are closed, or far behind
-            body = failed(request, 503, str(error))
+            body = failed(request, PageError(str(error), 503))
         except Exception:
             if not left:
                 _log.failure("a page failed")
-            body = failed(request, 500, "an internal error; see the proxy's log")
-        if not left:
+            body = failed(request, PageError("an internal error; see the proxy's log", 500))
+        if left:
+            return
+        if request.started and body:  # cut off, so that it is not taken for all
+            request.channel.abort()
+        else:
             request.write(body)
             request.finish()
 
@@ -124,59 +153,90 @@ def answer_later(
     return NOT_DONE_YET
 
 
+async def _write(request: ProxyRequest, stream: Streamed) -> bytes:
+    """Write ``stream``: each piece when the client has taken the one before; return b""."""
+    flow = _Flow()
+    request.register_producer(flow)
+    try:
+        async for piece in stream.pieces:
+            if not request.started:
+                begin(request, stream.type, stream.headers)
+            if request.method == b"HEAD":
+                break
+            request.write(piece)
+            if flow.paused is not None:
+                await flow.paused
+    finally:
+        request.unregister_producer()
+    return b""
+
+
+@implementer(IPushProducer)
+class _Flow:
+    """Whether a client keeps up: else ``paused`` fires when it does again."""
+
+    paused: Deferred[None] | None = None
+
+    def pauseProducing(self) -> None:
+        """Wait."""
+        self.paused = self.paused or Deferred()
+
+    def resumeProducing(self) -> None:
+        """Go on."""
+        paused, self.paused = self.paused, None
+        if paused is not None:
+            paused.callback(None)
+
+    def stopProducing(self) -> None:
+        """The client is gone; ``notifyFinish`` tells, too."""
+
+
+def found(recent: Recent, name: str, unknown: str = UNKNOWN) -> Exchange:
+    """Return the exchange called ``name``; raises PageError(``unknown``)."""
+    exchange = recent.find(name)
+    if exchange is None:
+        raise PageError(unknown, 404)
+    return exchange
+
+
 def query_of(request: ProxyRequest) -> dict[str, str]:
-    """Return the fields of the request's query, the last of each name; raises QueryError."""
+    """Return the fields of the request's query, the last of each name; raises PageError."""
     query = request.uri.partition(b"?")[2].decode("latin-1")
     try:
         return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise QueryError(f"a query may have at most {_MOST_FIELDS} fields") from None
+        raise PageError(f"a query may have at most {_MOST_FIELDS} fields") from None
 
 
 def respond(request: ProxyRequest, content: Content) -> bytes:
-    """Set status and headers for ``content``; return its body. Nobody may keep it, or frame it."""
-    headers: dict[bytes, bytes] = {
-        b"Cache-Control": b"no-store",
-        b"Content-Security-Policy": NOTHING_ELSE,
-        b"Content-Type": content.type,
-        b"Content-Length": b"%d" % len(content.body),
-        b"Referrer-Policy": b"no-referrer",
-        b"X-Content-Type-Options": b"nosniff",
-        **dict(content.headers),
-    }
-    request.setResponseCode(content.status)
-    for name, value in headers.items():
-        request.setHeader(name, value)
+    """Set status and headers for ``content``; return its body."""
+    length = (b"Content-Length", b"%d" % len(content.body))
+    begin(request, content.type, (length, *content.headers), content.status)
     return content.body
 
 
-def not_allowed(request: ProxyRequest, methods: bytes, why: str) -> bytes:
-    """Answer 405: only ``methods`` are understood."""
-    request.setHeader(b"Allow", methods)
-    return failed(request, 405, why)
+def begin(request: ProxyRequest, kind: bytes, headers: Headers = (), status: int = 200) -> None:
+    """Set status and headers of an answer of that type. Nobody may keep it, or frame it."""
+    request.setResponseCode(status)
+    usual = {
+        b"Cache-Control": b"no-store",
+        b"Content-Security-Policy": _NOTHING_ELSE,
+        b"Content-Type": kind,
+        b"Referrer-Policy": b"no-referrer",
+        b"X-Content-Type-Options": b"nosniff",
+    }
+    for name, value in {**usual, **dict(headers)}.items():
+        request.setHeader(name, value)
 
 
-def said(why: str, status: int) -> Content:
-    """Return the answer to a request that cannot be met, for a page that returns one."""
-    return Content(b"application/json", json.dumps({"error": why}).encode(), status)
-
-
-def failed(request: ProxyRequest, status: int, why: str) -> bytes:
+def failed(request: ProxyRequest, error: PageError) -> bytes:
     """Answer with an error of our own pages."""
-    return _json(request, status, {"error": why})
+    return respond(request, _json({"error": str(error)}, error.status))
 
 
-def _said(request: ProxyRequest, said: Answer | None, unknown: str) -> bytes:
-    if said is None:
-        return failed(request, 404, unknown)
-    if isinstance(said, Content):
-        return respond(request, said)
-    return _json(request, 200, said)
-
-
-def _json(request: ProxyRequest, status: int, value: Mapping[str, Any]) -> bytes:
+def _json(value: Mapping[str, Any], status: int = 200) -> Content:
     body = json.dumps(value).encode() + b"\n"  # indented, it would take three times as long
-    return respond(request, Content(b"application/json", body, status))
+    return Content(b"application/json", body, status)
 
 
 def login(access: Access, request: ProxyRequest) -> bytes:
@@ -186,10 +246,9 @@ def login(access: Access, request: ProxyRequest) -> bytes:
     token, but derived from it; scripts cannot read it, other sites cannot have it sent
     (RFC 6265bis: HttpOnly, SameSite), and it opens our own pages alone.
     """
-    if request.method != b"POST":
-        return not_allowed(request, b"POST", "send the token by POST")
+    only(request, b"POST", "send the token by POST")
     if not access.token:
-        return failed(request, 404, "this proxy asks for no token")
+        raise PageError("this proxy asks for no token", 404)
     name, value = access.cookie
     secure = b"; Secure" if request.secure else b""
     cookie = b"%s=%s; Path=/_cacheproxy; HttpOnly; SameSite=Strict%s" % (name, value, secure)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.web.pages import Answer, answer_later, failed, not_allowed
+from cacheproxy.web.pages import Answer, Json, Page, PageError, answer, only
 
 _LONGEST = 1000
 """Bytes that are read of what is said: 10 MB of JSON take a third of a second."""
@@ -16,8 +14,7 @@ _NOT_YOU = (
     "Prompts are shown, and rules applied, on this machine or with the token only: open the page "
     "there, or set CACHEPROXY_TOKEN."
 )
-
-Json = dict[str, Any]
+_POST = "this is asked for by POST"
 
 
 class Prompts:
@@ -59,23 +56,24 @@ class Prompts:
             said = None
         wanted = said.get("show") if isinstance(said, dict) else None
         if request.method == b"POST" and not isinstance(wanted, bool):
-            return failed(request, 400, 'say {"show": true}, or false')
+            raise PageError('say {"show": true}, or false')
         return self.change(request, show)
 
-    def change(
-        self, request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]]
-    ) -> bytes | int:
+    def change(self, request: ProxyRequest, page: Page) -> bytes | int:
         """Answer a POST of JSON by somebody who may change settings with what ``page`` returns.
 
         No form of another site can be of that type (https://fetch.spec.whatwg.org/, CORS-safelisted
         request headers), and whose Origin is another's does not come this far.
         """
-        if request.method != b"POST":
-            return not_allowed(request, b"POST", "this is asked for by POST")
+        only(request, b"POST", _POST)
         kinds = request.header_values(b"content-type")
         if [kind.partition(b";")[0].strip().lower() for kind in kinds] != [b"application/json"]:
-            return failed(request, 415, "send it with Content-Type: application/json")
+            raise PageError("send it with Content-Type: application/json", 415)
+        self.check(request)
+        return answer(request, page, post=_POST)
+
+    def check(self, request: ProxyRequest) -> None:
+        """Raise PageError for somebody who may neither see prompts nor change settings."""
         why = self.why_not(request)
         if why is not None:
-            return failed(request, 403, why)
-        return answer_later(request, page)
+            raise PageError(why, 403)

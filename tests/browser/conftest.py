@@ -54,8 +54,8 @@ def llama(model):
 
 @pytest.fixture
 def fresh(llama, tmp_path):
-    """A proxy nobody has used yet."""
-    with started(llama.url, tmp_path) as proxy:
+    """A proxy nobody has used yet, with the client packages that are installed."""
+    with started(llama.url, tmp_path, CACHEPROXY_BLOCK="") as proxy:
         yield proxy
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.jsonl import to_line
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.record.files import read
+from cacheproxy.record.jsonl import to_line
 from tests.cli.invoking import invoke
+from tests.record.recorded import recorded
 
 SECRET = "kanarienvogel"
 NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
@@ -32,7 +32,7 @@ def record(turn, **changes):
         "status": 200,
         "response_body": b"{}" * 50,
     }
-    return Captured(**fields | changes)
+    return recorded(**fields | changes)
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from functools import partial
 
 import pytest
 
-from cacheproxy.cli.curing import cure_lines
-from cacheproxy.core.diagnose.cure import Cure, Found
-from cacheproxy.core.diagnose.winning import Won
+from cacheproxy.cli.diagnose import cure_lines
+from cacheproxy.core.diagnose.cure import Cure, Found, Won
 from tests.cli.invoking import invoke, one_line
 from tests.web.asking import get
 from tests.web.breaking import DATED, WORDS, Breaking, date, numbers
@@ -242,7 +241,11 @@ class TestText:
                 Found("/tools", "", "added", why="it has no shape"),
             ),
         )
-        text = "\n".join(cure_lines(cure, "cacheproxy diagnose 7 --propose --apply"))
+        text = "\n".join(
+            cure_lines(
+                cure, "Switch it on, without a restart: cacheproxy diagnose 7 --propose --apply"
+            )
+        )
         assert text == (
             '# system "date:" (date): without this rule 1.0% of the prompt was unchanged, with it '
             "99.0%: it saves ≈1,960 tokens. Proven on 9 requests.\n"

@@ -228,8 +228,10 @@ class TestPropose:
 
     def test_json(self, tmp_path):
         found = json.loads(run("--propose", "--json", "--from", planted(tmp_path)).stdout)
-        assert [one["path"] for one in found["proposals"]] == ["/system/1/text"]
-        assert found["refused"] == []
+        assert [one["path"] for one in found["found"]] == ["/system/1/text"]
+        assert [one["why"] for one in found["found"]] == [""]
+        assert tomllib.loads(found["found"][0]["toml"])["rule"]
+        assert found["found"][0]["seen"] == [3, 3]
 
     def test_appended_to_what_is_there(self, tmp_path):
         config = tmp_path / "mine.toml"

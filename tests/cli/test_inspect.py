@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from cacheproxy.cli.inspecttext import place_name
+from cacheproxy.cli.inspect import place_name
 from tests.cli.invoking import invoke, one_line
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, jsonl, numbered, plant, request

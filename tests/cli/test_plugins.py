@@ -135,6 +135,7 @@ def test_the_same_as_json(install, own):
                 "why": "The first line is the summary.",
             },
         ],
+        "servers": [],
     }
     assert data["config"] == [
         {"name": "my-own", "on": True, "running": None, "client": "*", "why": "my reason"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.conversation.usage import Usage, UsageReader
 
 SSE = "text/event-stream; charset=utf-8"
 JSON = "application/json"

@@ -2,7 +2,8 @@
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.judge.evidence import Before, Evidence
+from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.prompt.prompt import prompt_of
 from tests.core.diagnose.test_volatile import set_system
 
@@ -24,7 +25,12 @@ def before(prompt=FIRST, unedited=None, tokens=TOKENS, **other):
 
 def verdict(reused, *, sent=SECOND, unedited=None, known=None, prompt=GROWN, seconds=None, **other):
     usage = Usage(prompt, reused, 10, seconds)
-    return judge(known or before(), sent, unedited or sent, usage, first=False, **other)
+    return judged(known or before(), sent, usage, unedited=unedited, **other)
+
+
+def judged(known, sent, usage, *, unedited=None, **other):
+    """The verdict on a turn."""
+    return judge(Evidence(known, sent, unedited or sent, usage, **other))
 
 
 def shared(one, two):

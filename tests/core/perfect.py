@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
@@ -17,6 +15,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import Configured
+from cacheproxy.record.exchange import Exchange, Outcome
 
 CHARS_PER_TOKEN = 4
 SPEED = 500.0
@@ -53,11 +52,11 @@ class Server:
 
 def exchanges(requests: Iterable[Request], server: Server, known: Configured) -> Iterator[Exchange]:
     """Yield each prompt's exchange, with its verdict; ``known``: the rules."""
-    hooks, rules, store, memo = known.packages.session_hooks(), known.on, Store(), Memo()
+    plan, store, memo = known.packages.plan(known.on), Store(), Memo()
     verdicts = Verdicts(store)
     for number, request in enumerate(requests, 1):
         came = Request(request.method, request.target, request.headers, request.body, memo)
-        prepared = run(prepare(came, rules, hooks, store))
+        prepared = run(prepare(plan.clients.introduce(came), plan, store))
         turn, sent = prepared.turn, prepared.request
         if turn is None or turn.prompt is None or request.path.endswith("count_tokens"):
             continue
@@ -78,12 +77,5 @@ def exchanges(requests: Iterable[Request], server: Server, known: Configured) ->
             number=number,
             place=store.begin(turn, sent),
         )
-        judged = verdicts.judge(exchange)
-        assert judged is not None
-        yield replace(
-            exchange,
-            turn=judged.place.turn,
-            side=judged.place.is_side,
-            place=judged.place,
-            verdict=judged.verdict,
-        )
+        verdicts.judge(exchange)
+        yield exchange

@@ -11,8 +11,9 @@ import json
 import random
 from collections.abc import Callable, Iterable
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.exchange import Exchange
+from tests.record.recorded import recorded
 
 Body = dict
 _WORDS = (
@@ -125,9 +126,9 @@ def requests(bodies: Iterable[Body]) -> list[Request]:
     return [request(body) for body in bodies]
 
 
-def captured(bodies: Iterable[Body]) -> list[Captured]:
+def captured(bodies: Iterable[Body]) -> list[Exchange]:
     return [
-        Captured(one.method, one.target, one.headers, one.body, wall=100.0 + second)
+        recorded(one.method, one.target, one.headers, one.body, wall=100.0 + second)
         for second, one in enumerate(requests(bodies))
     ]
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.daemon import banner
 from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.packages import Packages
+from cacheproxy.words import short
 
+EVAL = 'eval "$(cacheproxy env claude{option})" && claude'
 ADDRESS = "http://127.0.0.1:8081"
 RULES = [Rule("billing", "system", "x", "-"), Rule("date", "user", "y", "-")]
 PACKAGE = Package("claude", "cacheproxy-claude-code", "0.1.0", tuple(RULES))
@@ -19,7 +23,7 @@ OTHER = Package("codex", "cacheproxy-codex", "0.1.0", tuple(MANY))
 
 def rest(server=None, rules=(), packages=(), *, address=ADDRESS, lifetime=None, **more):
     keywords = {"edits": True, "open_to_others": False, "lifetime": lifetime} | more
-    found = list(banner.rest(address, server, rules, packages, **keywords))
+    found = list(banner.rest(address, server, rules, Packages(packages), **keywords))
     assert found[0] == ""
     assert found[-2:] == ["", f"Ready. {lifetime}" if lifetime else "Ready."]
     return "\n".join(found)
@@ -42,9 +46,18 @@ def test_all_upstreams_are_named():
     assert "the others get its requests until it answers" in rest(name="big", others=[("b", known)])
 
 
+START = [
+    Package("a", "", "", client=Client("claude", title="Claude Code", start=EVAL)),
+    Package("b", "", "", client=Client("cline", title="Cline", start="base URL {url}/v1")),
+    Package("c", "", "", client=Client("codex", title="Codex", start="base URL {url}/v1")),
+    Package("d", "", "", client=Client("other")),
+]
+
+
 def test_how_clients_get_here():
-    """A line to copy for each API, and the dashboard."""
-    lines = rest().split("\n")
+    """A line to copy for each that says so, and the dashboard."""
+    assert f"  clients     base URL {ADDRESS} or {ADDRESS}/v1" in rest().split("\n")
+    lines = rest(packages=START).split("\n")
     assert '  Claude Code   eval "$(cacheproxy env claude)" && claude' in lines
     assert f"  Cline, Codex  base URL {ADDRESS}/v1" in lines
     assert f"  dashboard   {ADDRESS}/_cacheproxy/" in lines
@@ -61,14 +74,14 @@ def test_how_clients_get_here():
 )
 def test_an_address_that_the_commands_would_not_guess(address, shown):
     """It stands in the line, as clients on this machine can use it."""
-    text = rest(address=address)
+    text = rest(packages=START, address=address)
     assert f'eval "$(cacheproxy env claude --proxy {shown})" && claude' in text
     assert f"base URL {shown}/v1" in text
 
 
 def test_what_is_done_with_earlier_reasoning():
     """Nothing is said where nothing is done."""
-    assert "  thinking    drops it: kept" in rest(thinking="drops it: kept").split("\n")
+    assert "  thinking    drops it: kept" in rest(words={"thinking": "drops it: kept"}).split("\n")
     assert "thinking" not in rest()
 
 
@@ -114,7 +127,7 @@ def test_the_totals_in_one_sentence():
 )  # fmt: skip
 def test_large_numbers_are_short(number, text):
     """Three figures and a letter."""
-    assert banner.short(number) == text
+    assert short(number) == text
 
 
 @pytest.mark.parametrize(

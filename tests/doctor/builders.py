@@ -2,40 +2,82 @@
 
 from __future__ import annotations
 
+from cacheproxy.client_setup.checkup import Checkup, Volatile
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, UpstreamState
-from cacheproxy.doctor.record import Record, SeenExchange
-from cacheproxy.doctor.reuse import Shot, Trial
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.servers.profile import Profile, ServerFacts
+from cacheproxy.core.servers.status import Look, Sample, ServerFigures, UpstreamState
+from cacheproxy.doctor.clients import CheckedClient
+from cacheproxy.doctor.facts import Examination, Proxy, SeenUpstream
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.trial import Shot, Trial
+from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.packages import Configured, Packages
+from cacheproxy.record.row import rows_in
+
+RULE = "claude-billing-header"
+
+
+def head(version, cch):
+    return (
+        f"x-anthropic-billing-header: cc_version=2.1.285.{version}; cc_entrypoint=cli; cch={cch};"
+    )
+
+
+HEADS = Volatile(
+    "billing header",
+    (RULE,),
+    (head("1a2", "a1b2c"), head("3b4", "d3e4f"), head("5c6", "0a9b8")),
+    head("5c6", "7c6d5"),
+    "repairs the header's cch itself, but a new conversation has another cc_version",
+)
+"""What Claude Code's package says of its header, in short."""
+CLIENT = Client(
+    "claude",
+    title="Claude Code",
+    start="ANTHROPIC_BASE_URL={url} claude",
+    sends_late="Claude Code sends one in each turn",
+)
+CHECKED = CheckedClient(CLIENT, (RULE,), Checkup(volatile=HEADS))
+
+
+KNOWN = frozenset({"claude"})
+NOW = 1_000.0
 
 
 def seen(number=1, turn=1, prompt=18_000, reused=0, verdict="ok", **more):
     """One exchange of a conversation of Claude Code, begun at second ``number``."""
-    usual = {"client": "claude", "session": "3f9a", "status": 200}
-    usual |= {"number": number, "turn": turn, "prompt": prompt, "reused": reused}
-    return SeenExchange(**(usual | {"verdict": verdict, "wall": float(number)} | more))
+    usual = {"client": "claude", "session": "3f9a", "status": 200, "wall": float(number)}
+    usual |= {"number": number, "turn": turn, "verdict": verdict}
+    usual["usage"] = {"prompt": prompt, "reused": reused}
+    (found,) = rows_in([usual | more])
+    return found
+
+
+def recorded(*rows, now=NOW, known=KNOWN):
+    """The record of these exchanges."""
+    return Record(rows, now, known)
 
 
 def record(*turns):
     """A conversation of these turns: number of the turn, tokens reused, verdict."""
-    return Record(tuple(seen(n, *turn[:1], 18_000, *turn[1:]) for n, turn in enumerate(turns)))
+    return recorded(*(seen(n, *turn[:1], 18_000, *turn[1:]) for n, turn in enumerate(turns)))
 
 
 def shot(reused):
     return Shot(Usage(prompt=640, reused=reused), 1.0)
 
 
-def trial(second, without, cch_only=None, path="/v1/chat/completions"):
+def trial(second, without, next_turn=None, api=CHAT):
     """A trial of prompts of 640 tokens, by how many were reused of each."""
     return Trial(
-        path,
+        api,
         through_proxy=True,
         first=shot(0),
         second=shot(second),
         without=shot(without),
-        cch_only=None if cch_only is None else shot(cch_only),
+        next_turn=None if next_turn is None else shot(next_turn),
     )
 
 
@@ -47,3 +89,23 @@ def server_look(kind="llama-server", evaluated=None, slots=()):
     return Look(
         "http://localhost:8080", 0.0, 0.0, UpstreamState.UP, server=ServerFacts(kind), **more
     )
+
+
+SERVER, PROXY = "http://localhost:8080", "http://127.0.0.1:8081"
+RUNS = Proxy(PROXY, "0.1.0", SERVER, rules=(RULE,))
+HERE = Configured(
+    Packages([Package("claude", "cacheproxy-claude-code", "1", client=CLIENT)]), (), (), frozenset()
+)
+
+
+def facts(kind="llama-server", **more):
+    """What is known where a proxy runs before such a server, and nothing is wrong."""
+    usual = {
+        "proxy": RUNS,
+        "upstream": SeenUpstream(SERVER, server_look(kind)),
+        "now": NOW,
+        "found": HERE,
+        "profile": Profile(server=ServerFacts(kind)),
+        "checked": (CHECKED,),
+    }
+    return Examination(**(usual | more))

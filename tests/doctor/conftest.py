@@ -10,13 +10,12 @@ from cacheproxy_demo.run import require_plugin
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.child.proxy import ChildProxy
-from cacheproxy.doctor import prompt
+from cacheproxy.doctor import trial
 from tests import needs
+from tests.doctor.builders import HEADS
 from tests.peer import NOBODY, Peer
 
-VOCABULARY = "\n".join(
-    [prompt.text("0123456789abcdef"), prompt.QUESTION, prompt.Header("1a2", "b3c4d").text] * 3
-)
+VOCABULARY = "\n".join([trial.text("0123456789abcdef"), trial.QUESTION, HEADS.texts[0]] * 3)
 
 
 @pytest.fixture

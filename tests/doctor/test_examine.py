@@ -8,11 +8,12 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.prompt import Header, text
+from cacheproxy.doctor.trial import text
+from tests.doctor.builders import head
 
 pytestmark = pytest.mark.llama
 AGENT = {"User-Agent": "claude-cli/2.1.285 (external, cli)"}
@@ -32,8 +33,8 @@ def look(through, tmp_path):
 
     def look(on_step=lambda _: None, **more):
         inputs = Inputs(Config(), through.url, None, {}, tmp_path, **({"send": False} | more))
-        examined = examine(inputs, on_step)
-        return conclude(examined), {finding.name: finding for finding in examined.findings}
+        known, found = examine(inputs, on_step)
+        return conclude(known, found), {finding.name: finding for finding in found}
 
     return look
 
@@ -43,7 +44,7 @@ def converse(url, session, turns, before=""):
     site = Site(url, AGENT | {"X-Claude-Code-Session-Id": session})
     messages = [{"role": "user", "content": f"Look at the house. {session}"}]
     for number in range(turns):
-        system = before * number + Header("1a2", f"{number:05x}").text + text(session)
+        system = before * number + head("1a2", f"{number:05x}") + text(session)
         request = {"model": "m", "max_tokens": 1, "system": system, "messages": messages}
         assert site.post("/v1/messages", json.dumps(request).encode(), 60).status == 200
         messages += [
@@ -57,7 +58,7 @@ def test_an_agent_whose_turns_are_reused(look, through):
     converse(through.url, "good", 4)
     conclusion, findings = look()
     assert conclusion.answer is Working.YES
-    assert "in the last 4 requests" in conclusion.text
+    assert "tokens in 4 turns were reused" in conclusion.text
     assert findings["traffic"].text == "4 requests with a prompt came through this proxy"
     assert findings["agents"].text.startswith("seen: claude (4 requests in 1 session")
     assert "turns" not in findings

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy import Rule
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
-from cacheproxy.doctor import plugins
-from cacheproxy.doctor.finding import FindingState
+from cacheproxy.doctor import proxy_checks
+from cacheproxy.doctor.facts import Proxy
 from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Configured, configured
+from tests.doctor.builders import RUNS, facts
 
 RULE = Rule("good-stamp", "system", "stamp", "", why="a stamp changes")
 NAMES = frozenset({RULE.name})
@@ -21,8 +23,13 @@ BROKEN = Package("broken", "broken-plugin", "0.1", error="ImportError: no")
 
 
 def found(packages, rules, running=None, *, edits=True):
-    findings = plugins.check(Configured(packages, (), rules, NAMES), running, edits=edits)
-    return [(finding.name, finding.state, finding.text) for finding in findings]
+    runs = RUNS if running is not None else Proxy(RUNS.url)
+    known = facts(
+        found=Configured(packages, (), rules, NAMES),
+        proxy=replace(runs, rules=running or ()),
+        edits=edits,
+    )
+    return [(one.name, one.state, one.text) for one in proxy_checks.plugins(known)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +63,8 @@ def test_many_are_counted_and_only_the_first_named():
     rules = tuple(replace(RULE, name=f"rule-{number}") for number in range(25))
     packages = tuple(replace(GOOD, name=f"p{number}") for number in range(12))
     names = frozenset(rule.name for rule in rules)
-    (finding,) = plugins.check(Configured(packages, (), rules, names), None, edits=True)
+    known = facts(found=Configured(packages, (), rules, names), proxy=Proxy(RUNS.url))
+    (finding,) = proxy_checks.plugins(known)
     assert finding.text == (
         "12 loaded: good-plugin 1.2, good-plugin 1.2, good-plugin 1.2, good-plugin 1.2, …; 25 "
         "rules on: rule-0, rule-1, rule-2, rule-3, …; cacheproxy plugins lists them"

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cacheproxy.asking import HEALTH
-from cacheproxy.core.server.status import Slot
-from cacheproxy.doctor import proxy as proxies
-from cacheproxy.doctor import record
-from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.proxy import TrafficLook
-from cacheproxy.doctor.record import Record
-from tests.doctor.builders import seen, server_look
+from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.servers.status import Slot
+from cacheproxy.doctor import facts as asking
+from cacheproxy.doctor import proxy_checks, record
+from cacheproxy.doctor.facts import SeenUpstream
+from tests.doctor.builders import NOW, RUNS, facts, recorded, seen, server_look
 from tests.proxy.harness import Proxy
 
 SERVER = "http://localhost:8080"
 
 
 def check(url, token=()):
-    (finding,) = proxies.check(proxies.look(url, dict(token)), SERVER)
+    (finding,) = proxy_checks.listening(facts(proxy=asking.look_at_proxy(url, dict(token))))
     return finding
 
 
 @pytest.mark.llama
 def test_the_real_proxy(proxy, llama):
     """Its version, upstream and rules, and that only this machine reaches it."""
-    seen = proxies.look(proxy.url, {})
+    seen = asking.look_at_proxy(proxy.url, {})
     assert seen.is_up
     assert seen.upstream == llama.url
     assert "claude-billing-header" in seen.rules
@@ -38,7 +39,9 @@ def test_nobody_there(nobody):
     """With the command that starts it."""
     finding = check(nobody)
     assert finding.state is FindingState.FAIL
-    assert finding.fix == "cacheproxy serve --upstream http://localhost:8080"
+    assert finding.fix == "cacheproxy serve --upstream http://localhost:8080 --port 9"
+    (usual,) = proxy_checks.listening(facts(proxy=asking.Proxy(PROXY, problem="no")))
+    assert usual.fix == "cacheproxy serve --upstream http://localhost:8080"
 
 
 @pytest.mark.parametrize("page", [(404, {}), {}, [], "x", {"version": 5, "upstream": {}}])
@@ -52,7 +55,7 @@ def test_another_server_is_told_apart(peer, page):
 def test_a_health_page_that_names_no_upstream(peer, url):
     """Then the configuration's is taken."""
     page = {"version": "9", "upstream": {"url": url}, "rules": ["a", 5]}
-    seen = proxies.look(peer({HEALTH: page}).url, {})
+    seen = asking.look_at_proxy(peer({HEALTH: page}).url, {})
     assert (seen.version, seen.upstream, seen.rules) == ("9", None, ("a",))
 
 
@@ -66,8 +69,8 @@ def test_a_proxy_that_asks_for_a_token(tmp_path):
         assert "CACHEPROXY_TOKEN" in without.fix
         found = check(url, {"X-Cacheproxy-Token": "a-secret"})
         assert found.state is FindingState.OK
-        assert record.read(url, {"X-Cacheproxy-Token": "a-secret"}).seen == ()
-        assert record.read(url, {}) is None
+        assert record.read(url, {"X-Cacheproxy-Token": "a-secret"}, NOW).rows == ()
+        assert record.read(url, {}, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -75,13 +78,13 @@ def test_a_proxy_that_asks_for_a_token(tmp_path):
     [
         ({}, None, None),
         ({"a": True, "b": True}, FindingState.OK, None),
-        ({"a": True, "b": False}, FindingState.WARN, "start b"),
-        ({"a": False, "b": False}, FindingState.FAIL, "start a, b"),
+        ({"a": True, "b": False}, FindingState.WARN, "start the model server b"),
+        ({"a": False, "b": False}, FindingState.FAIL, "start the model servers a, b"),
     ],
 )
 def test_several_upstreams_are_named(states, state, fix):
     """With those that are down."""
-    found = proxies.check_pool(proxies.Proxy("http://x", version="1", pool=tuple(states.items())))
+    found = list(proxy_checks.pool(facts(proxy=replace(RUNS, pool=tuple(states.items())))))
     assert [(one.state, one.fix) for one in found] == ([(state, fix)] if state else [])
     assert all(name in found[0].text for name in states)
 
@@ -94,11 +97,11 @@ def test_of_several_upstreams_the_first_that_is_up_is_looked_at(peer):
         for name, port, state in (("a", 1, "down"), ("b", 2, "up"))
     ]
     page = known | {"version": "9", "upstream": {"url": "http://localhost:1"}, "upstreams": both}
-    seen = proxies.look(peer({HEALTH: page}).url, {})
+    seen = asking.look_at_proxy(peer({HEALTH: page}).url, {})
     assert (seen.upstream, seen.at, seen.profile) == ("http://localhost:2", "b", None)
     assert (seen.placement, seen.keeps) == (None, "")
     both[0]["state"] = "up"
-    seen = proxies.look(peer({HEALTH: page}).url, {})
+    seen = asking.look_at_proxy(peer({HEALTH: page}).url, {})
     assert (seen.upstream, seen.at, seen.keeps) == ("http://localhost:1", "a", "x")
 
 
@@ -114,7 +117,16 @@ def held(task, tokens=0):
 
 
 def traffic(before, after=None, watched=0.0, proxy=PROXY):
-    (finding,) = proxies.check_traffic(proxy, SERVER, before, after or before, watched)
+    """The finding on two looks at server and record, so many seconds apart."""
+    look, kept = after or before
+    known = facts(
+        proxy=replace(RUNS, url=proxy),
+        upstream=SeenUpstream(SERVER, look),
+        record=kept,
+        before=before,
+        watched=watched,
+    )
+    (finding,) = proxy_checks.traffic(known)
     return finding
 
 
@@ -128,29 +140,29 @@ def traffic(before, after=None, watched=0.0, proxy=PROXY):
 )
 def test_a_server_that_worked_for_others(load, words):
     """Before the proxy or past it: suspicious, not proven."""
-    finding = traffic(TrafficLook(load, Record(())))
+    finding = traffic((load, recorded()))
     assert finding.state is FindingState.WARN
     assert words in finding.text
 
 
 def test_the_command_that_watches_names_another_proxy():
     """So that it can be copied."""
-    finding = traffic(TrafficLook(did(214_300), Record(())), proxy="http://127.0.0.1:9000")
+    finding = traffic((did(214_300), recorded()), proxy="http://127.0.0.1:9000")
     assert finding.text.endswith("cacheproxy doctor --watch 60 --proxy http://127.0.0.1:9000")
 
 
-NEW = Record((seen(2), seen(3)))
+NEW = recorded(seen(2), seen(3))
 
 
 @pytest.mark.parametrize(
     ("before", "after", "new", "state", "words"),
     [
         (
-            *(did(1_000), did(215_300), Record(()), FindingState.FAIL),
+            *(did(1_000), did(215_300), recorded(), FindingState.FAIL),
             "within 60 s the server evaluated 214,300 prompt tokens, but no request",
         ),
         (
-            *(held(7), held(12), Record(()), FindingState.FAIL),
+            *(held(7), held(12), recorded(), FindingState.FAIL),
             "within 60 s the server worked on requests, but no request",
         ),
         (
@@ -170,18 +182,18 @@ NEW = Record((seen(2), seen(3)))
         (
             did(9_000),
             did(9_000),
-            Record(()),
+            recorded(),
             FindingState.WARN,
             "no request came through this proxy",
         ),
-        (None, server_look(), Record(()), FindingState.WARN, "as far as the server tells"),
+        (None, server_look(), recorded(), FindingState.WARN, "as far as the server tells"),
     ],
 )
 def test_what_is_seen_while_it_is_watched(before, after, new, state, words):
     """What came through, and what the server did besides: by counters, else by its slots."""
     finding = traffic(
-        TrafficLook(before, Record((seen(1),))),
-        TrafficLook(after, Record((seen(1), *new.seen))),
+        (before, recorded(seen(1))),
+        (after, recorded(seen(1), *new.rows)),
         60,
     )
     assert finding.state is state

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
+from cacheproxy.client_setup.finding import Finding, FindingState
 from cacheproxy.doctor.conclusion import Conclusion, Working
-from cacheproxy.doctor.finding import Finding, FindingState
 from cacheproxy.doctor.report import DoctorReport
 
 FINDINGS = (

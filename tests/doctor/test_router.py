@@ -10,11 +10,14 @@ from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
-from cacheproxy.doctor import outcome
-from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.reuse import measure
-from cacheproxy.doctor.router import ROUTERS, cure_of
+from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.servers.routers import ROUTERS
+from cacheproxy.doctor import server_checks
+from cacheproxy.doctor.facts import router_cure
+from cacheproxy.doctor.trial import PromptSender
 from tests import needs
+from tests.doctor.builders import HEADS, facts
 from tests.llama.routers import PAGE, recipes, routing
 from tests.peer import speaking
 
@@ -52,11 +55,13 @@ def test_a_router_that_takes_turns_is_seen(three, tmp_path, *, sticks, named):
         routing(recipe, three, tmp_path) as url,
         ChildProxy(url, "--placement", "quiet", *options) as proxy,
     ):
-        trial = measure("chat", Site(url), Site(proxy.url), (), "random", f"{sticks}{named}")
+        through = Site(proxy.url)
+        sender = PromptSender(upstream=Site(url), proxy=through, model="random", heads=HEADS)
+        trial = sender.measure(CHAT, f"{sticks}{named}")
     assert trial.has_several is not (sticks and named)
     if trial.has_several:
-        cure = cure_of(Site(three[0]))
-        finding = outcome.check(trial, (), "llama-server", has_package=True, cure=cure)
+        known = facts(trials=(trial,), router_cure=router_cure(Site(three[0])))
+        finding = next(server_checks.reuse(known))
         assert finding.state is FindingState.FAIL
         assert "it and another did not. Several" in finding.text
         assert "--session-header X-Conversation-Key" in finding.fix
@@ -65,7 +70,8 @@ def test_a_router_that_takes_turns_is_seen(three, tmp_path, *, sticks, named):
 def test_a_server_that_keeps_nothing_is_no_router(three, model):
     """It was sent as often, and never reused."""
     with LlamaServer(model, n_ctx=8192, n_cache_reuse=0) as server:
-        trial = measure("chat", Site(server.url), None, (), "random", "one")
+        sender = PromptSender(upstream=Site(server.url), model="random", heads=HEADS)
+        trial = sender.measure(CHAT, "one")
     assert not trial.has_several
     lost = replace(trial, second=trial.first, same=trial.first, repeated=trial.first)
     assert not lost.has_several
@@ -79,9 +85,9 @@ def test_each_is_told_by_its_pages_and_gets_its_own_lines(router, peer):
     if pages is None:
         head = f"HTTP/1.1 200 OK\r\nServer: {router.name}/1.2\r\nContent-Length: 2\r\n\r\n{{}}"
         with speaking(head.encode()) as url:
-            assert cure_of(Site(url)) == router.cure
+            assert router_cure(Site(url)) == router.cure
     else:
-        assert cure_of(Site(peer(pages).url)) == router.cure
+        assert router_cure(Site(peer(pages).url)) == router.cure
     section = PAGE.read_text().split(f"### {router.name}\n")[1].split("\n### ")[0]
     assert router.line in section.replace("\\\n", " ")
     assert f"--session-header {router.header}{router.more}" in PAGE.read_text()
@@ -89,4 +95,4 @@ def test_each_is_told_by_its_pages_and_gets_its_own_lines(router, peer):
 
 def test_another_gets_the_general_line(peer):
     """HAProxy shows itself nowhere."""
-    assert "docs/fleet.md has the lines for each router" in cure_of(Site(peer({}).url))
+    assert "docs/fleet.md has the lines for each router" in router_cure(Site(peer({}).url))

@@ -9,10 +9,12 @@ from cacheproxy_demo.embedded import LlamaServer
 from rich.console import Console
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.prompt import Header, body
+from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.doctor.server_log import read
+from cacheproxy.doctor.trial import body
 from tests.core.serverlog.test_reader import turn
+from tests.doctor.builders import HEADS
 
 
 def text(report):
@@ -23,11 +25,11 @@ def text(report):
 @pytest.mark.parametrize("verbosity", [3, 4])
 def test_the_real_server_s_log(model, verbosity):
     """What the log tells is what the answers told, at the default verbosity, too."""
-    headers = [Header("1a2", "b3c4d")] * 2 + [Header("5d6", "e7f80")]
+    headers = [HEADS.texts[0]] * 2 + [HEADS.texts[1]]
     with LlamaServer(model, n_ctx=2048, verbosity=verbosity, cache_ram_mib=64) as server:
         site = Site(server.url)
         usages = [
-            site.post("/v1/chat/completions", body("chat", "m", header, "x"), 60).json()["usage"]
+            site.post("/v1/chat/completions", body(CHAT, "m", header, "x"), 60).json()["usage"]
             for header in headers
         ]
     server.close()
@@ -48,11 +50,15 @@ def test_the_real_server_s_log(model, verbosity):
     [
         (
             ((3, 18_904, 2_498), (2, 18_211, 33), (3, 18_904, 2_498)),
-            "NO   9.0% of 56,019 prompt tokens",
+            "NO   2 of 2 follow-up turns lost the cache; 9 % of 56.0K tokens in 3",
             1,
         ),
-        (((1, 18_000, 0), (2, 18_211, 18_000)), "YES   49.7% of 36,211 prompt tokens", 0),
-        (((1, 18_000, 0),), "NOT MEASURED   0.0% of 18,000 prompt tokens", 0),
+        (
+            ((1, 18_000, 0), (2, 18_211, 18_000)),
+            "YES   50 % of 36.2K tokens in 2 turns were",
+            0,
+        ),
+        (((1, 18_000, 0),), "NOT MEASURED   0 % of 18.0K tokens in 1 turn were reused; none", 0),
     ],
 )
 def test_a_conversation_is_reused_or_broken_or_proves_nothing(turns, verdict, code):

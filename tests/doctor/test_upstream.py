@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.profile import Memory, MemoryKind
-from cacheproxy.doctor import outcome, upstream
-from cacheproxy.doctor.conclusion import Examination, Working, conclude
-from cacheproxy.doctor.finding import FindingState
-from cacheproxy.doctor.prompt import rounds_for
-from cacheproxy.doctor.proxy import Proxy, TrafficLook
-from cacheproxy.doctor.reuse import ANY, measure
-from cacheproxy.doctor.upstream import Counters, SeenUpstream
-from tests.doctor.builders import server_look
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.servers.profile import Memory, MemoryKind
+from cacheproxy.core.servers.status import ServerFigures
+from cacheproxy.doctor import proxy_checks, server_checks
+from cacheproxy.doctor.conclusion import Working, conclude
+from cacheproxy.doctor.facts import Proxy, look_at_server
+from cacheproxy.doctor.trial import ANY, PromptSender, rounds_for
+from tests.doctor.builders import HEADS, facts, recorded
 
 
 def findings(url):
-    return upstream.check(upstream.look(Site(url)))
+    return list(server_checks.answering(facts(upstream=look_at_server(Site(url)))))
 
 
 @pytest.mark.llama
@@ -39,9 +41,10 @@ def test_without_metrics_and_with_a_key(model):
     with LlamaServer(model, n_ctx=512, endpoint_metrics=False, api_keys=["secret"]) as server:
         (locked,) = findings(server.url)
         key = {"Authorization": "Bearer secret"}
-        seen = upstream.look(Site(server.url, key))
+        seen = look_at_server(Site(server.url, key))
     assert (locked.state, locked.fix) == (FindingState.FAIL, "give the key with --api-key KEY")
-    assert upstream.check(seen)[1].fix == "add --metrics to the llama-server command line"
+    _, metrics = server_checks.answering(facts(upstream=seen))
+    assert metrics.fix == "add --metrics to the llama-server command line"
     assert seen.look.sample is None
     assert len(seen.look.slots) == 1
 
@@ -49,13 +52,16 @@ def test_without_metrics_and_with_a_key(model):
 @pytest.mark.llama
 def test_work_is_seen_in_the_counters(llama, site):
     """Tokens evaluated between two looks."""
-    before = TrafficLook(upstream.look(site).look, None)
+    before = look_at_server(site).look
     body = b'{"messages":[{"role":"user","content":"river garden house"}],"max_tokens":1}'
     assert site.post("/v1/chat/completions", body, 30).status == 200
-    after = TrafficLook(upstream.look(site).look, None)
-    assert after.since(before) > 3
-    assert after.worked_since(before) is True
-    assert after.worked_since(after) is False
+    after = look_at_server(site)
+    proxy = Proxy("http://127.0.0.1:8081", "1", llama.url)
+    known = facts(upstream=after, proxy=proxy, record=recorded(), watched=1.0)
+    (found,) = proxy_checks.traffic(replace(known, before=(before, recorded())))
+    assert re.search(r"the server evaluated \d+ prompt tokens, but no request", found.text)
+    (found,) = proxy_checks.traffic(replace(known, before=(after.look, recorded())))
+    assert "none to the server" in found.text
 
 
 def test_nobody_there(nobody):
@@ -91,7 +97,7 @@ def test_what_is_no_model_server_or_not_yet(peer, pages, words):
     assert words in finding.text
 
 
-CHAT = "/v1/chat/completions"
+PATH = "/v1/chat/completions"
 PAGE = """\
 # TYPE vllm:prompt_tokens_total counter
 vllm:prompt_tokens_total{{engine="0",model_name="tiny"}} {prompt}
@@ -139,7 +145,7 @@ class Vllm:
     @property
     def pages(self):
         models = {"data": [{"id": "tiny", "owned_by": "vllm"}]}
-        return {CHAT: self.chat, "/metrics": self.metrics, "/v1/models": models}
+        return {PATH: self.chat, "/metrics": self.metrics, "/v1/models": models}
 
 
 @pytest.fixture
@@ -150,17 +156,16 @@ def tried(peer):
     def tried(block, **more):
         server = Vllm(block, **more)
         site = Site(peer(server.pages).url)
-        counters = Counters(site, has_them=True)
-        rules = [billing.BILLING_HEADER]
-        memory = upstream.look(site).profile.memory
-        more = {"counters": counters, "memory": memory}
-        return measure("chat", site, None, rules, "tiny", "x", **more), server
+        memory = look_at_server(site).profile.memory
+        sender = PromptSender(upstream=site, counts=True, memory=memory, model="tiny", heads=HEADS)
+        sender.rules = [billing.BILLING_HEADER]
+        return sender.measure(CHAT, "x"), server
 
     return tried
 
 
 def check(trial):
-    return outcome.check(trial, ("claude-billing-header",), "vLLM", has_package=True)
+    return next(server_checks.reuse(facts("vLLM", trials=(trial,))))
 
 
 FLAG = "start vLLM with --enable-prompt-tokens-details"
@@ -176,8 +181,8 @@ def test_answers_without_a_count_are_measured_by_the_counters(tried, block, flag
     assert trial.second.usage.reused == trial.second.whole
     assert trial.second.whole % block == 0
     assert server.longest < 3000
-    unsaid = [(finding.state, finding.fix) for finding in outcome.unreported([trial], "vLLM")]
-    assert unsaid == ([] if flagged else [(FindingState.WARN, FLAG)])
+    _, *unsaid = server_checks.reuse(facts("vLLM", trials=(trial,)))
+    assert [(one.state, one.fix) for one in unsaid] == [(FindingState.WARN, FLAG)] * (not flagged)
 
 
 def test_where_others_are_at_work_too_the_counters_say_nothing_of_one(tried):
@@ -198,8 +203,7 @@ def test_a_prompt_shorter_than_a_block_tells_nothing(tried, nobody, flagged):
     assert (
         "too short for this test: the server reuses only whole blocks of 7,808 tokens"
     ) in finding.text
-    server = SeenUpstream("x", server_look("vLLM"))
-    conclusion = conclude(Examination(Proxy(nobody), server, None, (trial,), None))
+    conclusion = conclude(facts("vLLM", proxy=Proxy(nobody), trials=(trial,)), ())
     assert conclusion.answer is Working.NOT_MEASURED
     assert "shorter than the blocks" in conclusion.text
 
@@ -234,16 +238,16 @@ def test_the_last_token_is_always_computed_and_of_hybrids_the_last_block(blocks,
 def test_the_blocks_are_told_by_the_page(peer, mamba, is_hybrid):
     site = Site(peer(Vllm(448, mamba=mamba).pages).url)
     memory = Memory(MemoryKind.BLOCKS, block=448, is_hybrid=is_hybrid)
-    assert upstream.look(site).profile.memory == memory
-    assert Counters(site, has_them=True).figures().prompt == 0
-    assert Counters(site, has_them=False).figures() == ServerFigures()
+    assert look_at_server(site).profile.memory == memory
+    assert PromptSender(upstream=site, counts=True).figures().prompt == 0
+    assert PromptSender(upstream=site).figures() == ServerFigures()
 
 
 @pytest.mark.parametrize("page", [b"", b"\xff\x00{", b"vllm:cache_config_info{} 1\n"])
 def test_a_page_that_says_nothing(peer, nobody, page):
     """What was not told stays so."""
     for site in (Site(peer({"/metrics": page}).url), Site(nobody)):
-        counters = Counters(site, has_them=True)
+        counters = PromptSender(upstream=site, counts=True)
         assert counters.figures() == ServerFigures()
         assert counters.with_reuse(Usage(640), ServerFigures()) == (Usage(640), False)
 

@@ -19,8 +19,10 @@ from cacheproxy_demo.embedded.model import PLAIN_WORDS
 from cacheproxy_demo.run import to_chat
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.session import session_of
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import capture_name, load_capture
@@ -37,7 +39,11 @@ melt into the first token of the answer, and a server evaluates at least one tok
 """
 
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
-APIS = {ANTHROPIC: ("messages", "chat"), CHAT: ("chat",), RESPONSES: ("responses",)}
+APIS: dict[Dialect | None, tuple[str, ...]] = {
+    MESSAGES: ("messages", "chat"),
+    CHAT: ("chat",),
+    RESPONSES: ("responses",),
+}
 """The APIs a recorded request is sent to: gateways turn Anthropic bodies into chat ones."""
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "stream_options")
@@ -64,7 +70,7 @@ class Session:
     @property
     def apis(self) -> tuple[str, ...]:
         """The APIs it can be sent to; none for a dialect the server does not speak."""
-        return APIS.get(self.turns[0].request.dialect or "", ())
+        return APIS.get(self.turns[0].request.dialect, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ def sessions(capture: str, requests: Iterable[Request]) -> list[Session]:
     found: dict[tuple[str, str, bool], list[Turn]] = {}
     posts = [request for request in requests if request.method == "POST"]
     for number, request in enumerate(posts, start=1):
-        session = session_of(request, plugins.session(request))
+        session = plugins.session(request)
         key = (session.client, session.id, bool((request.json or {}).get("tools")))
         found.setdefault(key, []).append(Turn(number, request))
     return [Session(capture, tuple(turns)) for turns in found.values() if len(turns) > 1]
@@ -105,7 +111,7 @@ def load_sessions(file: Path) -> list[Session]:
 def body_for(api: str, request: Request) -> Json:
     """Return the request's body for ``api``, asking for one token and no stream."""
     body = dict(request.json or {})
-    if api == "chat" and request.dialect == ANTHROPIC:
+    if api == "chat" and request.dialect is MESSAGES:
         tools = [{"description": "", **tool} for tool in body.get("tools", [])]
         body = to_chat({"system": "", "max_tokens": 1, "stream": False, **body, "tools": tools})
     for name in _LIMITS:

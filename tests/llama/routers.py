@@ -24,9 +24,10 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy_replay.wire import send
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.session import session_of
-from cacheproxy.core.route.key import root_key
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.route.stamp import root_key
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.testing import find_captures, load_capture
 from tests.proxy.harness import free_port
 
@@ -195,7 +196,7 @@ def sent_of(names: Iterable[str]) -> list[Sent]:
             apis = APIS.get(request.dialect or "", ())
             if request.method != "POST" or not apis:
                 continue
-            key = root_key(request, session_of(request, packages.session(request)))
+            key = root_key(request, packages.session(request))
             body = json.dumps(body_for(apis[0], request) | {"model": MODEL}).encode()
             target = request.target if request.path == PATHS[apis[0]] else PATHS[apis[0]]
             headers = headers_of(request)
@@ -215,7 +216,8 @@ def drive(
     fleet.worked()
     for key, headers, target, body in sent:
         site = Site(url_for(key), headers | {"Authorization": f"Bearer {api_key}"})
-        answer = send(site, target, body, MODEL)
+        answer = Exchange(Request("POST", target, (), body))
+        send(site, answer.received, answer)
         if answer.status != 200:
             tally.statuses.append(answer.status)
         tally.prompt += answer.usage.prompt or 0

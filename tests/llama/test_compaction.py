@@ -11,9 +11,9 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy as Proxy
-from cacheproxy.core.capture.files import read
 from cacheproxy.core.diagnose.conversations import lanes_of
-from cacheproxy.core.diagnose.turn import report_captured
+from cacheproxy.core.diagnose.report import report_captured
+from cacheproxy.record.files import read
 from tests import needs
 from tests.proxy.harness import eventually
 

@@ -9,7 +9,7 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy as Proxy
-from cacheproxy.core.server.metrics_page import sample_of
+from cacheproxy.core.servers.metrics_page import sample_of
 from tests import needs
 from tests.metrics.builders import parsed, value
 from tests.proxy.harness import eventually

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.conversation.verdict import Rewrite
-from cacheproxy.core.judge.proof import Compared
+from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from tests.proxy.proving.turned import HandTurned, chat, proving_at
@@ -45,7 +45,7 @@ def compared(url, before, after):
     was, now = ask(url, before), ask(url, after)
     one = prompt_of(before, PromptOrder.SYSTEM_FIRST)
     other = prompt_of(after, PromptOrder.SYSTEM_FIRST)
-    return Compared(one, other, was.prompt, now.prompt, parting(one, other)), now
+    return Evidence(Before(one, one, was.prompt, before), other, other, now, request=after), now
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_what_a_template_did_is_proved(serve, reactor, *, template, before, afte
     one = chat(*before, tools=TOOLS, max_tokens=1)
     other = chat(*before, *after, tools=TOOLS, max_tokens=1)
     known, usage = compared(server.url, one, other)
-    proof = reactor.run(proving_at(reactor, server.url, page=PAGE).prove(one, other, known))
-    assert (proof.before, proof.now) == (known.before_tokens, known.after_tokens)
+    proof = reactor.run(proving_at(reactor, server.url, page=PAGE).prove(known))
+    assert (proof.before, proof.now) == (known.had, known.usage.prompt)
     assert proof.rewrite is rewrite
     assert abs(proof.shared - usage.reused) <= 2
     assert (proof.shared == proof.before) is (rewrite is None)
@@ -100,8 +100,8 @@ def test_prompts_of_each_api_are_rendered_as_they_were_counted(
         body = json.dumps(body_for(api, turn.request) | {"model": "random"}).encode()
         requests.append(Request("POST", PATHS[api], (), body))
     known, _ = compared(llama.url, *requests)
-    assert known.before_tokens > 1000
-    proof = reactor.run(proving_at(reactor, llama.url, page=PAGE).prove(*requests, known))
+    assert known.had > 1000
+    proof = reactor.run(proving_at(reactor, llama.url, page=PAGE).prove(known))
     assert proof is not None
-    assert abs(proof.before - known.before_tokens) <= max(8, 0.002 * known.before_tokens)
-    assert abs(proof.now - known.after_tokens) <= max(8, 0.002 * known.after_tokens)
+    assert abs(proof.before - known.had) <= max(8, 0.002 * known.had)
+    assert abs(proof.now - known.usage.prompt) <= max(8, 0.002 * known.usage.prompt)

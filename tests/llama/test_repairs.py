@@ -8,15 +8,15 @@ import pytest
 from cacheproxy_demo.embedded import write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.spared import spared_tokens
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.conversation.verdict import spared_tokens
+from cacheproxy.core.judge.evidence import Before, Evidence
+from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
-from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile, ServerFacts
 from cacheproxy.testing import request
 from tests import needs
 
@@ -26,7 +26,7 @@ from .test_placement import LONG, conversation
 
 pytestmark = pytest.mark.llama
 
-PROFILE = Profile(server=ServerFacts(LLAMA_SERVER), order=PromptOrder.SYSTEM_FIRST)
+PROFILE = Profile(server=ServerFacts("llama-server"), order=PromptOrder.SYSTEM_FIRST)
 HEADER = "x-anthropic-billing-header: cc_version=2.1.114.{}; cc_entrypoint=cli; cch={};"
 REST = "You are an agent. Read the file and say what it does. " * 20
 PAIRS = {
@@ -93,7 +93,7 @@ def claimed(url, bodies, edit, path, profile):
         prompts = [prompt_of(each, PromptOrder.SYSTEM_FIRST) for each in (sent, came)]
         unaided = as_unaided(prompts[1], sent.dialect, profile)
         first = before is None
-        verdict = judge(before, prompts[0], unaided, through[-1], first=first)
+        verdict = judge(Evidence(before, prompts[0], unaided, through[-1], is_first=first))
         claims += spared_tokens(through[-1].reused, verdict) or 0
         before = Before(prompts[0], unaided, through[-1].prompt)
     less = sum(one.evaluated for one in direct) - sum(one.evaluated for one in through)
@@ -104,7 +104,7 @@ def claimed(url, bodies, edit, path, profile):
 def test_what_placing_is_credited_with_is_what_it_spared(hoisting, api):
     """Measured with and without: within a tenth, as places are in characters."""
     placement = alike(Late.HOISTED, "test")
-    profile = Profile(server=ServerFacts(LLAMA_SERVER), placement=placement)
+    profile = Profile(server=ServerFacts("llama-server"), placement=placement)
     bodies = [json.loads(json.dumps(body)) for body in conversation(api)]
 
     def edit(came):

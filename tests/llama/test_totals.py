@@ -12,10 +12,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.usage_reader import UsageReader
-from cacheproxy.core.server.status import MetricsPage, UpstreamState
+from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.servers.status import MetricsPage, UpstreamState
 from cacheproxy.plugin.plugins import Plugins
-from cacheproxy.proxy.learning.poller import Poller
+from cacheproxy.proxy.servers.asker import Asker
+from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import lifetime
@@ -63,7 +64,7 @@ class Setup:
         self._plugins = Plugins()
         self._plugins.register(self.totals, "totals")
         upstream = Upstream(self._reactor, UpstreamURL.parse(self.url), 2.0)
-        self._poller = Poller(upstream, 10.0, self.totals.looked, self._reactor, wall=time.time)
+        self._poller = Poller(Asker(self._reactor, upstream, time.time), 10.0, self.totals.looked)
 
     def restart_proxy(self):
         self.totals.close()

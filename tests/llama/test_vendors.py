@@ -14,11 +14,12 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy as Proxy
-from cacheproxy.core.server.profile import UNKNOWN
-from cacheproxy.doctor import proxy as proxies
-from cacheproxy.doctor import template
-from cacheproxy.doctor.finding import FindingState
+from cacheproxy.client_setup.finding import FindingState
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.doctor.facts import learned, look_at_proxy
+from cacheproxy.doctor.server_checks import late_messages
 from tests import needs
+from tests.doctor.builders import facts
 from tests.proxy.harness import eventually
 
 from .blind import Blind
@@ -127,9 +128,9 @@ def test_what_nothing_can_mend_is_said_at_start_and_by_the_doctor(farm):
     with Proxy(url) as proxy:
         words = "it refuses calls of tools and their results, which nothing can mend"
         eventually(lambda: words in proxy.log())
-        known = proxies.look(proxy.url, {}).profile.placement
-    for placement in (known, template.learned(Site(url), UNKNOWN).placement):
-        found = template.check(placement, None)
+        known = look_at_proxy(proxy.url, {}).profile.placement
+    for placement in (known, learned(Site(url), UNKNOWN).placement):
+        found = list(late_messages(facts(profile=Profile(placement=placement))))
         assert [finding.state for finding in found] == [
             FindingState.OK,
             FindingState.WARN,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cacheproxy_demo.embedded import write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.core.server.metrics_page import sample_of
+from cacheproxy.core.servers.metrics_page import sample_of
 
 from .causes.talk import CORPUS, Json, words
 from .farm import Farm

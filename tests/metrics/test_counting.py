@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, TokenCount, Verdict
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.metrics import table
 from cacheproxy.metrics.counting import Metrics
+from cacheproxy.record.exchange import Outcome
+from cacheproxy.record.metrics import COUNTED
 from tests.metrics.builders import families, shown, value
 from tests.metrics.theirs import Theirs
 from tests.observe.exchanges import body, exchange
@@ -172,7 +171,9 @@ def test_a_request_without_a_body_is_not_edited(metrics):
     assert value(shown(metrics), "cacheproxy_edit_seconds_count") == 1
 
 
-SECONDS = st.floats(0, 1000) | st.sampled_from([*table.EDIT.buckets, *table.DURATION.buckets])
+TIMES = {row.name: row for row in COUNTED if row.buckets}
+BOUNDS = [bound for row in TIMES.values() for bound in row.buckets]
+SECONDS = st.floats(0, 1000) | st.sampled_from(BOUNDS)
 MAYBE = st.none() | SECONDS
 KINDS = {"turn": (1, False), "side": (1, True), "other": (0, False)}
 
@@ -187,14 +188,14 @@ def test_times_are_what_prometheus_client_would_say(counted):
         metrics.cacheproxy_exchange_finished(
             [exchange(SAID, turn=turn, side=side, seconds=seconds, **given)]
         )
-        for row, labels, amount in (
-            (table.DURATION, (UP, kind), seconds),
-            (table.FIRST_BYTE, (UP, kind), first),
-            (table.EDIT, (UP,), edited),
-            (table.ADDED, (UP,), sent),
+        for name, labels, amount in (
+            ("request_duration", (UP, kind), seconds),
+            ("first_byte", (UP, kind), first),
+            ("edit", (UP,), edited),
+            ("added_latency", (UP,), sent),
         ):
             if amount is not None:
-                theirs.add(row, labels, amount)
+                theirs.add(TIMES[f"cacheproxy_{name}_seconds"], labels, amount)
     assert [each for each in families(metrics).collect() if each.type == "histogram"] == [
         each for each in theirs.collect() if each.type == "histogram"
     ]

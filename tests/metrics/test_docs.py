@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.metrics import table
+from cacheproxy.record import metrics as table
 from tests.metrics.builders import parsed
 from tests.observe.exchanges import body
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
@@ -18,7 +18,8 @@ from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/metrics.md").read_text()
 DASHBOARD = json.loads((ROOT / "docs/grafana.json").read_text())
-ROWS = {row.name: row for row in vars(table).values() if isinstance(row, table.MetricRow)}
+STANDING = [row for row in vars(table).values() if isinstance(row, table.MetricRow)]
+ROWS = {row.name: row for row in (*table.COUNTED, *STANDING)}
 SERIES = {
     series: row
     for row in ROWS.values()
@@ -92,15 +93,16 @@ def test_the_page_says_how_many_values_there_may_be():
     """The bounds are those of the code."""
     from cacheproxy.metrics import counting, snapshot
 
-    for most in (counting._MOST_CLIENTS, counting._MOST_MODELS, counting._MOST_UPSTREAMS):
-        assert f"; the first {most}, then `other`" in PAGE
-    assert f"the first {counting._MOST_RULES}, then" in PAGE
+    for name in ("client", "model", "upstream"):
+        assert f"; the first {counting.MOST[name]}, then `other`" in PAGE
+    rules = counting.MOST["rule"]
+    assert f"the first {rules}, then" in PAGE
     assert f"; {snapshot._MOST_FAILURES} at most" in PAGE
 
 
 def test_the_page_names_every_attribute_of_a_span():
     """Those of GenAI requests that are figures are summed up in words."""
-    source = (ROOT / "cacheproxy/observe/genai.py").read_text()
+    source = (ROOT / "cacheproxy/record/genai.py").read_text()
     names = set(re.findall(r'"((?:gen_ai|cacheproxy|server|http|error)\.[\w.]+)"', source))
     figures = {name for name in names if name.startswith("gen_ai.request.")}
     said = set(re.findall(r"`((?:gen_ai|cacheproxy|server|http|error)\.[\w.]+)`", PAGE))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.series import OTHER, UNKNOWN, Labels, clean
-from cacheproxy.metrics.table import COUNTED
+from cacheproxy.record.metrics import COUNTED
 from cacheproxy.web.metrics import content
 from tests.metrics.builders import families, parsed, value
 from tests.metrics.theirs import Theirs, pages

@@ -6,7 +6,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
-from cacheproxy.metrics.table import COUNTED
+from cacheproxy.record.metrics import COUNTED
 
 
 class Theirs:

@@ -8,8 +8,8 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import Profile
 from tests.observe.exchanges import body, exchange
 
 HERE = "http://localhost:8080"
@@ -34,8 +34,8 @@ class Server:
         asking.known = {self.url: self}
         return self
 
-    async def prove(self, before, after, turn):
-        return await self._question("prove", before, after, turn)
+    async def prove(self, turn):
+        return await self._question("prove", turn)
 
     async def counted(self, usage):
         return await self._question("counted", usage)

@@ -6,12 +6,12 @@ import json
 import stat
 import time
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureFolder
+from cacheproxy.record.exchange import Exchange, Outcome
 
 NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
 DAY = 86_400
@@ -31,6 +31,7 @@ def exchange(**changes):
         "/v1/messages?beta=true",
         ((b"User-Agent", b"claude-cli/2.1"), (b"Content-Type", b"application/json")),
         b'{"model": "m", "messages": []}',
+        speaker="claude",
     )
     fields = {
         "received": received,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, MetricsPage, UpstreamState
+from cacheproxy.core.servers.status import Look, MetricsPage, Sample, ServerFigures, UpstreamState
+from cacheproxy.record.exchange import Exchange, Outcome
 
 URL = "http://localhost:8080"
 SYSTEM = "You are an agent. " * 200

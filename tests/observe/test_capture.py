@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureFolder
+from cacheproxy.record.exchange import Outcome
+from cacheproxy.record.files import read
+from cacheproxy.record.jsonl import from_line, to_line
 from tests.observe.capturing import DAY, NOON, Reactor, capture, exchange, large, names
 from tests.proxy.harness import eventually
 
@@ -51,7 +51,7 @@ def test_one_file_per_session_and_day(tmp_path):
     ]
     records, problems = read(folder / "claude-3f9a-1111-2026-11-21.jsonl")
     assert problems == []
-    assert records == [Captured.of(done[0]), Captured.of(done[1]), Captured.of(done[5])]
+    assert records == [from_line(to_line(done[index])) for index in (0, 1, 5)]
 
 
 def test_a_profile_is_written_where_a_file_begins_and_where_it_has_changed(tmp_path):
@@ -139,10 +139,10 @@ def test_credentials_in_bodies_are_not_written(tmp_path, coding):
     assert not problems
     hidden = said.replace(KEY, "sk-redacted-redacted-reda").replace(COOKIE, "redacted-redacte")
     for record, sent in zip(records, (hidden + "  ", hidden), strict=True):
-        assert record.body == hidden.encode()
-        assert record.sent == sent.encode()
+        assert record.received.body == hidden.encode()
+        assert record.sent.body == sent.encode()
         assert record.response_body == hidden.encode() * 2
-        assert record.request.header("content-encoding") is None
+        assert record.received.header("content-encoding") is None
         assert record.response_headers == ()
 
 

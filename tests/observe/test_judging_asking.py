@@ -9,9 +9,9 @@ import pytest
 
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Basis, Evidence, Judgement, Reason, Rewrite
-from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import Memory, MemoryKind, Profile
+from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign
+from cacheproxy.core.judge.evidence import Proof
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
 from tests.logs import looking
@@ -67,9 +67,9 @@ def test_a_proof_makes_the_verdict_and_teaches(asking, delivered):
     one, two, lost, _ = conversation((*LOSES[:2], Usage(1040, 400), LOSES[3]))
     for each in (one, two, lost):
         asking([each])
-    _, before, after, compared, waiting = server.asked[-1]
-    assert (before.body, after.body) == (two.sent.body, lost.sent.body)
-    assert (compared.before_tokens, compared.after_tokens) == (1020, 1040)
+    _, turn, waiting = server.asked[-1]
+    assert (turn.before.request.body, turn.request.body) == (two.sent.body, lost.sent.body)
+    assert (turn.before.tokens, turn.usage.prompt) == (1020, 1040)
     waiting.callback(Proof(1020, 1040, 400, rewrite=Rewrite.THINKING))
     verdict = delivered[-1].verdict
     assert (verdict.reason, verdict.rewrite) == (Reason.TEMPLATE_CHANGED, Rewrite.THINKING)
@@ -279,7 +279,7 @@ def test_what_came_between_is_known_of_a_turn_that_was_counted(asking, delivered
         server.last.callback(reused)
     server.last.callback(Proof(1020, 1040, 1020))
     verdict = delivered[-1].verdict
-    assert (verdict.reason, verdict.evidence) == (Reason.EVICTED, (Evidence.OTHERS,))
+    assert (verdict.reason, verdict.evidence) == (Reason.EVICTED, (Sign.OTHERS,))
 
 
 def test_a_turn_that_was_counted_elsewhere_has_moved(asking, delivered):
@@ -306,7 +306,7 @@ def test_a_restart_that_is_seen_now_needs_no_proof(asking, delivered):
     assert server.questions == ["started"]
     verdict = delivered[-1].verdict
     assert (verdict.reason, verdict.basis) == (Reason.EVICTED, Basis.TOLD)
-    assert verdict.evidence == (Evidence.RESTARTED,)
+    assert verdict.evidence == (Sign.RESTARTED,)
 
 
 @pytest.mark.parametrize("began", ["first", None])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cacheproxy.core.server.prefill import Progress, RunningPrefill
+from cacheproxy.core.servers.prefill import Progress, RunningPrefill
 from cacheproxy.observe.latest import Latest, Prefills, line
 
 from .exchanges import look

@@ -9,17 +9,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.internet.task import Clock
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -30,7 +28,9 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.observe.logline import LogLine, lines, verdict
+from cacheproxy.observe.logline import LogLine
+from cacheproxy.record.exchange import Outcome
+from cacheproxy.record.logline import lines, verdict
 from tests.observe import exchanges
 
 SECRET = "kanarienvogel"
@@ -274,37 +274,21 @@ def test_every_exchange_has_a_line(usage, fields):
 
 
 def test_lines_that_come_together_are_one_event(events):
-    """As text of its own, in which braces mean nothing; what waits at the end is logged, too."""
-    clock = Clock()
-    log_line = LogLine(clock, verbose=False)
-
-    def finish(path):
-        log_line.cacheproxy_exchange_finished([exchange(received=Request("GET", path), turn=0)])
-
-    for path in ("/{braces}/{0}", "/1", "/2"):
-        finish(path)
-    assert not events
-    clock.advance(0.2)
+    """As text of its own, in which braces mean nothing."""
+    paths = ["/{braces}/{0}", "/1", "/2"]
+    seen = [exchange(received=Request("GET", path), turn=0) for path in paths]
+    LogLine(verbose=False).cacheproxy_exchange_finished(seen)
     (event,) = events
-    assert [text.split()[2] for text in event["text"].splitlines()] == ["/{braces}/{0}", "/1", "/2"]
+    assert [text.split()[2] for text in event["text"].splitlines()] == paths
     assert event["log_format"] == "{text}"
-    finish("/3")
-    log_line.finish()
-    log_line.finish()
-    assert [each["text"].split()[2] for each in events[1:]] == ["/3"]
-    assert not clock.getDelayedCalls()
 
 
 def test_counts_of_tokens_that_went_well_are_not_logged(events):
     """A client asks for two dozen at once; those that fail, and all if verbose, have their line."""
     counting = Request("POST", "/v1/messages/count_tokens")
     for verbose, statuses in ((False, (200, 500)), (True, (200,))):
-        log_line = LogLine(Clock(), verbose=verbose)
-        for status in statuses:
-            log_line.cacheproxy_exchange_finished(
-                [exchange(received=counting, turn=0, status=status)]
-            )
-        log_line.finish()
+        seen = [exchange(received=counting, turn=0, status=status) for status in statuses]
+        LogLine(verbose=verbose).cacheproxy_exchange_finished(seen)
     assert [each["text"].splitlines()[0].split()[3] for each in events] == ["500", "200"]
 
 
@@ -331,7 +315,7 @@ HERE = Break(
                 Judgement.BREAK,
                 Reason.EVICTED,
                 expected=TokenCount(18_400, "measured"),
-                evidence=(Evidence.OTHERS,),
+                evidence=(Sign.OTHERS,),
                 basis=Basis.RENDERED,
             ),
             "evicted: the server still had 2,611 of 18,400 tokens that both prompts share: "  # noqa: ISC004
@@ -369,8 +353,8 @@ def test_a_change_of_which_the_cost_is_not_known_is_named():
 
 def test_a_conversation_that_began_elsewhere_says_so():
     """The break that a restart of the proxy may cost is explained."""
-    begun = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
+    begun = Verdict(Judgement.COLD, evidence=(Sign.BEGUN_ELSEWHERE,))
     turn = exchange(usage=Usage(18_904, 12), verdict=begun)
     first, second = lines(turn, proxy=" --proxy http://127.0.0.1:9000")
     assert first.split("  (")[0].endswith("cold")
-    assert second.strip() == Evidence.BEGUN_ELSEWHERE
+    assert second.strip() == Sign.BEGUN_ELSEWHERE

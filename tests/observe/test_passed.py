@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.server.status import Look, Slot, UpstreamState
+from cacheproxy.core.servers.status import Look, Slot, UpstreamState
 from cacheproxy.observe.passed import Passed, PassedTurns
 from tests.observe.exchanges import body, exchange
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.prefill import PrefillCost
+from cacheproxy.core.conversation.speeds import PrefillCost
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
-from cacheproxy.core.route.price import Price
+from cacheproxy.core.route.route import Price
 from cacheproxy.observe.pricing import Pricing, Untimed
 
 from .exchanges import body, exchange, look, read
@@ -82,7 +82,8 @@ def test_each_upstream_and_model_has_its_price(price):
     small = read(exchange(body("x", model="small"), usage=Usage(1000, 0, 5, 0.1)))
     assert price(small) is None
     assert price(turn()).seconds == pytest.approx(0.9)
-    small = replace(small, usage=Usage(910, 900, 5), verdict=SPARED)
+    said = body("x", model="small")
+    small = read(exchange(said, usage=Usage(910, 900, 5), verdict=SPARED))
     assert price(small).seconds == pytest.approx(0.09)
     assert price(turn(upstream="http://other:1")).seconds is None
 

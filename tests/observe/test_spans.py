@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.record.exchange import Outcome
 from tests.observe.exchanges import body, exchange
 from tests.proxy.harness import Client, Proxy, Upstream, environment, free_port, twistd, whole
 from tests.test_imports import loaded_by

@@ -10,11 +10,12 @@ import pytest
 
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Sign
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Memory, MemoryKind, Profile
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange, read, request
 
@@ -30,9 +31,9 @@ def judged(known, *turns, profile=SYSTEM_FIRST):
     """The verdicts on ``turns``, and the place of the last."""
     verdicts = []
     for turn in turns:
-        found = known.judge(turn, profile)
-        verdicts.append(found.verdict)
-    return verdicts, found.place
+        known.judge(turn, profile)
+        verdicts.append(turn.verdict)
+    return verdicts, turn.place
 
 
 def test_a_first_turn_is_cold_and_an_extension_that_was_reused_is_ok():
@@ -80,7 +81,7 @@ def test_another_conversation_in_the_only_slot_is_evidence_of_an_eviction():
     other = exchange(body("else", system="Other."), session="t", usage=Usage(500, 0), wall=90.0)
     profile = Profile(order=PromptOrder.SYSTEM_FIRST, memory=Memory(slots=1))
     (*_, broken), _ = judged(known, one, two, other, three, profile=profile)
-    assert (broken.reason, broken.evidence) == (Reason.EVICTED, (Evidence.OTHERS,))
+    assert (broken.reason, broken.evidence) == (Reason.EVICTED, (Sign.OTHERS,))
 
 
 def test_a_conversation_that_came_before_or_elsewhere_is_no_evidence():
@@ -104,7 +105,7 @@ def test_a_server_that_was_started_anew_has_dropped_all():
     one, two, three = conversation(*GROWING, usages=LOSES)
     judged(known, one, two, profile=replace(SYSTEM_FIRST, start="first"))
     (broken,), _ = judged(known, three, profile=replace(SYSTEM_FIRST, start="second"))
-    assert (broken.reason, broken.evidence) == (Reason.EVICTED, (Evidence.RESTARTED,))
+    assert (broken.reason, broken.evidence) == (Reason.EVICTED, (Sign.RESTARTED,))
 
 
 def test_a_turn_that_goes_to_another_upstream_has_moved():
@@ -121,7 +122,7 @@ def test_a_count_that_is_left_out_is_zero_once_one_was_reported():
     one, two, three = conversation(*GROWING, usages=(Usage(1000), Usage(1020, 1000), Usage(1040)))
     found = [known.judge(each, SYSTEM_FIRST, inferred) for each in (one, two, three)]
     assert [each.usage.reused for each in found] == [None, 1000, 0]
-    assert found[-1].verdict.judgement is Judgement.BREAK
+    assert three.verdict.judgement is Judgement.BREAK
 
 
 def test_a_count_that_was_never_reported_is_not_known():
@@ -130,7 +131,7 @@ def test_a_count_that_was_never_reported_is_not_known():
     one, two, _ = conversation(*GROWING, usages=(Usage(1000), Usage(1020), Usage(1040)))
     found = [known.judge(each, SYSTEM_FIRST, inferred) for each in (one, two)]
     assert found[-1].usage.reused is None
-    assert found[-1].verdict.judgement is Judgement.UNKNOWN
+    assert two.verdict.judgement is Judgement.UNKNOWN
 
 
 def test_an_order_that_nobody_told_is_inferred_and_the_change_named_by_it():
@@ -143,9 +144,9 @@ def test_an_order_that_nobody_told_is_inferred_and_the_change_named_by_it():
     share = sum(len(segment.text) for segment in prompt.of(Part.TOOLS)) / prompt.chars
     two = exchange(said, usage=Usage(1010, round(1010 * share)))
     known.judge(one, Profile(), inferred)
-    found = known.judge(two, Profile(), inferred)
-    assert found.verdict.reason is Reason.SYSTEM_CHANGED
-    assert found.verdict.where.path.startswith("/system")
+    known.judge(two, Profile(), inferred)
+    assert two.verdict.reason is Reason.SYSTEM_CHANGED
+    assert two.verdict.where.path.startswith("/system")
     assert inferred.order is PromptOrder.TOOLS_FIRST
 
 
@@ -236,7 +237,7 @@ def test_a_side_request_that_repeats_the_conversation_has_not_begun_elsewhere(se
     (_, cold), _ = judged(Verdicts(Store()), exchange(body("a"), usage=FIRST), side)
     assert (cold.judgement, cold.evidence) == (Judgement.COLD, ())
     (alone,), _ = judged(Verdicts(Store()), side)
-    assert alone.evidence == (Evidence.BEGUN_ELSEWHERE,)
+    assert alone.evidence == (Sign.BEGUN_ELSEWHERE,)
 
 
 def test_a_turn_that_failed_leaves_the_one_before():
@@ -332,4 +333,4 @@ def test_a_branch_that_took_the_place_of_another_evicted_it():
     assert [found.judgement for found in verdicts[1:3]] == [Judgement.OK] * 2
     found = verdicts[-1]
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.EVICTED)
-    assert (found.evidence, found.lost.tokens) == ((Evidence.OTHERS,), size(two) - size(one))
+    assert (found.evidence, found.lost.tokens) == ((Sign.OTHERS,), size(two) - size(one))

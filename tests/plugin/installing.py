@@ -6,9 +6,9 @@ import sys
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.plugin.installed import entry_points
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
-from cacheproxy.plugin.search_path import entry_points
 from tests.turning import TurningReactor
 
 HEAD = "from cacheproxy import Client, CodeRule, Edit, Rule, hookimpl\n"

@@ -82,7 +82,7 @@ def test_a_file_may_have_every_hook(write):
         ("my-rules", "Finds what no rule can say.")
     ]
     assert edited(packages, "x") == "y"
-    assert packages.session(Request("POST", "/v1/messages", body=b"{}")) == "mine/1"
+    assert packages.session(Request("POST", "/v1/messages", body=b"{}")).name == "mine/1"
     assert not any(map(is_quick, packages.normalizers()))
 
 

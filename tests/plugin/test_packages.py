@@ -83,7 +83,7 @@ def test_a_hook_may_take_fewer_arguments(install, arguments, needs_previous):
     (hook,) = found.normalizers()
     assert hook.needs_previous is needs_previous
     assert normalize(request_of(), [hook]).request.json == {"a": "y"}
-    assert found.session(request_of()) == "b/1"
+    assert found.session(request_of()).name == "b/1"
     plugins.finished([exchange_of({})])
     stop(plugins)
     assert sys.modules["plugin_of_gamma"].seen == [1]
@@ -136,13 +136,13 @@ def test_each_normalize_hook_is_called_on_its_own(install):
 
 def test_the_first_session_answer_in_the_order_of_names_wins(install):
     """None, an empty text, another type or an exception is no answer, then the core decides."""
-    assert loaded().session(request_of()) is None
+    assert loaded().session(request_of()).client == "client"
     for name, answer in (
         ("a", "None"), ("b", "''"), ("c", "5"), ("d", "1 / 0"), ("e", "'e/1'"), ("f", "'f/1'"),
     ):  # fmt: skip
         install(name, f"@hookimpl\ndef cacheproxy_session(request): return {answer}")
-    assert loaded().session(request_of()) == "e/1"
-    assert loaded().session(request_of(b"no json")) == "e/1"
+    assert loaded().session(request_of()).name == "e/1"
+    assert loaded().session(request_of(b"no json")).name == "e/1"
 
 
 def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
@@ -231,18 +231,21 @@ def test_what_a_package_brings_is_for_its_client_alone(install):
     """Rules, the normalize hook, the session hook."""
     hook = NORMALIZE.format(arguments="request", new="z")
     install("mine", MINE + RULE.format("first") + hook + SESSION.format("mine"))
+    install("other", 'CLIENT = Client("known", agents=("codex",))\nRULES = ()')
     plugins = loaded()
-    (package,) = plugins
+    package, _ = plugins
     assert package.client.name == "mine"
     rules = plugins.normalizers()
     assert [(rule.name, rule.client.name) for rule in rules] == [
         ("first", "mine"),
         ("mine", "mine"),
     ]
-    ours, theirs = from_agent("MyAgent/1"), from_agent("codex/1", "You are Mine.")
+    asked = from_agent("MyAgent/1"), from_agent("codex/1", "You are Mine.")
+    ours, theirs = map(plugins.clients.introduce, asked)
     assert [report.rule for report in normalize(ours, rules).reports] == ["first", "mine"]
     assert normalize(theirs, rules) == (theirs, ())
-    assert (plugins.session(ours), plugins.session(theirs)) == ("mine/1", None)
+    assert plugins.session(ours).name == "mine/1"
+    assert plugins.session(theirs).client == "known"
 
 
 def test_a_rule_may_have_a_client_of_its_own(install):
@@ -291,8 +294,8 @@ def test_a_client_that_only_a_rule_knows_is_declared_too(install):
     assert [client.name for client in plugins.clients] == ["mine", "fork"]
     assert plugins.clients[0] == plugins[0].client  # what the package itself declares comes first
     asked = from_agent("fork-of-mine/1")
-    assert (plugins.session(asked) or "").startswith("fork/")
-    assert (plugins.session(from_agent("litellm/1", "You are Fork.")) or "").startswith("fork/")
+    assert plugins.session(asked).client == "fork"
+    assert plugins.session(from_agent("litellm/1", "You are Fork.")).client == "fork"
     own = plugins.normalizers([Rule("own", "/a", "x", "w", client=Client("fork"))])[-1]
     assert normalize(asked, [own]).request.json["a"] == "w"
     assert normalize(from_agent("MyAgent/1"), [own]).reports == ()
@@ -303,17 +306,18 @@ def test_behind_a_gateway_a_session_has_its_clients_name(install):
     install("mine", MINE + RULE.format("first"))
     plugins = loaded()
     asked = from_agent("litellm/1", "You are Mine.")
-    answer = plugins.session(asked)
-    assert answer is not None
-    assert session_of(asked, answer).client == "mine"
-    assert session_of(asked, answer).id != session_of(asked).id  # the name is part of the hash
-    assert plugins.session(from_agent("MyAgent/1")) is not None
-    assert plugins.session(from_agent("litellm/1", "You are.")) is None
-    assert plugins.session(from_agent("codex/1", "You are Mine.")) is None
+    session = plugins.session(asked)
+    assert session.client == "mine"
+    assert session.id != session_of(asked).id  # the name is part of the hash
+    assert plugins.session(from_agent("MyAgent/1")).client == "mine"
+    assert plugins.session(from_agent("litellm/1", "You are.")).client == "litellm"
+    assert plugins.session(from_agent("other/1", "You are Mine.")).client == "mine"
+    install("other", 'CLIENT = Client("known", agents=("other/",))\nRULES = ()')
+    assert loaded().session(from_agent("other/1", "You are Mine.")).client == "known"
     named = Request("POST", "/v1/messages", (*asked.headers, (b"x-session-id", b"7")), asked.body)
-    assert plugins.session(named) == "mine/7"
+    assert plugins.session(named).name == "mine/7"
     odd = Request("POST", "/v1/messages", (*asked.headers, (b"x-session-id", b"\xad")), asked.body)
-    assert plugins.session(odd) is None
+    assert plugins.session(odd).name == "mine/\xad"
 
 
 @pytest.mark.parametrize("answer", ["Setup({'URL': need.url})", "{'URL': need.url}", "None"])

@@ -137,7 +137,7 @@ class Proxy:
 
     def mark(self) -> int:
         """Where ``wait_for`` has to begin, to see only what is printed from now on."""
-        time.sleep(0.05)  # for lines that are still gathered
+        time.sleep(0.05)  # for lines that are on their way
         return len(self.lines)
 
     def memory(self) -> int:

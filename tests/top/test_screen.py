@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, Group
 
+from cacheproxy.top.keys import View
 from cacheproxy.top.screen import lines, ordered
-from cacheproxy.top.view import View
 from cacheproxy.top.watch import Watched
 
 from .told import BREAK, NOW, conversation, place, told, turn

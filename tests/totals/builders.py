@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.record.exchange import Outcome
 from cacheproxy.totals.file import open_file
 from cacheproxy.totals.store import TotalsStore
 

@@ -257,7 +257,7 @@ def test_a_file_damaged_while_it_is_open_is_set_aside(database, reactor, tmp_pat
         store.connection.execute("PRAGMA shrink_memory").fetchall()
         store.connection.execute("BEGIN")
         store.connection.execute("SAVEPOINT job")
-        store.names.forget()
+        store.forget_numbers()
 
     database.run(damage)
     put(database, record())

@@ -8,11 +8,12 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals.migrations import LATEST, class_middle, first_class, migrate
+from cacheproxy.totals.requests import requests
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import EVER, STEPS
-from cacheproxy.totals.windows import lifetime
+from cacheproxy.totals.windows import lifetime, overview
 
-from .builders import MS, NOW, URL, keep, record
+from .builders import MS, NOW, URL, keep, record, store_in
 
 RECORDS = [
     record(
@@ -198,3 +199,38 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was():
 @pytest.mark.parametrize("wait", [0, 1, 7, 100, 38_100, 10**7])
 def test_a_class_is_near_its_waits(wait):
     assert class_middle(first_class(wait)) == pytest.approx(max(1, wait), rel=0.1)
+
+
+def test_a_column_that_has_come_since_is_added(tmp_path):
+    """By a row in ``record.kept``: it is kept, added up and shown from then on; no new version."""
+    store = store_in(tmp_path)
+    keep(store, record(number=1))
+    for table, column in (
+        ("exchanges", "added_us"),
+        ("rollups", "added_us"),
+        ("rollups", "sent"),
+        ("sessions", "output"),
+    ):
+        store.connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    store.connection.close()
+    store = store_in(tmp_path)
+    keep(store, record(number=2, added_us=7000, output=5))
+    assert [each["added"] for each in requests(store)["requests"]] == [0.007, None]
+    assert overview(store, "1h", MS)["sums"]["added"] == 0.007
+    assert store.rows("SELECT output FROM sessions") == [{"output": 5}]
+    store.connection.close()
+
+
+def test_a_column_of_a_newer_program_is_left_alone(tmp_path):
+    """Whoever goes back to an older one keeps the file."""
+    store = store_in(tmp_path)
+    keep(store, record(number=1))
+    for table in ("exchanges", "rollups", "sessions"):
+        store.connection.execute(f"ALTER TABLE {table} ADD COLUMN newer INTEGER NOT NULL DEFAULT 7")
+    store.connection.close()
+    store = store_in(tmp_path)
+    keep(store, record(number=2))
+    assert [each["number"] for each in requests(store)["requests"]] == [2, None]
+    assert "newer" not in requests(store)["requests"][0]
+    assert lifetime(store)["requests"] == 2
+    store.connection.close()

@@ -7,7 +7,7 @@ from io import StringIO
 
 import pytest
 
-from cacheproxy.totals.table import START, TABLES, page
+from cacheproxy.totals.table import START, TABLES, rows_of
 
 from .builders import MS, NOW, keep, record
 
@@ -16,14 +16,14 @@ def read(store, name, since=0):
     """All pages as one table."""
     text, after = "", START
     while after is not None:
-        more, after = page(store, name, since, after)
+        more, after = rows_of(store, name, since, after)
         text += more
     return list(csv.DictReader(StringIO(text, newline="")))
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_nothing_has_the_names_of_its_columns(store, name):
-    text, after = page(store, name, 0)
+    text, after = rows_of(store, name, 0)
     assert (text.count("\r\n"), after) == (1, None)
 
 

@@ -7,9 +7,7 @@ import threading
 import pytest
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, MetricsPage, UpstreamState
+from cacheproxy.core.servers.status import Look, MetricsPage, Sample, ServerFigures, UpstreamState
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.totals.file import NAME
 from cacheproxy.totals.requests import requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.translate.comments import COMMENT, CommentFinder
+from cacheproxy.translate.stream import COMMENT, CommentFinder
 
 
 def cut(*pieces):

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.dialects import messages as spoken
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.testing import find_captures, load_capture
 from cacheproxy.translate.translation_error import TranslationError
 from tests.translate.values import TEXT
@@ -213,7 +215,7 @@ def compare_turns(capture):
     last = {}
     compared = 0
     for one in load_capture(capture):
-        if one.dialect != "anthropic" or not one.path.endswith("/messages"):
+        if one.dialect is not spoken.MESSAGES or not endpoint_of(one.path).purpose.evaluates:
             continue
         session = (session_of(one).id, bool(one.json.get("tools")))
         sent = turned(one.body).body.decode()

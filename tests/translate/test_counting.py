@@ -7,6 +7,7 @@ import json
 import pytest
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.testing import request
 from cacheproxy.translate.counting import count, estimate, template_body, tokenize_body
 from cacheproxy.translate.translation_error import TranslationError
 
@@ -16,14 +17,14 @@ IMAGE = {"type": "base64", "media_type": "image/png", "data": "A" * 400_000}
 
 
 def estimated(**body):
-    return json.loads(estimate(json.dumps(BODY | body).encode()))
+    return json.loads(estimate(request(BODY | body)))
 
 
 def test_the_steps():
     """Each makes the next one's body; the count is the client's answer."""
     tools = [{"name": "look", "input_schema": {"type": "object"}}]
     body = json.dumps(BODY | {"system": "s", "tools": tools, "stream": True}).encode()
-    asked = json.loads(template_body(body, Spellings()))
+    asked = json.loads(template_body(request(body), Spellings()))
     assert list(asked) == ["messages", "tools"]
     assert asked["messages"][0] == {"role": "system", "content": "s"}
     tokenize = json.loads(tokenize_body(b'{"prompt": "<s>hi"}'))

@@ -8,6 +8,8 @@ from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.totals.totals import InMemoryTotals
 from cacheproxy.web.dashboard import Dashboard
+from cacheproxy.web.exchanges import detail
+from cacheproxy.web.pages import found
 
 NOW = 1_700_000_000.0
 URL = "http://localhost:8080"
@@ -24,6 +26,9 @@ class Shown:
         self.dashboard = Dashboard(self.source, self.recent, self.latest, "0.1.0")
         self.dashboard.url = URL
         self.observers = [self.recent, self.source]
+
+    def detail(self, name):
+        return detail(found(self.recent, name), self.dashboard.report)
 
     def finish(self, *exchanges):
         for observer in self.observers:

@@ -1,7 +1,8 @@
-"""Rules for what broke a turn, worked out from what the store keeps."""
+"""Rules for what broke a turn, from what the store keeps; the configuration read again."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,14 +10,16 @@ import pytest
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.exchange.workers import LeftOutError
-from cacheproxy.web.applying import Applying, ReloadError
-from cacheproxy.web.cures import Cures, NoCureError
+from cacheproxy.web.cures import Applying, Cures, ReloadError
+from cacheproxy.web.pages import PageError
 from cacheproxy.web.prompts import Prompts
 from tests.observe.exchanges import body
+from tests.proxy.harness import Proxy
+from tests.web.asking import get
 
 from .breaking import DATED, date
 from .sample import Shown
@@ -66,7 +69,7 @@ def test_what_is_read_for_it_is_not_kept(made):
     lane = store.conversation(broke.session).lane(broke.place.lane)
     for request in (*lane.broken[:2], *store.requests(1 << 20)):
         assert not request.is_read
-    with pytest.raises(NoCureError, match="did not break"):
+    with pytest.raises(PageError, match="did not break"):
         result(cures.of(first))
 
 
@@ -82,7 +85,7 @@ def test_why_nothing_was_worked_out_is_said(made):
     async def left_out(_):
         raise LeftOutError
 
-    with pytest.raises(NoCureError, match="it took too long several times: restart"):
+    with pytest.raises(PageError, match="it took too long several times: restart"):
         result(replace(cures, run=left_out).of(broke))
 
 
@@ -96,5 +99,60 @@ def test_what_cannot_be_taken_back_is_said(made, tmp_path):
         raise ReloadError("it is not read")
 
     cure = replace(result(cures.of(broke)), file=str(file))
-    page = result(Applying(reload, at_once).apply("2", cure))
-    assert (page.status, b"was edited since" in page.body) == (409, True)
+    with pytest.raises(PageError, match="was edited since") as error:
+        result(Applying(reload, at_once).apply("2", cure))
+    assert error.value.status == 409
+
+
+RULE = (
+    "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'now: [1-9]+'\nreplacement = 'now: 0'\n"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("reload")
+
+
+@pytest.fixture(scope="module")
+def proxy(folder):
+    (folder / "config.toml").write_text("")
+    with Proxy(folder, "--config", "config.toml") as proxy:
+        yield proxy
+
+
+def reload(proxy, *fields):
+    return get(proxy, "/_cacheproxy/reload", *fields, method=b"POST", payload=b"")
+
+
+@pytest.mark.slow
+def test_it_says_what_has_changed_and_what_is_on(folder, proxy):
+    (folder / "config.toml").write_text(RULE)
+    answer = reload(proxy)
+    said = json.loads(answer.body)
+    assert (answer.status, said["said"]) == (200, "reloaded: rule changed")
+    assert "stamp" in said["rules"]
+
+
+@pytest.mark.slow
+def test_what_is_wrong_is_said_and_changes_nothing(folder, proxy):
+    (folder / "config.toml").write_text("port = 'x'\n")
+    answer = reload(proxy)
+    assert answer.status == 409
+    assert "the old ones stay in use" in json.loads(answer.body)["error"]
+
+
+@pytest.mark.slow
+def test_only_a_post_of_our_own_may_ask_for_it(proxy):
+    assert reload(proxy, b"Origin: https://example.com").status == 403
+    answer = get(proxy, "/_cacheproxy/reload")
+    assert (answer.status, answer.values(b"allow")) == (405, [b"POST"])
+
+
+@pytest.mark.slow
+def test_it_needs_the_token_where_there_is_one(tmp_path):
+    """So does the cure."""
+    with Proxy(tmp_path, CACHEPROXY_TOKEN="abc") as proxy:
+        assert reload(proxy).status == get(proxy, "/_cacheproxy/cure/1").status == 401
+        headed = get(proxy, "/_cacheproxy/cure/1", b"X-Cacheproxy-Token: abc")
+        assert headed.status == 404

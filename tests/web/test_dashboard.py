@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -13,13 +12,18 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.server.counters import ServerFigures
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, MetricsPage, Slot, UpstreamState
+from cacheproxy.core.servers.profile import ServerFacts
+from cacheproxy.core.servers.status import (
+    Look,
+    MetricsPage,
+    Sample,
+    ServerFigures,
+    Slot,
+    UpstreamState,
+)
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.web.dashboard import upstream_of
-from cacheproxy.web.pages import QueryError
+from cacheproxy.web.pages import PageError
 from tests.observe.exchanges import body, exchange
 
 from .sample import NOW, URL, Shown
@@ -39,9 +43,8 @@ def result(coroutine):
 
 def judged(known, number, said, **changes):
     each = exchange(said, number=number, wall=NOW - 60 + number, **changes)
-    found = known.judge(each)
-    place = found.place
-    return replace(each, verdict=found.verdict, turn=place.turn, side=place.is_side, place=place)
+    known.judge(each)
+    return each
 
 
 @pytest.fixture
@@ -101,26 +104,27 @@ def test_requests_are_filtered_and_searched(broken):
     ],
 )
 def test_a_query_that_makes_no_sense_is_told(broken, page, query):
-    with pytest.raises(QueryError):
+    with pytest.raises(PageError):
         result(getattr(broken.dashboard, page)(query))
 
 
 def test_the_detail_says_where_and_why_without_the_words(broken):
     """The words are for who asks for the diagnosis."""
-    found = result(broken.dashboard.detail("2"))
+    found = broken.detail("2")
     assert (found["reason"], found["path"], found["turn"]) == ("system_changed", "/system", 2)
     assert found["lost"]["tokens"] > 1900
     assert found["advice"]
     text = json.dumps(found)
     assert SECRET not in text
     assert "9c8d7e6f" not in text
-    assert result(broken.dashboard.detail("3")) is None
+    with pytest.raises(PageError, match="no such exchange"):
+        broken.detail("3")
 
 
 def test_the_advice_asks_the_running_proxy_whether_there_are_captures_or_not(broken):
     for folder in ("", "my captures"):
         broken.dashboard.captures = folder
-        (first, *_) = result(broken.dashboard.detail("2"))["advice"]
+        (first, *_) = broken.detail("2")["advice"]
         assert first["why"] == "cacheproxy diagnose 2 --propose"
 
 
@@ -130,7 +134,7 @@ def test_the_detail_names_the_rules_that_edited():
     shown.finish(
         exchange(body("a"), number=1, reports=(RuleReport("stamp", edits), RuleReport("idle")))
     )
-    found = result(shown.dashboard.detail("1"))
+    found = shown.detail("1")
     assert found["edits"] == [{"rule": "stamp", "count": 2, "why": "a stamp changes"}]
     assert SECRET not in json.dumps(found)
 

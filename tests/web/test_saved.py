@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.observe.pricing import Pricing
-from cacheproxy.web.conversations import Conversations
+from cacheproxy.record.exchange import Outcome
 from tests.metrics.builders import shown as series
 from tests.metrics.builders import value
 from tests.observe.exchanges import body, exchange
@@ -59,7 +58,7 @@ def test_every_place_says_the_same(finished):
         other = result(shown.dashboard.data({"window": window}))
         assert other["headline"]["due"]["seconds"] == pytest.approx(seconds, abs=1e-9)
     assert data["lifetime"]["spared_seconds"] == pytest.approx(seconds, abs=1e-9)
-    listed = json.loads(result(Conversations(shown.source).list({"window": "15m"})).body)
+    listed = json.loads(result(shown.dashboard.conversations({"window": "15m"})).body)
     saved = sum(each["saved_seconds"] for each in listed["conversations"])
     assert saved == pytest.approx(seconds, abs=1e-9)
     page = series(metrics)

@@ -9,6 +9,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.web.live import Live
+from cacheproxy.web.pages import PageError
 from tests.observe.exchanges import body, exchange
 
 from .sample import NOW, Shown
@@ -194,8 +195,8 @@ def test_closing_ends_every_page(shown):
 def test_there_are_not_more_pages_than_the_most(shown):
     for _ in range(256):
         open_page(shown)
-    page = Asking()
-    assert b"256" in shown.live(page)
+    with pytest.raises(PageError, match="256"):
+        shown.live(Asking())
 
 
 def test_when_the_data_cannot_be_had_the_next_time_may_go_better(shown):

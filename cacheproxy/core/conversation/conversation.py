@@ -2,17 +2,98 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from sys import getsizeof
+from typing import NamedTuple
 
-from cacheproxy.core.conversation.lanes import Lane, Place, share_of, tools_of
+from cacheproxy.core.conversation.lanes import Lane, Place, tools_of
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.thoughts import Thoughts
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
 _MOST_LANES = 64
 _EACH_CALL = 250
+_EACH = 250
+"""Bytes that a thought takes beside its text."""
+_MOST_BYTES = 32 << 20
+"""More than any model's context holds: beyond it, the least recently asked for is of history that
+the client has dropped."""
+_MOST_SEEN = 16_384
+_EACH_SEEN = 120
+
+
+class Thought(NamedTuple):
+    """What was reasoned before one answer."""
+
+    name: str  #: of the message's member that the server gave it as, "" for a block of its own
+    spelled: str  #: the text as a JSON string, quotes included
+
+
+class Thoughts:
+    """The reasoning of conversations that begin alike, by the place of the answer that it led to.
+
+    A place is told by all that was said before the answer, and by the answer itself. Where two
+    answers have one place (it was asked for anew, or two conversations are equal so far), nobody
+    knows whose reasoning is meant, so there is none from then on.
+    ``asked_by``: the member of chat_template_kwargs that keeps it in the prompt, since that is
+    asked for; None before. Safe to use from several threads: a race loses an entry at most.
+    """
+
+    def __init__(self) -> None:
+        self.asked_by: tuple[str, bool] | None = None
+        self._known: OrderedDict[int, Thought] = OrderedDict()
+        self._bytes = 0
+        self._gone: dict[int, None] = {}
+        self._said: dict[int, int] = {}
+
+    @property
+    def cost(self) -> int:
+        """Bytes that all of it takes, roughly."""
+        return self._bytes + _EACH_SEEN * (len(self._said) + len(self._gone))
+
+    def keep(self, place: int, thought: Thought) -> None:
+        """Remember ``thought``, if there has been no other one at its place."""
+        known = self._known.get(place)
+        if known == thought or place in self._gone:
+            return
+        if known is not None:
+            self._forget(place)
+            return
+        self._known[place] = thought
+        self._bytes += _cost(thought)
+        while self._bytes > _MOST_BYTES and len(self._known) > 1:
+            self._forget(next(iter(self._known)))
+
+    def find(self, place: int) -> Thought | None:
+        """Return what was reasoned before the answer at ``place``, None for not known."""
+        with suppress(KeyError):  # it may go in another thread meanwhile
+            self._known.move_to_end(place)
+            return self._known[place]
+        return None
+
+    def said(self, piece: int, work: Callable[[], int]) -> int:
+        """Return what an answer says that reads as ``piece``; ``work`` is asked but once."""
+        known = self._said.get(piece)
+        if known is None:
+            if len(self._said) >= _MOST_SEEN:
+                self._said.clear()
+            known = self._said[piece] = work()
+        return known
+
+    def _forget(self, place: int) -> None:
+        thought = self._known.pop(place, None)
+        if thought is not None:
+            self._bytes -= _cost(thought)
+        if len(self._gone) >= _MOST_SEEN:
+            self._gone.clear()
+        self._gone[place] = None
+
+
+def _cost(thought: Thought) -> int:
+    return _EACH + getsizeof(thought.spelled)
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +149,3 @@ class Conversation:
         several = sum(1 for one in self.lanes if one.turns) > 1
         is_side = several and lane.number != self.main
         return Place(lane.number, lane.turns, is_side, replaced, root=self.root)
-
-    def share(self, prompt: Prompt) -> float:
-        """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
-        return share_of(self.lanes, prompt)

@@ -9,13 +9,14 @@ from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.built_in import TOOLS_AS_BEFORE
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import RuleReport, fold
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook, asked
-from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
 
 
 class Prepared(NamedTuple):
@@ -34,33 +35,49 @@ class Prepared(NamedTuple):
 
 
 class Plan:
-    """The rules in the order in which they are asked: those that look at the turn before come last.
+    """What is asked of each request: ``rules``, and whose it is.
 
-    ``plain``: the others; ``fields``: of the ``pins`` those that are rows of a table.
+    ``hooks``: asked in turn which session it belongs to. ``clients``: those that are known. Rules
+    that look at the turn before come last, after those that are ``plain``; ``fields``: of the
+    ``pins`` those that are rows of a table.
     """
 
-    def __init__(self, rules: Iterable[Normalizer]) -> None:
-        rules = tuple(rules)
+    def __init__(
+        self,
+        rules: Iterable[Normalizer],
+        hooks: Sequence[SessionHook] = (),
+        clients: Clients = NOBODY,
+    ) -> None:
+        self.rules = rules = tuple(rules)
+        self.hooks, self.clients = hooks, clients
         self.plain = tuple(rule for rule in rules if not rule.needs_previous)
         pins = [rule for rule in rules if rule.needs_previous]
         self.pins = tuple(rule for rule in pins if rule is not TOOLS_AS_BEFORE)
         self.of_tools = tuple(rule for rule in pins if rule is TOOLS_AS_BEFORE)
         self.fields = tuple(rule for rule in self.pins if type(rule) is Rule)
 
+    def only(self, *rules: Normalizer) -> Plan:
+        """Return it with these ``rules`` alone."""
+        return Plan(rules, self.hooks, self.clients)
 
-async def prepare(
-    request: Request, rules: Plan | Iterable[Normalizer], hooks: Sequence[SessionHook], store: Store
-) -> Prepared:
-    """Take ``request`` through ``rules``, and find out whose it is.
+    async def session(self, request: Request) -> tuple[Session, list[tuple[str, str]]]:
+        """Return whose conversation ``request`` belongs to, and what hooks did wrong, by hook."""
+        answer, problems = await asked(self.hooks, request)
+        client = None if answer is not None else self.clients.name_of(request)
+        return session_of(request, answer, client), problems
 
-    Nothing is changed in ``store``. To be driven by ``fold.run`` or ``fold.advance``.
+
+async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
+    """Take ``request`` through the rules, and find out whose it is.
+
+    It has been introduced to the plan's ``clients``. Nothing is changed in ``store``. To be driven
+    by ``fold.run`` or ``fold.advance``.
     """
-    plan = rules if isinstance(rules, Plan) else Plan(rules)
     plain = await fold(request, plan.plain)
     if request.dialect is None:
         return Prepared(plain.request, plain.reports)
-    answer, problems = await asked(hooks, plain.request)
-    turn = store.find(session_of(plain.request, answer), plain.request, plan.fields)
+    session, problems = await plan.session(plain.request)
+    turn = store.find(session, plain.request, plan.fields)
     if not turn.is_tried:
         plain.request.agreeing(turn.shared)
     pinned = await fold(plain.request, plan.pins, turn.previous)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from cacheproxy.core.document.pointer import match_paths
+from cacheproxy.core.dialects.content import SYSTEM_ROLES, texts_in
 from cacheproxy.core.http1.headers import AGENT_ID, CREDENTIALS, SESSION_ID
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
 
 _SHARED = (b"session-id", b"session_id", b"x-session-id", b"x-session-affinity")
 """Headers in which several clients name a session; others have one of their own."""
@@ -150,12 +148,15 @@ def _from_body(request: Request) -> str | None:
 
 
 def _from_prompt(request: Request, client: str) -> str:
-    system = "".join(_first_texts(request, SYSTEM_TEXT)[:1])[:_LOOKED_AT]
-    texts = _first_texts(request, USER_TEXT)
+    dialect, body, system, texts = request.dialect, request.json or {}, [], []
+    if dialect is not None:
+        system = texts_in(body.get(dialect.head or "system"))
+        system = system or dialect.first_texts(body, SYSTEM_ROLES)
+        texts = dialect.first_texts(body, ("user",))
     # Clients wrap <blocks> around what the user typed; they come and go (dates, folder trees).
     typed = [text for text in texts if not text.lstrip().startswith("<")]
     digest = hashlib.sha256(client.encode())
-    for text in (system, *(_ends(text) for text in typed or texts)):
+    for text in ("".join(system[:1])[:_LOOKED_AT], *(_ends(text) for text in typed or texts)):
         digest.update(_lasting(text))
     return digest.hexdigest()[:16]
 
@@ -168,19 +169,3 @@ def _lasting(text: str) -> bytes:
 
 def _ends(text: str) -> str:
     return text if len(text) <= 2 * _LOOKED_AT else text[:_LOOKED_AT] + text[-_LOOKED_AT:]
-
-
-def _first_texts(request: Request, places: Iterable[str]) -> list[str]:
-    """All texts of the first message at ``places``: a string, or its blocks."""
-    first: list[str] = []
-    number: Any = None
-    for place in places:
-        for path, text in match_paths(request.json, place):
-            # /system and /instructions stand before all messages
-            at = path[1] if path[1:] and path[0] in ("messages", "input") else -1
-            if number is not None and at > number:
-                break
-            if isinstance(text, str):
-                first = [*first, text] if at == number else [text]
-                number = at
-    return first

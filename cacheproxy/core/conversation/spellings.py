@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from cacheproxy.core.document.alike import alike
+from cacheproxy.core.document.compare import alike
 
 
 class Spellings:

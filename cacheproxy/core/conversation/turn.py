@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import groupby
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.kinship import Kinship
@@ -189,3 +190,18 @@ def _puts_nothing(kin: Kinship, turn: Turn) -> bool:
     if lane is None or lane.plain is not lane.prompt:
         return False
     return kin.is_equal(lane.plain, turn.shared)
+
+
+def was_elsewhere(turn: Turn) -> bool:
+    """Whether somebody else must have had a request between ``turn`` and the one before it here.
+
+    The model has spoken twice since, and was answered between: another proxy asked it, or nobody.
+    """
+    if turn.lane is None or turn.prompt is None or turn.replaced:
+        return False
+    known, pieces = turn.lane.prompt.pieces, turn.prompt.pieces
+    if pieces[: len(known)] != known:  # the client tells its story in another way
+        return False
+    new = (segment for piece in pieces[len(known) :] for segment in piece.segments)
+    sources = (segment.source for segment in new if segment.source != "client")
+    return sum(source == "model" for source, _ in groupby(sources)) > 1

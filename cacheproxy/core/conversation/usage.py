@@ -9,12 +9,32 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproxy.core.dialects.dialect import UsageSpelling
+from cacheproxy.core.dialects.dialects import USAGES
+from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
+from cacheproxy.core.http1.ending import Ending
+from cacheproxy.core.http1.sse import Event, EventReader
+
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large for the sums to come."""
+_INSIDE = [each for each in USAGES if not each.hint]
+_ALONE = [each for each in USAGES if each.hint]
+_LONGEST_KEPT = 4 << 20
+"""Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
+_MOST_UNPACKED = 64 << 20
+"""Bytes that a packed body may come to."""
+_MOST_AT_ONCE = 1 << 20
+"""Bytes that one of its pieces may come to: more would hold the reactor too long."""
+_HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint})
+"""What messages with counts contain, if these do not stand in "usage"."""
+_TOGETHER = 4 << 10
+"""Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,62 +97,44 @@ def usage_of(message: Any) -> Usage:
     for holder in (message, message.get("message"), message.get("response")):
         if isinstance(holder, dict):
             if "usage" in holder:
-                found = found.merged(_openai_or_anthropic(holder["usage"]))
+                found = found.merged(_spelled(holder["usage"]))
             if "timings" in holder:
                 found = found.merged(_timings(holder["timings"]))
-    if "prompt_eval_duration" in message or "prompt_eval_count" in message:
-        found = found.merged(_ollama(message))
-    if "tokens_evaluated" in message:
-        found = found.merged(_completion(message))
+    for each in _ALONE:
+        if not message.keys().isdisjoint(each.signs):
+            found = found.merged(_read(message, each))
     return found
 
 
-def _openai_or_anthropic(usage: Any) -> Usage:
-    if not isinstance(usage, dict):
-        return NOTHING
-    if "prompt_tokens" in usage:
-        return _chat(usage)
-    output = _count(usage.get("output_tokens"))
-    fresh = _count(usage.get("input_tokens"))
-    if "input_tokens_details" in usage or "total_tokens" in usage:
-        details = usage.get("input_tokens_details")
-        return Usage(fresh, _cached(details), output, written=_created(details))
-    parts = [usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")]
-    reused, written = map(_count, parts)
-    is_odd = any(said is not None and _count(said) is None for said in parts)
-    if fresh is None or is_odd:  # the whole is the sum of its parts
-        return Usage(output=output)
-    return Usage(
-        prompt=fresh + (reused or 0) + (written or 0),
-        reused=reused,
-        output=output,
-        written=written,
-    )
+def _spelled(usage: Any) -> Usage:
+    if isinstance(usage, dict):
+        for each in _INSIDE:
+            if not usage.keys().isdisjoint(each.signs):
+                return _read(usage, each)
+    return NOTHING
 
 
-def _chat(usage: dict[str, Any]) -> Usage:
-    """Return the counts of Chat Completions; DeepSeek's, and Kimi's, stand beside its own."""
-    details = usage.get("prompt_tokens_details")
-    places = (_cached(details), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens"))
-    counts = (_count(place) for place in places)
-    return Usage(
-        prompt=_count(usage["prompt_tokens"]),
-        reused=next((count for count in counts if count is not None), None),
-        output=_count(usage.get("completion_tokens")),
-        written=_created(details),
-    )
-
-
-def _cached(details: Any) -> int | None:
-    return _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-
-
-def _created(details: Any) -> int | None:
-    """Return what was written to the cache: vLLM's word for it, or OpenRouter's."""
-    if not isinstance(details, dict):
-        return None
-    created = _count(details.get("created_cache_tokens"))
-    return _count(details.get("cache_write_tokens")) if created is None else created
+def _read(usage: dict[str, Any], spelling: UsageSpelling) -> Usage:
+    found: list[int | None] = []
+    for paths in (spelling.prompt, spelling.output, spelling.reused, spelling.written):
+        count = None
+        for path in paths:
+            value: Any = usage
+            for name in path.split("."):
+                value = value.get(name) if isinstance(value, dict) else None
+            count = _count(value)
+            if count is not None:
+                break
+        found.append(count)
+    prompt, output, reused, written = found
+    if spelling.is_rest:
+        parts = map(usage.get, (*spelling.reused, *spelling.written))
+        is_odd = any(said is not None and _count(said) is None for said in parts)
+        if prompt is None or is_odd:  # the whole is the sum of its parts
+            return Usage(output=output)
+        prompt += (reused or 0) + (written or 0)
+    seconds = [_seconds(usage.get(name), 1e9) for name in spelling.seconds] or (None, None)
+    return Usage(prompt, reused, output, seconds[0], seconds[1], written)
 
 
 def _timings(timings: Any) -> Usage:
@@ -149,33 +151,6 @@ def _timings(timings: Any) -> Usage:
     )
 
 
-def _ollama(message: dict[str, Any]) -> Usage:
-    """Ollama's last message. Before 0.33.3 it does not say what it reused.
-
-    ``prompt_eval_count`` includes the cached tokens, ``prompt_eval_duration`` does not.
-    """
-    return Usage(
-        prompt=_count(message.get("prompt_eval_count")),
-        reused=_count(message.get("prompt_eval_cached_count")),
-        output=_count(message.get("eval_count")),
-        prompt_seconds=_seconds(message.get("prompt_eval_duration"), 1e9),
-        output_seconds=_seconds(message.get("eval_duration"), 1e9),
-    )
-
-
-def _completion(message: dict[str, Any]) -> Usage:
-    """llama-server's native ``/completion``.
-
-    ``tokens_evaluated`` is the whole prompt, ``tokens_cached`` what the slot holds afterwards,
-    prompt and answer (server-context.cpp: ``n_tokens_cached = slot.prompt.n_tokens()``): what
-    was reused stands in ``timings`` alone.
-    """
-    return Usage(
-        prompt=_count(message["tokens_evaluated"]),
-        output=_count(message.get("tokens_predicted")),
-    )
-
-
 def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < _TOO_MUCH else None
 
@@ -189,3 +164,171 @@ def summed(values: Iterable[Any]) -> Any:
     """Return the sum of ``values``; None if one of them is unknown."""
     known = list(values)
     return None if None in known else sum(known)
+
+
+class UsageReader:
+    """Reads the usage out of a response body as it passes: SSE, JSON lines, or one JSON value.
+
+    ``feed(bytes)`` with a copy of each chunk, then ``close()``. Never raises: a body it cannot
+    read has no usage. ``content_type`` is the response's, and ``codings`` are those of the body.
+    ``ending`` is shown what may be the answer's end, where nothing else tells that it is whole.
+    """
+
+    def __init__(
+        self, content_type: str, *, codings: Sequence[bytes] = (), ending: Ending | None = None
+    ) -> None:
+        content_type = content_type.lower()
+        self._usage = NOTHING
+        self._ending = None if codings else ending  # it might be there, and still be packed
+        self._events = EventReader() if "event-stream" in content_type else None
+        self._at_start = True
+        self._waiting = bytearray()
+        self._lines = "ndjson" in content_type or "jsonl" in content_type
+        self._kept = bytearray()
+        self._size = 0
+        is_read = "json" in content_type or self._events is not None
+        self._off = not (is_read and are_known(codings))
+        self._unpacker = Unpacker(codings, _MOST_UNPACKED) if codings and not self._off else None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        if self._off:
+            return
+        if self._unpacker is not None:
+            data = self._unpacked(self._unpacker, data)
+        if len(self._waiting) + len(data) < _TOGETHER:
+            self._waiting += data
+        else:
+            self._look(self._waited() + data)
+
+    def close(self) -> Usage:
+        """Return what was found once the body has ended, wholly or not."""
+        self._look(self._waited())
+        self._read(self._take())
+        return self._usage
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the body, which has ended, lacks the end that its dialect has.
+
+        Of a body that cannot be read, nobody knows. An event needs no empty line after it here.
+        """
+        ending = self._ending
+        if self._off or ending is None:
+            return False
+        self._look(self._waited())
+        if self._events is not None:
+            self._read_events(self._events.feed(b"\n\n"))
+            return not ending.is_seen
+        if self._size > _LONGEST_KEPT:
+            return False
+        if self._lines:
+            ending.see(b"", bytes(self._kept))
+            return not ending.is_seen
+        return not _is_json(self._kept)
+
+    def _unpacked(self, unpacker: Unpacker, data: bytes) -> bytes:
+        """Return what ``data`` comes to; from what is broken or too much on, nothing."""
+        found = bytearray()
+        try:
+            for piece in unpacker.feed(data):
+                found += piece
+                if len(found) > _MOST_AT_ONCE:
+                    break
+            else:
+                return bytes(found)
+        except CodingError:
+            pass
+        self._off = True
+        return b""
+
+    def _waited(self) -> bytes:
+        waited = bytes(self._waiting)
+        self._waiting.clear()
+        return waited
+
+    def _look(self, data: bytes) -> None:
+        if self._events is not None:
+            self._feed_events(self._events, data)
+            return
+        *lines, rest = data.split(b"\n") if self._lines else (data,)
+        for line in lines:
+            self._keep(line)
+            self._read(self._take())
+        self._keep(rest)
+
+    def _feed_events(self, events: EventReader, data: bytes) -> None:
+        """Read only events that may tell of usage; most do not."""
+        begun = 0
+        if self._at_start or not events.is_between:
+            self._at_start = False
+            first = data.find(b"\n\n")
+            begun = len(data) if first < 0 else first + 2
+            self._read_events(events.feed(data[:begun]))
+        last = data.rfind(b"\n\n", begun)
+        if last >= 0 and events.is_between:
+            whole = data[begun:last]
+            begun = last + 2
+            matters = _may_tell if self._ending is None else self._matters
+            if matters(whole):
+                for event in whole.split(b"\n\n"):
+                    if matters(event):
+                        self._read_events(events.feed(event + b"\n\n"))
+        if begun < len(data):
+            self._read_events(events.feed(data[begun:]))
+
+    def _read_events(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if len(event.data) <= _LONGEST_KEPT:
+                self._read(event.data, event.type)
+            elif self._ending is not None:
+                self._ending.see(event.type, b"")
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= _LONGEST_KEPT:
+            self._kept += piece
+        else:
+            self._kept.clear()
+
+    def _take(self) -> bytes:
+        """Return the line or body that has ended; nothing if it was too long."""
+        kept = bytes(self._kept)
+        self._kept.clear()
+        self._size = 0
+        return kept
+
+    def _matters(self, text: bytes) -> bool:
+        ending = self._ending
+        return _may_tell(text) or (ending is not None and ending.may_be_in(text))
+
+    def _read(self, text: bytes, kind: bytes = b"") -> None:
+        if self._ending is not None:
+            self._ending.see(kind, text)
+        if _may_tell(text):
+            self._usage = self._usage.merged(usage_of(parsed(text)))
+
+
+def _may_tell(text: bytes) -> bool:
+    """Whether there may be usage in it. Most events have none, or only say that they have none.
+
+    One of these keys is in whatever ``usage_of`` makes something of. Long words are looked for
+    faster than short ones.
+    """
+    usages = text.count(b'"usage"')
+    if usages and usages > text.count(b'"usage":null') + text.count(b'"usage": null'):
+        return True
+    for hint in _HINTS:  # noqa: SIM110 (any() would make a generator for each event)
+        if hint in text:
+            return True
+    return False
+
+
+def _is_json(text: bytes | bytearray) -> bool:
+    try:
+        json.loads(text)
+    except RecursionError:
+        return True  # as far as anybody can tell
+    except ValueError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Captured requests, sorted into conversations: a session's turns and its side requests."""
+"""Exchange requests, sorted into conversations: a session's turns and its side requests."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.conversation import Conversation
-from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, tools_of
+from cacheproxy.core.conversation.lanes import Place, alike_systems, share_of, system_of, tools_of
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.prompt.client import client_of
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.exchange import Exchange
 
-_NO_TURN = ("/count_tokens", "/apply-template")
 _HALF = 0.5
 
 
@@ -25,7 +25,7 @@ class RecordedTurn:
     """One request of a conversation, as it came."""
 
     index: int  #: among all that were given, from 0
-    record: Captured  #: as it was captured
+    record: Exchange  #: as it was captured
     request: Request  #: that it holds
     prompt: Prompt  #: what the request says
     place: Place  #: where it belongs
@@ -42,24 +42,26 @@ class RecordedLane:
 
 
 def lanes_of(
-    records: Sequence[Captured],
-    name: Callable[[Request], str | None] = lambda _: None,
+    records: Sequence[Exchange],
+    session: Callable[[Request], Session] = session_of,
+    clients: Clients = NOBODY,
     *,
     answered: bool = False,
 ) -> list[RecordedLane]:
     """Return the lanes of all conversations, in the order of their first requests.
 
-    ``name``: what a plugin says the session is (see ``Plugins.session``). Requests without a
+    ``session``: says whose a request is (see ``Packages.session``); ``clients``: those that are
+    known. Requests without a
     prompt belong to none, nor do those of our own doctor, nor those that failed if only the
     ``answered`` are asked for.
     """
     store = Store(sys.maxsize)
     sessions: dict[Session, _Session] = {}
     for index, record in enumerate(records):
-        request = record.request
-        if (answered and record.has_failed) or request.path.endswith(_NO_TURN):
+        request = clients.introduce(record.received)
+        if (answered and record.has_failed) or not endpoint_of(request.path).purpose.evaluates:
             continue
-        turn = store.find(record.session or session_of(request, name(request)), request)
+        turn = store.find(record.session or session(request), request)
         prompt = turn.prompt
         if prompt is None or is_doctors(record):
             continue
@@ -76,10 +78,9 @@ def lanes_of(
     return sorted(lanes, key=lambda lane: lane.turns[0].index)
 
 
-def is_doctors(record: Captured) -> bool:
+def is_doctors(record: Exchange) -> bool:
     """Whether our own doctor sent it: since it marks its requests, none comes into a capture."""
-    session = record.session
-    return (client_of(record.request) if session is None else session.client) == DOCTOR
+    return record.client == DOCTOR
 
 
 @dataclass(eq=False, slots=True)
@@ -117,7 +118,7 @@ def _resumed(turn: Turn, known: Iterable[_Session]) -> _Session | None:
         for other in known
         if not other.session.is_named
         and other.session.client == turn.session.client
-        and other.known.share(turn.prompt) >= _HALF
+        and share_of(other.known.lanes, turn.prompt) >= _HALF
     ]
     return candidates[-1] if candidates else None
 

@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import tools_of
+from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
 from cacheproxy.core.diagnose.volatile import Field, Step, fields
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.changes import changes
-from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is_late, prompt_of
+from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
+from cacheproxy.core.prompt.client import NOBODY, Clients
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, is_late, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.record.exchange import Exchange
 
-_CHARS_PER_TOKEN = 4.0
-"""Where no server has counted."""
 _PLAIN = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
 """Where no system message comes late, hoisting changes nothing."""
 
@@ -94,22 +96,23 @@ class Inspection:
 
 
 def inspect(
-    records: Sequence[Captured],
+    records: Sequence[Exchange],
     rules: Sequence[Normalizer] = (),
     active: Iterable[str] | None = None,
     *,
     orders: Sequence[PromptOrder] | None = None,
-    name: Callable[[Request], str | None] = lambda _: None,
+    session: Callable[[Request], Session] = session_of,
+    clients: Clients = NOBODY,
 ) -> Inspection:
     """Inspect captured requests, in the order in which they were sent.
 
     ``rules``: all that there are; ``active``: the names of those that are on (None: their
     defaults); ``orders``: what the server's template prints first, the parts by the first of
-    them (None: all that make a difference); ``name``: see ``lanes_of``.
+    them (None: all that make a difference); ``session``, ``clients``: see ``lanes_of``.
     """
     on = {rule.name for rule in rules if rule.default} if active is None else set(active)
     records = [record for record in records if not is_doctors(record)]
-    lanes = lanes_of(records, name)
+    lanes = lanes_of(records, session, clients)
     mains = [lane for lane in lanes if not lane.is_side]
     steps = [pair for lane in lanes for pair in pairwise(lane.turns)]
     requests = [(turn.request, later.request) for turn, later in steps]
@@ -142,7 +145,7 @@ def inspect(
         ),
         rules=tuple(rule.name for rule in rules if rule.name in used),
         more=tuple(rule.name for rule in rules if rule.name in more),
-        chars_per_token=density or _CHARS_PER_TOKEN,
+        chars_per_token=density or CHARS_PER_TOKEN,
         measured=density is not None,
     )
 

@@ -15,8 +15,15 @@ from typing import Any
 
 from cacheproxy.core.diagnose.prove import objection
 from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
-from cacheproxy.core.diagnose.whose import SharedError, who, whose_field
-from cacheproxy.core.diagnose.wording import git_note, is_pinned, note_for
+from cacheproxy.core.diagnose.wording import (
+    SharedError,
+    git_note,
+    is_pinned,
+    note_for,
+    rule_toml,
+    who,
+    whose_field,
+)
 from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.diff.kind import (
     DATES,
@@ -31,9 +38,8 @@ from cacheproxy.core.document.pointer import parse_pointer
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.normalizer import RuleError
+from cacheproxy.core.rules.checks import RuleError
 from cacheproxy.core.rules.rule import VOLATILE, Rule
-from cacheproxy.core.rules.toml import rule_toml
 
 _CONSTANTS = {
     ChangeKind.UUID: "00000000-0000-0000-0000-000000000000",
@@ -56,22 +62,15 @@ _WRITERS = {"user": "the user", "model": "the model", "tool": "a tool"}
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A rule that keeps its promises over all that was captured."""
+    """A rule for a field that keeps its promises over all that was captured, or why none does."""
 
-    rule: Rule  #: that was proven
     field: Field  #: that it takes away
+    rule: Rule | None = None  #: that was proven
+    why: str = ""  #: there is none: one sentence, without the field's text
 
     def toml(self) -> str:
         """Return it as a table of the config file; where it is not for one client, it says so."""
-        return who(self.rule.client) + rule_toml(self.rule)
-
-
-@dataclass(frozen=True, slots=True)
-class NoProposal:
-    """Why there is no rule for a field."""
-
-    field: Field  #: which
-    why: str  #: one sentence, without the field's text
+        return "" if self.rule is None else who(self.rule.client) + rule_toml(self.rule)
 
 
 class _RefusedError(Exception):
@@ -84,7 +83,7 @@ def propose(
     requests: Sequence[Request],
     taken: Collection[str] = (),
     whose: Callable[[Request], Client | None] = lambda _: None,
-) -> tuple[list[Proposal], list[NoProposal]]:
+) -> list[Proposal]:
     """Return a rule, or the reason why there is none, for each field without one.
 
     ``fields``: as found in ``steps``; ``requests``: all that were captured, whatever their
@@ -93,7 +92,6 @@ def propose(
     its name is a library's, only for those of its requests that begin like these.
     """
     proposals: list[Proposal] = []
-    refusals: list[NoProposal] = []
     names = set(taken)
     for field in fields:
         if field.rules:
@@ -101,15 +99,12 @@ def propose(
         try:
             rule = replace(_rule(field, steps, names), client=whose_field(field, steps, whose))
         except (_RefusedError, SharedError, RuleError) as error:
-            refusals.append(NoProposal(field, str(error)))
+            proposals.append(Proposal(field, why=str(error)))
             continue
         why = objection(rule, field, steps, requests)
-        if why is None:
-            proposals.append(Proposal(rule, field))
-            names.add(rule.name)
-        else:
-            refusals.append(NoProposal(field, why))
-    return proposals, refusals
+        proposals.append(Proposal(field, rule) if why is None else Proposal(field, why=why))
+        names |= {rule.name} if why is None else set()
+    return proposals
 
 
 def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:

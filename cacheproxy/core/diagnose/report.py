@@ -4,32 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
+from itertools import pairwise
 from typing import Any, Self
 
 import msgspec
 
-from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
-from cacheproxy.core.diagnose.volatile import Field
+from cacheproxy.core.diagnose.conversations import RecordedLane
+from cacheproxy.core.diagnose.volatile import Field, fields, is_related
+from cacheproxy.core.dialects.content import Part
+from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.advice import Advice, Changed, advice, often
+from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.judge.explain import said_of
+from cacheproxy.core.judge.judge import CHARS_PER_TOKEN, judge, parted_at
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
+from cacheproxy.core.servers.profile import UNKNOWN
+from cacheproxy.record.exchange import Exchange
 
-CHARS_PER_TOKEN = 4.0
+_OF_VERDICT = {one.name for one in fields_of(Verdict)} - {"where", "expected", "lost", "unedited"}
+"""Fields that a report has as the verdict does."""
 _LEFT, _RIGHT = 48, 36
 """Characters of an excerpt before and after the difference."""
 
@@ -97,43 +107,41 @@ class TurnReport(AsJson):
     basis: Basis | None = None  #: as in ``Verdict``
     rewrite: Rewrite | None = None  #: as in ``Verdict``
     beneath: Reason | None = None  #: as in ``Verdict``
-    evidence: tuple[Evidence, ...] = ()  #: as in ``Verdict``
+    evidence: tuple[Sign, ...] = ()  #: as in ``Verdict``
     ruled_out: tuple[str, ...] = ()  #: as in ``Verdict``
     says: str = ""  #: why it broke, in a sentence
     advice: tuple[Advice, ...] = ()  #: what can be done
 
 
 def report(
-    exchange: Exchange | Captured,
+    exchange: Exchange,
     verdict: Verdict,
     *,
     field: Field | None = None,
     seen: tuple[int, int] | None = None,
     active: Collection[str] = (),
-    number: int | None = None,
-    turn: int | None = None,
     captures: Sequence[str] = (),
     clients: Iterable[Client] = (),
+    is_captured: bool = False,
 ) -> TurnReport:
     """Return the report on a turn.
 
     ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
     with the rules that cover it, if the bodies are at hand. ``active``: the names of the rules
-    that are on. ``number`` and ``turn`` where the exchange does not know its own. ``captures``:
-    files or folders of them, and ``clients``: those that packages declare, for the advice.
+    that are on. ``captures``: files or folders of them, ``clients``: those that packages declare,
+    and ``is_captured``: no running proxy remembers it, for the advice.
     """
     where = verdict.where
     usage = exchange.usage
     kind = field.kind if field is not None else where.kind if where is not None else None
     rules = field.rules if field is not None else ()
     found = TurnReport(
-        number=exchange.number if number is None else number,
+        **{name: getattr(verdict, name) for name in _OF_VERDICT},
+        number=exchange.number,
         client=exchange.session.client if exchange.session is not None else "",
         session=exchange.session.id if exchange.session is not None else "",
-        turn=exchange.turn if turn is None else turn,
+        turn=exchange.turn,
         side=exchange.side,
-        judgement=verdict.judgement,
-        reason=verdict.reason,
         prompt=_prompt(exchange),
         equal=where.position if where is not None else verdict.expected,
         reused=usage.reused,
@@ -150,23 +158,16 @@ def report(
         on=tuple(name for name in rules if name in active),
         seen=seen,
         lost=verdict.lost if verdict.judgement is Judgement.BREAK else None,
-        seconds_lost=verdict.seconds_lost,
-        saved=verdict.saved,
-        basis=verdict.basis,
-        rewrite=verdict.rewrite,
-        beneath=verdict.beneath,
-        evidence=verdict.evidence,
-        ruled_out=verdict.ruled_out,
         says=said_of(verdict, usage),
     )
-    live = exchange.number if isinstance(exchange, Exchange) else None
+    live = None if is_captured else exchange.number
     changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures), live)
     profile = exchange.profile or UNKNOWN
     client = next((one for one in clients if one.name == found.client), None)
     return replace(found, advice=advice(verdict, profile, client, changed))
 
 
-def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
+def failed(exchange: Exchange, number: int | None = None) -> str:
     """Return why there is no report on a request that failed. ``number``: as in ``report``."""
     number = exchange.number if number is None else number
     said = f" ({exchange.error})" if exchange.error else ""
@@ -175,14 +176,10 @@ def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
     )
 
 
-def _prompt(exchange: Exchange | Captured) -> TokenCount | None:
+def _prompt(exchange: Exchange) -> TokenCount | None:
     if exchange.usage.prompt is not None:
         return TokenCount(exchange.usage.prompt, "measured")
-    if isinstance(exchange, Exchange):
-        request = exchange.sent
-    else:
-        request = exchange.sent_request or exchange.request
-    prompt = prompt_of(request) if request is not None else None
+    prompt = prompt_of(exchange.sent or exchange.received)
     if prompt is None:
         return None
     return TokenCount(round(prompt.chars / CHARS_PER_TOKEN), "estimated")
@@ -203,3 +200,131 @@ def _excerpts(where: Break) -> Excerpts | None:
     span = token.now if token is not None else (at, at + 1)
     marked = (span[0] - start, min(span[1] - start, len(lines[1])))
     return Excerpts(lines[0], lines[1], (marked[0], max(marked)))
+
+
+def report_captured(
+    lane: RecordedLane,
+    index: int,
+    rules: Sequence[Normalizer] = (),
+    active: Collection[str] = (),
+    *,
+    captures: Sequence[str] = (),
+    clients: Iterable[Client] = (),
+) -> TurnReport:
+    """Return the report on turn ``index`` (from 0) of a captured lane.
+
+    ``captures``: where they are, and ``clients``: those that packages declare, for the advice.
+    """
+    turn = lane.turns[index]
+    record = replace(
+        turn.record,
+        number=turn.record.number or turn.index + 1,
+        session=lane.session,
+        turn=turn.place.turn,
+        side=lane.is_side,
+    )
+    before = lane.turns[index - 1].record if index else None
+    verdict = judged(before, record, replaced=turn.place.replaced)
+    recorded = record.verdict if record.profile is not None else None
+    if recorded is not None:
+        verdict = _as_it_was(recorded, verdict)
+    field = seen = None
+    if before is not None and verdict.where is not None:
+        steps = [(_sent(one.record), _sent(other.record)) for one, other in pairwise(lane.turns)]
+        found = fields(steps, sorted(rules, key=lambda rule: rule.name not in active))
+        field, named = _named(found, index - 1, verdict, _order(record))
+        verdict = named if recorded is None else verdict
+        seen = (field.count, len(steps)) if field is not None else None
+    return report(
+        record,
+        verdict,
+        field=field,
+        seen=seen,
+        active=active,
+        captures=captures,
+        clients=clients,
+        is_captured=True,
+    )
+
+
+def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
+    """Return the ``recorded`` verdict with what ``now`` quotes: more was known when it was reached.
+
+    A running proxy asks the server what it rendered, and knows what happened meanwhile.
+    """
+    where = recorded.where
+    if where is None:
+        return replace(recorded, where=now.where if recorded.reason is None else None)
+    if now.where is None or now.where.path != where.path:
+        return recorded
+    return replace(recorded, where=replace(where, was=now.where.was, now=now.where.now))
+
+
+def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) -> Verdict:
+    """Return the verdict on a captured turn; where no server has counted, by our own estimate.
+
+    ``replaced``: see ``turns.Place``. ``where`` is there for every turn that does not extend the
+    one before, a break or not.
+    """
+    order = _order(after)
+    sent, unedited = prompt_of(_sent(after), order), prompt_of(after.received, order)
+    if sent is None or unedited is None:
+        return Verdict(Judgement.UNKNOWN)
+    if before is None:
+        return judge(Evidence(None, sent, unedited, after.usage, is_first=True))
+    ours, theirs = prompt_of(_sent(before), order), prompt_of(before.received, order)
+    if ours is None or theirs is None:
+        return Verdict(Judgement.UNKNOWN)
+    counted = before.usage.prompt
+    tokens = counted if counted is not None else round(ours.chars / CHARS_PER_TOKEN)
+    verdict = judge(
+        Evidence(
+            Before(ours, theirs, tokens),
+            sent,
+            unedited,
+            after.usage,
+            after.profile or UNKNOWN,
+            _sent(after),
+            is_replaced=replaced,
+        )
+    )
+    if verdict.reason is None:  # a difference near the end is no break, but worth showing
+        verdict = replace(verdict, where=parted_at(ours, sent, after.usage.prompt))
+    if counted is None and verdict.expected is not None:
+        verdict = replace(verdict, expected=TokenCount(verdict.expected.tokens, "estimated"))
+    return verdict
+
+
+def _order(record: Exchange) -> PromptOrder:
+    return (record.profile or UNKNOWN).order or PromptOrder.TOOLS_FIRST
+
+
+def _sent(record: Exchange) -> Request:
+    return record.sent or record.received
+
+
+def _named(
+    found: Sequence[Field], step: int, verdict: Verdict, order: PromptOrder
+) -> tuple[Field | None, Verdict]:
+    """Return the field that was seen in ``step`` where the prompts part, and where that is."""
+    where = verdict.where
+    here = [(field, one.change) for field in found for one in field.sightings if one.step == step]
+    if where is None or not here:
+        return None, verdict
+    for field, change in here:
+        if is_related(where.path, change.path):
+            return field, verdict
+    # The prompts part in what follows, where a text has lost its end.
+    field, change = min(here, key=lambda one: _place(one[1], order))
+    byte = len((change.now_text or "")[: change.now_span[0]].encode("utf-8", "surrogatepass"))
+    return field, replace(verdict, where=replace(where, path=change.path, byte=byte))
+
+
+def _place(change: Change, order: PromptOrder) -> tuple[int, list[tuple[int, str]]]:
+    """Where a change stands in a prompt, for comparing."""
+    system_first = order is PromptOrder.SYSTEM_FIRST
+    parts = (Part.SYSTEM, Part.TOOLS) if system_first else (Part.TOOLS, Part.SYSTEM)
+    steps = change.path.split("/")
+    return (*parts, Part.MESSAGES).index(change.part), [
+        (int(step), "") if step.isdecimal() else (-1, step) for step in steps
+    ]

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from cacheproxy.core.diff.changes import Change, changes
-from cacheproxy.core.diff.forms import value_at
+from cacheproxy.core.dialects.content import Part
+from cacheproxy.core.dialects.dialects import LISTS
+from cacheproxy.core.diff.changes import Change, changes, value_at
 from cacheproxy.core.diff.kind import ChangeKind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt.prompt import Part
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import Normalized, may_fire, normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 
 Step = tuple[Request, Request]
 """A turn and the one after it, of one conversation."""
@@ -24,7 +24,7 @@ _LABEL = re.compile(r"(?:\S*\s*[^\s0-9A-Za-z]+|\S*)\s*\Z")
 _LABEL_LENGTH = 32
 _REACH = 200
 """Characters before a change in which its label is looked for."""
-_LISTS = ("messages", "input", "contents", "tools")
+_LISTS = {*LISTS, "tools"}
 _ALL = frozenset(Part)
 _WITHOUT_LABEL = (ChangeKind.MOVED, ChangeKind.REORDERED, ChangeKind.SPELLING)
 _WHOLE = (ChangeKind.ADDED, ChangeKind.REMOVED, ChangeKind.MOVED)

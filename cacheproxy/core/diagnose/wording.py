@@ -1,10 +1,23 @@
-"""What a proposed pin tells the model when its value changes, in words a client would use."""
+"""A proposed rule in words: whose requests it edits, what it tells the model, its table.
+
+A pin's note is in words that a client would use. Never all programs of a library are edited,
+because one has a date.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
 
+from cacheproxy.core.diagnose.volatile import Field, Step
 from cacheproxy.core.diff.kind import ChangeKind
+from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.prompt.client import Client, client_of, is_shared
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.rule import Rule
 
 PINNED = frozenset((ChangeKind.DATE, ChangeKind.CLOCK, ChangeKind.PATH, ChangeKind.GIT))
 """Kinds whose value the model may need: a constant in their place would be a lie."""
@@ -14,6 +27,8 @@ _TODAY = re.compile(r"(?i)\b(?:today|current|now)\b|\A\W*(?:the )?date\W*\Z")
 _LABEL = re.compile(r"(?<![A-Za-z0-9 '_-])[0-9 '_-]*+([A-Za-z][A-Za-z0-9 '_-]*)\Z")
 _IS = re.compile(r"(?i)(?<!\s)\s*\b(?:is|was|are)\Z")
 _LEAST = 8
+_HEAD, _TELLING = 80, 16
+"""Characters of a system text's beginning, at most; letters and digits of it, at least."""
 
 
 def is_pinned(kind: ChangeKind, before: str) -> bool:
@@ -41,3 +56,90 @@ def git_note(heading: str) -> str:
     plain = heading.isascii() and "\\" not in heading and "<" not in heading
     said = heading.strip().rstrip(":") if plain else "Git status"
     return f"It has changed: {said} now\n{_VOLATILE}"
+
+
+def rule_toml(rule: Rule) -> str:
+    """Return ``rule`` as a ``[[rule]]`` table; what is as usual is left out."""
+    where = rule.where if isinstance(rule.where, str) else rule.where[0]
+    places = (
+        _quoted(where)
+        if isinstance(rule.where, str) or len(rule.where) == 1
+        else f"[{', '.join(_quoted(place) for place in rule.where)}]"
+    )
+    lines = ["[[rule]]", f"name = {_quoted(rule.name)}", f"where = {places}"]
+    lines.append(f"pattern = {_quoted(rule.pattern)}")
+    lines.append("pin = true" if rule.pin else f"replacement = {_quoted(rule.replacement or '')}")
+    if rule.note is not None:
+        lines.append(f"note = {_quoted(rule.note)}")
+    if rule.why:
+        lines.append(f"why = {_quoted(rule.why)}")
+    if rule.client is not None:
+        lines.append(f"client = {_quoted(rule.client.name)}")
+        if rule.client.must_begin:
+            lines.append(f"head = {_quoted(rule.client.must_begin)}")
+    if not rule.default:
+        lines.append("default = false")
+    if rule.literals:
+        lines.append(f"literals = [{', '.join(_quoted(text) for text in rule.literals)}]")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """``text`` as a TOML string: a literal one, readable for patterns, where that can be."""
+    if "'" not in text and text.isprintable():
+        return f"'{text}'" if "\\" in text or '"' in text else f'"{text}"'
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else _escape(c) for c in escaped) + '"'
+
+
+def _escape(character: str) -> str:
+    if character in "\n\t":
+        return "\\n" if character == "\n" else "\\t"
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+class SharedError(Exception):
+    """Nothing tells the program from others that use its library; the message says so."""
+
+
+def whose_field(
+    field: Field, steps: Sequence[Step], whose: Callable[[Request], Client | None]
+) -> Client | None:
+    """Return the one client in whose requests the field was seen, if there is but one.
+
+    One that has but a library's name is told by the beginning of its system text as well; raises
+    SharedError where that tells nothing.
+    """
+    requests = [request for one in field.sightings for request in steps[one.step]]
+    seen = set(map(whose, requests))
+    client = seen.pop() if len(seen) == 1 else None
+    if client is None or client.name != client_of(requests[0]) or not is_shared(requests[0]):
+        return client
+    head = _head(requests)
+    if sum(map(str.isalnum, head)) < _TELLING or not head.isprintable() or hide_text(head) != head:
+        raise SharedError(
+            f"{client.name} is the name of a library, and no system text tells this program from "
+            "others that use it"
+        )
+    return replace(client, must_begin=head)
+
+
+def who(client: Client | None) -> str:
+    """Return a comment on whose requests a rule is for, if that is not plain to see."""
+    if client is None:
+        return "# For every client: no name tells whose requests these are.\n"
+    if client.must_begin:
+        return (
+            f"# {client.name} is a library's name: for system texts that begin with head alone.\n"
+        )
+    return ""
+
+
+def _head(requests: Sequence[Request]) -> str:
+    """Return the words on the first line with which the system text of all of them begins."""
+    heads = [one.opening[0][0].lstrip()[:_HEAD] if one.opening else "" for one in requests]
+    shared = reduce(lambda one, other: one[: common_prefix(one, other)], heads)
+    line, end, _ = shared.partition("\n")
+    is_cut = len(shared) == _HEAD or any(len(head) > len(shared) for head in heads)
+    return line[: line.rfind(" ") + 1].rstrip() if is_cut and not end else line.rstrip()

@@ -11,8 +11,10 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import groupby
 
+from cacheproxy.core.dialects.content import Part, Segment
+from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.diff.text import alike
-from cacheproxy.core.prompt.prompt import Part, Prompt, Segment
+from cacheproxy.core.prompt.prompt import Prompt
 
 Pair = tuple[int, int]
 _LONG = 20
@@ -73,7 +75,7 @@ def is_mark(segment: Segment) -> bool:
 def _owner(segment: Segment) -> str:
     """``/messages/3`` for all that is part of it; ``/system`` for its blocks."""
     steps = segment.path.split("/")
-    return "/".join(steps[: 3 if steps[1] in ("messages", "input", "contents") else 2])
+    return "/".join(steps[: 3 if steps[1] in LISTS else 2])
 
 
 def align(

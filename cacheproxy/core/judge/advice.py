@@ -12,25 +12,17 @@ from dataclasses import dataclass
 
 from cacheproxy.core.conversation.verdict import (
     CHANGED,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.flags import (
-    LLAMA,
-    RAM_CACHE,
-    RAM_CACHE_PERHAPS,
-    SIMILARITY,
-    SLOTS,
-    FlagAdvice,
-    ServerFlags,
-    flags_of,
-)
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting, Thinking
+from cacheproxy.core.servers.kind import FlagAdvice, ServerKind
+from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, Reporting, Thinking
 
 FREQUENCY = {
     ChangeKind.DATE: "changes once a day",
@@ -87,7 +79,7 @@ class _Case:
     profile: Profile  #: of its server
     client: Client | None  #: that sent it
     changed: Changed  #: the field that changed
-    server: ServerFlags  #: what its kind of server can be told
+    server: ServerKind  #: what kind of server that is
 
     def of_client(self, cause: str) -> Iterator[Advice]:
         """Yield what the client's package advises where ``cause`` is why."""
@@ -97,8 +89,8 @@ class _Case:
 
     def set(self, settings: Iterable[FlagAdvice], otherwise: str) -> Iterator[Advice]:
         """Yield the settings of this server; ``otherwise``: what none is known for."""
-        found = [Advice(self.server.name, each.says) for each in settings]
-        none = f"cacheproxy knows no setting of {self.server.name} {otherwise}"
+        found = [Advice(self.server.called, each.says) for each in settings]
+        none = f"cacheproxy knows no setting of {self.server.called} {otherwise}"
         yield from found or [Advice("nothing", none)]
 
 
@@ -113,7 +105,7 @@ def advice(
     ``profile``: of the server that the turn went to. ``client``: None where no
     package declares it. ``changed``: the field at the break.
     """
-    case = _Case(verdict, profile, client, changed, flags_of(profile))
+    case = _Case(verdict, profile, client, changed, kind_of(profile))
     if verdict.judgement is Judgement.BREAK:
         return tuple(_about(verdict.reason, case))
     if verdict.judgement is not Judgement.UNKNOWN:
@@ -150,34 +142,26 @@ def _about(reason: Reason | None, case: _Case) -> Iterator[Advice]:
 
 
 def _unmeasured(case: _Case) -> Iterator[Advice]:
-    flag = case.profile.flag or case.server.reporting
+    flag = case.profile.flag or case.server.flag
     if flag and case.profile.reporting in (Reporting.FLAGGED, Reporting.UNKNOWN):
-        yield Advice(case.server.name, f"{flag}: with this flag the server reports what it reused")
+        yield Advice(
+            case.server.called, f"{flag}: with this flag the server reports what it reused"
+        )
     elif case.profile.reporting is Reporting.NEVER:
-        yield Advice("nothing", f"{case.server.name} does not say what it reuses")
+        yield Advice("nothing", f"{case.server.called} does not say what it reuses")
 
 
 def _evicted(case: _Case) -> Iterator[Advice]:
-    if Evidence.RESTARTED in case.verdict.evidence:
+    if Sign.RESTARTED in case.verdict.evidence:
         yield Advice("nothing", "the server was restarted; this happens once")
         return
-    room: Iterable[FlagAdvice] = case.server.room
-    if case.server is LLAMA:
-        room = _room_of_llama(case.verdict.evidence, case.profile.memory.has_ram)
+    evidence, server = case.verdict.evidence, case.server
+    room: Iterable[FlagAdvice] = server.room
+    if server.room_for is not None:
+        was_taken, is_full = Sign.OTHERS in evidence, Sign.FULL in evidence
+        has_ram = case.profile.memory.has_ram
+        room = server.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram)
     yield from case.set(room, "that gives prompts more memory")
-
-
-def _room_of_llama(evidence: tuple[Evidence, ...], has_ram: bool | None) -> Iterator[FlagAdvice]:
-    """Where slots have a RAM cache behind them, more slots change nothing."""
-    was_taken = Evidence.OTHERS in evidence
-    if was_taken:
-        yield SIMILARITY
-    if has_ram is False:
-        yield from (RAM_CACHE, SLOTS)
-    elif has_ram is None:
-        yield RAM_CACHE_PERHAPS
-    elif not was_taken or Evidence.FULL in evidence:
-        yield from LLAMA.room
 
 
 def _checkpoint(case: _Case) -> Iterator[Advice]:
@@ -214,7 +198,7 @@ def _thinking(case: _Case) -> Iterator[Advice]:
         yield Advice("the proxy", _KEEPS)
         flag = case.server.with_kwargs(thoughts.asked_by)
         if flag:
-            yield Advice(case.server.name, f"{flag}: for clients that send their reasoning back")
+            yield Advice(case.server.called, f"{flag}: for clients that send their reasoning back")
     elif thoughts.way is Thinking.DROPPED:
         why = "this template cannot keep earlier reasoning: the turn before is read again"
         yield Advice("nothing", why)
@@ -225,7 +209,7 @@ def _thinking(case: _Case) -> Iterator[Advice]:
 
 def _own_template(case: _Case, which: str) -> Iterator[Advice]:
     if case.server.template:
-        yield Advice(case.server.name, f"{case.server.template}: with a copy of it {which}")
+        yield Advice(case.server.called, f"{case.server.template}: with a copy of it {which}")
 
 
 def _context(case: _Case) -> Iterator[Advice]:
@@ -233,14 +217,14 @@ def _context(case: _Case) -> Iterator[Advice]:
     now = f" than {context:,} tokens" if context else ""
     if case.server.context:
         why = f"{case.server.context} larger{now}: it was full, so the server dropped its start"
-        yield Advice(case.server.name, why)
+        yield Advice(case.server.called, why)
     yield Advice("the client", f"{setup_command(case.client)} tells the client when to compact")
 
 
 def _not_cached(case: _Case) -> Iterator[Advice]:
     if case.server.keeps_none:
         yield Advice(
-            "nothing", f"{case.server.name} has no prompt cache: another server would help"
+            "nothing", f"{case.server.called} has no prompt cache: another server would help"
         )
         return
     caching = case.server.caching
@@ -252,7 +236,7 @@ def _model(case: _Case) -> Iterator[Advice]:
     yield from case.of_client(Reason.MODEL_CHANGED)
     if case.server.models:
         why = f"{case.server.models}: both models stay loaded, if the memory is enough"
-        yield Advice(case.server.name, why)
+        yield Advice(case.server.called, why)
 
 
 def _tools(case: _Case) -> Iterator[Advice]:

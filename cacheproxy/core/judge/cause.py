@@ -7,12 +7,12 @@ tokens evaluated since than the memory holds.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
 
-from cacheproxy.core.conversation.verdict import Basis, Evidence, Reason, Rewrite
-from cacheproxy.core.judge.counted import near
-from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import MemoryKind, Profile
+from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign, Verdict
+from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.servers.kind import UNLIKE
+from cacheproxy.core.servers.profile import Memory, MemoryKind
 
 _HALF = 0.5
 _LOOSE = 0.15
@@ -20,169 +20,163 @@ _LOOSE = 0.15
 _LOOSE_TOKENS = 64
 _FULL = 0.8
 """Share of the cache's room from which it is likely to have dropped something."""
-_UNLIKE = 0.12
-"""Share of a prompt below which llama-server takes another slot (0.1, as it counts)."""
 _SHIFTED = 8
+_TOLERANCE = 0.05
+"""Share of the turn before that may be computed again without being called a break: servers
+reuse whole batches, and templates close the last message in their own way."""
+_TOLERANCE_TOKENS = 32
+_CHECKPOINT = 640
+"""Tokens from the end of a prompt to the checkpoint before it: llama-server makes one 516 before
+the end (a batch of 512 and 4 more)."""
 
 
-class Meanwhile(NamedTuple):
-    """What happened at the upstream between two turns of a conversation, as far as we know."""
-
-    others: int | None = None  #: conversations that had a turn; None where nobody watched
-    alike: int | None = None
-    """Tokens that this prompt shares with the last prompt of the one of them that fits what was
-    reused best."""
-    evaluated: int = 0  #: tokens by all of them
-    restarted: bool | None = None  #: the server is another since; None where nobody watched
-    emptied: bool = False  #: it was seen with slots, none of which held as much
-    moved: bool = False  #: the turn before went to another upstream
+_because = partial(Verdict, Judgement.BREAK)
 
 
-NOTHING_SEEN = Meanwhile()
+def cause_of(turn: Evidence, change: Reason | None, shared: int) -> Verdict:
+    """Return why less was reused than the turn before had, without the figures of a verdict.
+
+    ``change``: what is named after where the requests part, None where this one only goes on;
+    ``shared``: tokens that they share, by their characters.
+    """
+    if change is Reason.MODEL_CHANGED:
+        return _because(Reason.MODEL_CHANGED, basis=Basis.TOLD)
+    if turn.meanwhile.moved:
+        return _because(Reason.MOVED, basis=Basis.TOLD)
+    if (turn.profile.reuses is False or not turn.caches) and not turn.usage.reused:
+        return _because(Reason.NOT_CACHED, basis=Basis.TOLD)
+    if turn.meanwhile.restarted and _is_far_back(turn, shared):
+        return _because(Reason.EVICTED, basis=Basis.TOLD, evidence=(Sign.RESTARTED,))
+    if _was_shifted(turn) and (change is None or _is_far_back(turn, shared)):
+        return _because(Reason.CONTEXT_SHIFTED, basis=Basis.TOLD)
+    return (
+        _requested(turn, change, shared)
+        if turn.proof is None
+        else _rendered(turn, change, shared, turn.proof)
+    )
 
 
-class Loss(NamedTuple):
-    """A turn that reused less than the turn before had."""
-
-    before: int  #: tokens of the turn before
-    prompt: int  #: tokens of this one
-    reused: int | None  #: tokens; None where the server does not say
-    shared: int  #: tokens that the two requests share, by their characters
-    change: Reason | None  #: what is named after where they part; None where this one only goes on
-    was_ok: bool  #: whether the turn before had reused the one before it
-    generated: int | None  #: tokens of the answer before
-    profile: Profile  #: what is known of the server
-    meanwhile: Meanwhile  #: what happened there between the two
-    proof: Proof | None  #: what comparing rendered prompts showed
-    caches: bool  #: whether the server keeps prompts at all
-
-
-class Cause(NamedTuple):
-    """Why; see ``Verdict`` for what the rest means."""
-
-    reason: Reason  #: the cause
-    basis: Basis | None = None  #: how it is known
-    rewrite: Rewrite | None = None  #: what the template did
-    beneath: Reason | None = None  #: of a CHECKPOINT, why the prompts part at all
-    evidence: tuple[Evidence, ...] = ()  #: what speaks for it
-    ruled_out: tuple[str, ...] = ()  #: what was looked at and is not it
-
-
-def cause_of(loss: Loss) -> Cause:
-    """Return why ``loss.reused`` is less than ``loss.before``."""
-    if loss.change is Reason.MODEL_CHANGED:
-        return Cause(Reason.MODEL_CHANGED, Basis.TOLD)
-    if loss.meanwhile.moved:
-        return Cause(Reason.MOVED, Basis.TOLD)
-    if (loss.profile.reuses is False or not loss.caches) and not loss.reused:
-        return Cause(Reason.NOT_CACHED, Basis.TOLD)
-    if loss.meanwhile.restarted and _is_far_back(loss):
-        return Cause(Reason.EVICTED, Basis.TOLD, evidence=(Evidence.RESTARTED,))
-    if _was_shifted(loss) and (loss.change is None or _is_far_back(loss)):
-        return Cause(Reason.CONTEXT_SHIFTED, Basis.TOLD)
-    return _requested(loss) if loss.proof is None else _rendered(loss, loss.proof)
-
-
-def evidence_of(loss: Loss) -> tuple[Evidence, ...]:
+def signs_of(turn: Evidence, shared: int) -> tuple[Sign, ...]:
     """Return what shows that the server had dropped the turn before."""
-    meanwhile, memory, reused = loss.meanwhile, loss.profile.memory, loss.reused or 0
+    meanwhile, memory, reused = turn.meanwhile, turn.profile.memory, turn.usage.reused or 0
     found = []
     if meanwhile.restarted:
-        found.append(Evidence.RESTARTED)
+        found.append(Sign.RESTARTED)
     if memory.kind is MemoryKind.BLOCKS and memory.capacity:
-        if meanwhile.evaluated + loss.before > _FULL * memory.capacity:
-            found.append(Evidence.FULL)
+        if meanwhile.evaluated + turn.had > _FULL * memory.capacity:
+            found.append(Sign.FULL)
     elif meanwhile.others:
         alike = meanwhile.alike
         took = alike is not None and abs(alike - reused) <= near(alike)
-        if took or (meanwhile.others >= (memory.slots or 1) and _is_far_back(loss)):
-            found.append(Evidence.OTHERS)
+        if took or (meanwhile.others >= (memory.slots or 1) and _is_far_back(turn, shared)):
+            found.append(Sign.OTHERS)
     if meanwhile.emptied:
-        found.append(Evidence.SLOTS)
+        found.append(Sign.SLOTS)
     return tuple(found)
 
 
-def _rendered(loss: Loss, proof: Proof) -> Cause:
+def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) -> Verdict:
     """Name the cause by the two rendered prompts."""
-    reused, memory = loss.reused or 0, loss.profile.memory
+    reused, memory = turn.usage.reused or 0, turn.profile.memory
     agree = proof.shared >= proof.before - _SHIFTED
     beneath, rewrite = None, None
     if not agree:
-        is_change = loss.change is not None and (
-            proof.fits or proof.shared >= loss.shared * (1 - _LOOSE) - _LOOSE_TOKENS
+        is_change = change is not None and (
+            proof.fits or proof.shared >= shared * (1 - _LOOSE) - _LOOSE_TOKENS
         )
-        beneath = loss.change if is_change else Reason.TEMPLATE_CHANGED
+        beneath = change if is_change else Reason.TEMPLATE_CHANGED
         rewrite = None if is_change else proof.rewrite
     further = proof.shared - reused
     is_clock = proof.clock is not None and abs(proof.clock - reused) <= near(proof.clock, memory)
     if is_clock and further > near(proof.shared, memory):
-        return Cause(Reason.TEMPLATE_CHANGED, Basis.RENDERED, Rewrite.CLOCK)
+        return _because(Reason.TEMPLATE_CHANGED, basis=Basis.RENDERED, rewrite=Rewrite.CLOCK)
     # A prompt that shares too little with a slot is given another one: that is not the memory.
-    is_unlike = proof.shared <= _UNLIKE * loss.prompt
+    is_unlike = proof.shared <= UNLIKE * (turn.tokens or turn.had)
     if beneath is not None and (is_unlike or further <= near(proof.shared, memory)):
-        return Cause(beneath, Basis.RENDERED, rewrite)
-    evidence = evidence_of(loss)
-    is_partial = reused > near(loss.meanwhile.alike or 0)
-    if evidence and (memory.kind is not MemoryKind.CHECKPOINTED or not is_partial):
-        return Cause(Reason.EVICTED, Basis.RENDERED, evidence=evidence)
+        return _because(beneath, basis=Basis.RENDERED, rewrite=rewrite)
+    signs = signs_of(turn, shared)
+    is_partial = reused > near(turn.meanwhile.alike or 0)
+    if signs and (memory.kind is not MemoryKind.CHECKPOINTED or not is_partial):
+        return _because(Reason.EVICTED, basis=Basis.RENDERED, evidence=signs)
     can_be = memory.kind is MemoryKind.CHECKPOINTED or (
         memory.kind is MemoryKind.UNKNOWN and bool(beneath)
     )
     if can_be and (beneath is not None or reused):
-        return Cause(Reason.CHECKPOINT, Basis.RENDERED, rewrite, beneath)
+        return _because(Reason.CHECKPOINT, basis=Basis.RENDERED, rewrite=rewrite, beneath=beneath)
     if beneath is not None and further <= proof.lost:
-        return Cause(beneath, Basis.RENDERED, rewrite)
+        return _because(beneath, basis=Basis.RENDERED, rewrite=rewrite)
     said = (
         "the rendered prompts agree"
         if agree
         else "the rendered prompts share far more than was reused"
     )
-    return Cause(Reason.UNKNOWN, beneath=beneath, ruled_out=(said, *_not_evicted(loss)))
+    return _because(Reason.UNKNOWN, beneath=beneath, ruled_out=(said, *_not_evicted(turn)))
 
 
-def _requested(loss: Loss) -> Cause:
+def _requested(turn: Evidence, change: Reason | None, shared: int) -> Verdict:
     """Name the cause by the two requests, where the server does not show what it renders."""
-    reused, memory = loss.reused or 0, loss.profile.memory
-    loose = max(_LOOSE_TOKENS, _LOOSE * loss.shared) + near(0, memory)
-    further = loss.shared - reused
-    if loss.change is not None and abs(further) <= loose:
-        return Cause(loss.change, Basis.COUNTED)
-    evidence = evidence_of(loss)
+    reused, memory = turn.usage.reused or 0, turn.profile.memory
+    loose = max(_LOOSE_TOKENS, _LOOSE * shared) + near(0, memory)
+    further = shared - reused
+    if change is not None and abs(further) <= loose:
+        return _because(change, basis=Basis.COUNTED)
+    signs = signs_of(turn, shared)
     if further < 0:
         said = "the server reused more than the requests share"
-        return Cause(Reason.UNKNOWN, ruled_out=(said,))
-    is_stable = loss.change is None and loss.was_ok
-    if evidence and (is_stable or loss.change is not None) and further > _HALF * loss.shared:
-        return Cause(Reason.EVICTED, Basis.COUNTED, evidence=evidence)
-    if memory.kind is MemoryKind.CHECKPOINTED and loss.change is not None:
-        return Cause(Reason.CHECKPOINT, Basis.COUNTED, beneath=loss.change)
+        return _because(Reason.UNKNOWN, ruled_out=(said,))
+    is_stable = change is None and turn.before is not None and turn.before.was_ok
+    if signs and (is_stable or change is not None) and further > _HALF * shared:
+        return _because(Reason.EVICTED, basis=Basis.COUNTED, evidence=signs)
+    if memory.kind is MemoryKind.CHECKPOINTED and change is not None:
+        return _because(Reason.CHECKPOINT, basis=Basis.COUNTED, beneath=change)
     said = (
         "the requests share far more than was reused"
-        if loss.change
+        if change
         else "this request only appends to the one before"
     )
-    return Cause(Reason.UNKNOWN, ruled_out=(said, *_not_evicted(loss)))
+    return _because(Reason.UNKNOWN, ruled_out=(said, *_not_evicted(turn)))
 
 
-def _is_far_back(loss: Loss) -> bool:
-    shared = loss.shared if loss.proof is None else loss.proof.shared
-    return shared - (loss.reused or 0) > _HALF * shared
+def _is_far_back(turn: Evidence, shared: int) -> bool:
+    shared = shared if turn.proof is None else turn.proof.shared
+    return shared - (turn.usage.reused or 0) > _HALF * shared
 
 
-def _was_shifted(loss: Loss) -> bool:
+def _was_shifted(turn: Evidence) -> bool:
     """Whether the turn before, with its answer, had no room in its context."""
-    context = loss.profile.memory.context
-    if context is None or loss.generated is None:
+    context, before = turn.profile.memory.context, turn.before
+    if context is None or before is None or before.generated is None:
         return False
-    return loss.before + loss.generated >= context - _SHIFTED
+    return turn.had + before.generated >= context - _SHIFTED
 
 
-def _not_evicted(loss: Loss) -> tuple[str, ...]:
+def _not_evicted(turn: Evidence) -> tuple[str, ...]:
     said = []
-    if loss.meanwhile.others == 0:
+    if turn.meanwhile.others == 0:
         said.append("no other conversation came through this proxy in between")
-    if loss.profile.start is not None and loss.meanwhile.restarted is False:
+    if turn.profile.start is not None and turn.meanwhile.restarted is False:
         said.append("the server was not restarted")
-    if loss.profile.memory.kind is MemoryKind.REWINDABLE:
+    if turn.profile.memory.kind is MemoryKind.REWINDABLE:
         said.append("its memory can be rewound")
     return tuple(said)
+
+
+def allowed(before: int, prompt: int, memory: Memory, *, changed: bool = False) -> float:
+    """Return how many of the ``before`` tokens may be evaluated again.
+
+    A prompt that has become shorter than the one before cannot reuse all of it. Whole blocks are
+    reused, of a hybrid model one less; memory that cannot rewind goes back to its last checkpoint,
+    which is the cost of a change if the client ``changed`` something.
+    """
+    tokens = max(0, before - prompt) + max(_TOLERANCE_TOKENS, _TOLERANCE * before)
+    if memory.kind is MemoryKind.BLOCKS:
+        tokens += (memory.block or 0) * (1 + memory.is_hybrid)
+    if memory.kind is MemoryKind.CHECKPOINTED and not changed:
+        tokens += _CHECKPOINT
+    return tokens
+
+
+def near(tokens: int, memory: Memory | None = None) -> float:
+    """Return how far from ``tokens`` a count may be that is the same place in a prompt."""
+    block = (memory.block or 0) * (1 + memory.is_hybrid) if memory is not None else 0
+    return max(_TOLERANCE_TOKENS, 0.03 * tokens) + block

@@ -40,6 +40,12 @@ _PLAIN = {
     Reason.NOT_CACHED: "the server reuses nothing: its prompt cache is off",
     Reason.MOVED: "the turn before went to another upstream",
 }
+FELT = 0.1
+"""Share of all prompt tokens from which somebody should look. A turn may lose a twentieth before it
+is called a break at all (``core.verdict``): twice that is more than turns that just missed it."""
+BROKEN = 0.25
+"""Share from which the cache is said to be breaking. One turn that loses everything, of the four
+or fewer that there were, reaches it; the odd break of a long day does not."""
 
 
 def phrase(reason: str, shape: str | None) -> str:
@@ -113,3 +119,10 @@ def _beneath(verdict: Verdict) -> str:
 
 def _path(where: Break | None) -> str:
     return "" if where is None else where.path
+
+
+def share_in_words(share: float) -> str:
+    """Return ``share`` as people read it, and what is little not as nothing."""
+    if 0 < share < 0.001:
+        return "less than 0.1 %"
+    return f"{100 * share:.1f} %"

@@ -8,9 +8,8 @@ the server shows them (``cacheproxy.core.judge.proof``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
 from dataclasses import replace
-from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Parting, parting, taken_back
 from cacheproxy.core.conversation.lanes import Before
@@ -18,20 +17,23 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     CHANGED,
     Basis,
-    Evidence,
+    Break,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
-from cacheproxy.core.judge.cause import NOTHING_SEEN, Loss, Meanwhile, cause_of
-from cacheproxy.core.judge.counted import allowed, near
-from cacheproxy.core.judge.located import located, tokens_of
-from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.judge.repairs import as_unaided
-from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, reordered
-from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting
+from cacheproxy.core.dialects.content import Part, Segment
+from cacheproxy.core.diff.kind import ChangeKind, Token, token_at
+from cacheproxy.core.diff.text import share_of_words
+from cacheproxy.core.document.compare import alike
+from cacheproxy.core.judge.cause import allowed, cause_of, near
+from cacheproxy.core.judge.evidence import Evidence, Parted
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder
+from cacheproxy.core.prompt.segments import Piece
+from cacheproxy.core.servers.profile import Reporting
 
 _REASONS = {
     Part.SYSTEM: Reason.SYSTEM_CHANGED,
@@ -42,152 +44,93 @@ _TEXTUAL = CHANGED | {Reason.UNKNOWN}
 _ORDERS = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
 _NOTHING = TokenCount(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)
+CHARS_PER_TOKEN = 4.0
+"""Used only where no server has counted yet; then the figure says ``estimated``."""
+_EXCERPT = 120
+_SAME = 0.5
+"""Share of its words from which a message is the same one, some of it changed."""
 
 
-class _Compared(NamedTuple):
-    """The two prompts in the server's order, and where they part."""
-
-    before: Before  #: the turn before
-    sent: Prompt  #: this turn's prompt
-    left: Parting  #: where they part
-    could: TokenCount  #: tokens that could have been reused
-    counted: int | None  #: tokens of the later one, or an estimate by the density of the earlier
-
-
-def judge(  # noqa: PLR0917 (the turn, then what is known around it)
-    before: Before | None,
-    sent: Prompt,
-    unedited: Prompt,
-    usage: Usage,
-    profile: Profile = UNKNOWN,
-    meanwhile: Meanwhile = NOTHING_SEEN,
-    proof: Proof | None = None,
-    *,
-    first: bool,
-    known: bool = False,
-    replaced: bool = False,
-    caches: bool = True,
-    api: str | None = None,
-) -> Verdict:
-    """Return the verdict on a turn whose prompt was ``sent``, ``unedited`` as it came.
-
-    ``before`` is None for the ``first`` turn of a session or of a side request, whose conversation
-    is ``known`` then, or when we have forgotten the last one.
-    ``replaced``: the client wrote the history anew (see ``turns.Place``); that is no break as long
-    as what stands before the messages was reused. ``profile``: of the upstream; ``meanwhile``:
-    what happened between the turns; ``proof``: the rendered prompts, compared. ``caches``: whether
-    the request leaves the server's cache on; ``api``: the dialect that it went upstream in.
-    """
-    if profile.reporting is Reporting.NEVER:  # a constant is no count
+def judge(turn: Evidence) -> Verdict:
+    """Return the verdict on a turn, by all that is known of it."""
+    before, usage = turn.before, turn.usage
+    if turn.profile.reporting is Reporting.NEVER:  # a constant is no count
         usage = replace(usage, reused=None)
+        turn = replace(turn, usage=usage)
     if before is None:
-        if first:
-            return _first(sent, usage, known=known)
-        return Verdict(Judgement.COMPACTED) if replaced else _without_before(usage)
-    compared = _compare(before, sent, usage, profile.order)
-    left, could = compared.left, compared.could
-    same_model = before.sent.model == sent.model
+        if turn.is_first:
+            return _first(turn)
+        return Verdict(Judgement.COMPACTED) if turn.is_replaced else _without_before(usage)
+    counted = turn.tokens
+    parted = _fitting(turn, before, counted)
+    could = _could(before, parted, counted)
+    same_model = before.sent.model == turn.sent.model
     if not same_model:
         could = _NOTHING
     without = could
-    if same_model and (unedited is not sent or before.unedited is not before.sent):
-        without = _unaided(compared, unedited, profile, api)
+    if same_model and (turn.unedited is not turn.sent or before.unedited is not before.sent):
+        unaided = turn.parted(before, parted.now.order, unaided=True)
+        without = _could(before, unaided, counted)
     # The server never reuses less without the edits than what stayed equal unedited.
     reused = could.tokens if usage.reused is None else usage.reused
     gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
     saved = TokenCount(gained, "estimated")
-    reason = None if same_model else Reason.MODEL_CHANGED
-    if reason is None and left.was is not None:
-        reason = _REASONS[left.part]
+    change = None if same_model else Reason.MODEL_CHANGED
+    if change is None and parted.left.was is not None:
+        change = _REASONS[parted.left.part]
     verdict = Verdict(Judgement.UNKNOWN, None, None, could, None, None, without, saved)
-    if replaced and reason is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
+    if turn.is_replaced and change is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
         return replace(verdict, judgement=Judgement.COMPACTED)
-    if before.tokens is None:
+    had, memory = before.tokens, turn.profile.memory
+    if had is None:
         return verdict
-    loss = Loss(
-        before=before.tokens,
-        prompt=compared.counted or before.tokens,
-        reused=usage.reused,
-        shared=could.tokens,
-        change=reason,
-        was_ok=before.was_ok,
-        generated=before.generated,
-        profile=profile,
-        meanwhile=meanwhile,
-        proof=proof,
-        caches=caches,
-    )
-    if loss.reused is None:
-        return _unmeasured(verdict, loss, compared)
-    lost = _lost(loss, compared, usage)
-    is_changed = loss.change is not None
-    if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory, changed=is_changed):
+    bearable = allowed(had, counted or had, memory, changed=change is not None)
+    if usage.reused is None:
+        verdict = replace(verdict, lost=TokenCount(max(0, had - could.tokens), "estimated"))
+        return _unmeasured(verdict, turn, parted, change, bearable)
+    lost = _lost(had, usage.reused, usage.prompt, parted)
+    if lost.tokens <= bearable:
         return Verdict(Judgement.OK, None, None, could, lost, None, without, saved)
-    return _broken(replace(verdict, lost=lost), loss, compared, usage)
+    return _broken(replace(verdict, lost=lost), turn, parted, change)
 
 
-def wants_proof(verdict: Verdict, usage: Usage) -> bool:
-    """Whether the rendered prompts could tell more of a turn than ``verdict`` does."""
+def wants_proof(turn: Evidence, verdict: Verdict) -> bool:
+    """Whether the rendered prompts could tell more of a turn than its ``verdict`` does."""
     if verdict.judgement is not Judgement.BREAK or verdict.basis in _PROVEN:
         return False
     if verdict.basis is Basis.COUNTED and verdict.expected is not None:
-        away = abs(verdict.expected.tokens - (usage.reused or 0))
+        away = abs(verdict.expected.tokens - (turn.usage.reused or 0))
         return away > near(verdict.expected.tokens)
     return verdict.reason is not Reason.PREVIOUS_NOT_FOUND
 
 
-def order_of(before: Before, sent: Prompt, usage: Usage) -> PromptOrder | None:
+def order_of(turn: Evidence) -> PromptOrder | None:
     """Return the order that alone predicts what was reused; None: both do, or neither."""
-    fitting = [
-        order
-        for order, one in _in_each(before, sent, usage, _ORDERS)
-        if abs(one.could.tokens - (usage.reused or 0)) <= near(one.could.tokens)
-    ]
-    return fitting[0] if usage.reused is not None and len(fitting) == 1 else None
-
-
-def _compare(before: Before, sent: Prompt, usage: Usage, order: PromptOrder | None) -> _Compared:
-    """Compare in ``order``; if that is not known, in the one that predicts best."""
-    each = _in_each(before, sent, usage, _ORDERS if order is None else (order,))
-    _, first = next(each)
-    if order is not None or first.left.was is None or usage.reused is None:
-        return first
-    reused = usage.reused
-    return min(first, *(one for _, one in each), key=lambda one: abs(one.could.tokens - reused))
-
-
-def _in_each(
-    before: Before, sent: Prompt, usage: Usage, orders: Iterable[PromptOrder]
-) -> Iterator[tuple[PromptOrder, _Compared]]:
-    for order in orders:
-        was, now = reordered(before.sent, order), reordered(sent, order)
-        left = parting(was, now)
-        turned = before._replace(sent=was)
-        counted = usage.prompt or _scaled(turned, now)
-        yield order, _Compared(turned, now, left, _could(turned, left, now, counted), counted)
-
-
-def _unaided(
-    compared: _Compared, unedited: Prompt, profile: Profile, api: str | None
-) -> TokenCount:
-    """Return what could have been reused had nobody edited a request: servers mend some, too."""
-    before, order = compared.before, compared.sent.order
-    was = as_unaided(reordered(before.unedited, order), api, profile)
-    now = as_unaided(reordered(unedited, order), api, profile)
-    return _could(before, parting(was, now), now, compared.counted)
-
-
-def _could(before: Before, left: Parting, sent: Prompt, counted: int | None) -> TokenCount:
-    if left.was is None and before.tokens is not None:
-        return TokenCount(before.tokens, "measured")  # all of the turn before, which was counted
-    return tokens_of(left.shared, sent, counted)
-
-
-def _scaled(before: Before, sent: Prompt) -> int | None:
-    """The tokens of ``sent`` by the density of the turn before, if that was counted."""
-    if before.tokens is None or not before.sent.chars:
+    before, reused = turn.before, turn.usage.reused
+    if before is None or reused is None:
         return None
-    return round(before.tokens * sent.chars / before.sent.chars)
+    counted, fitting = turn.tokens, []
+    for order in _ORDERS:
+        could = _could(before, turn.parted(before, order), counted).tokens
+        if abs(could - reused) <= near(could):
+            fitting.append(order)
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _fitting(turn: Evidence, before: Before, counted: int | None) -> Parted:
+    """Compare in the template's order; if that is not known, in the one that predicts best."""
+    order, reused = turn.profile.order, turn.usage.reused
+    first = turn.parted(before, order or PromptOrder.TOOLS_FIRST)
+    if order is not None or first.left.was is None or reused is None:
+        return first
+    each = [turn.parted(before, one) for one in _ORDERS]
+    return min(each, key=lambda one: abs(_could(before, one, counted).tokens - reused))
+
+
+def _could(before: Before, parted: Parted, counted: int | None) -> TokenCount:
+    if parted.left.was is None and before.tokens is not None:
+        return TokenCount(before.tokens, "measured")  # all of the turn before, which was counted
+    return tokens_of(parted.left.shared, parted.now, counted)
 
 
 def _lost_its_head(could: TokenCount, usage: Usage) -> bool:
@@ -197,71 +140,68 @@ def _lost_its_head(could: TokenCount, usage: Usage) -> bool:
     return could.tokens - usage.reused > max(near(0), 0.5 * could.tokens)
 
 
-def _lost(loss: Loss, compared: _Compared, usage: Usage) -> TokenCount:
+def _lost(had: int, reused: int, prompt: int | None, parted: Parted) -> TokenCount:
     """Return what was evaluated again although the server had it: at most what was evaluated.
 
     What the client took back, or put in other words, is no loss: a rewind, a branch.
     """
-    reused = loss.reused or 0
-    lost = max(0, loss.before - reused)
-    if usage.prompt is not None:
-        lost = min(lost, max(0, usage.prompt - reused))
-    was = compared.before.sent
-    if compared.left.was is None or not lost or not was.chars:
+    was = parted.was
+    lost = max(0, had - reused)
+    if prompt is not None:
+        lost = min(lost, max(0, prompt - reused))
+    if parted.left.was is None or not lost or not was.chars:
         return TokenCount(lost, "measured")
-    gone = round(taken_back(was, compared.left, compared.sent) * loss.before / was.chars)
+    gone = round(taken_back(was, parted.left, parted.now) * had / was.chars)
     if gone <= near(0):
         return TokenCount(lost, "measured")
-    return TokenCount(max(0, min(lost, loss.before - reused - gone)), "estimated")
+    return TokenCount(max(0, min(lost, had - reused - gone)), "estimated")
 
 
-def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared) -> Verdict:
+def _unmeasured(
+    verdict: Verdict, turn: Evidence, parted: Parted, change: Reason | None, bearable: float
+) -> Verdict:
     """Nothing was measured: what changed is said, whether it cost anything is not."""
-    lost = TokenCount(max(0, loss.before - loss.shared), "estimated")
-    if loss.profile.reuses is False:
-        lost = TokenCount(loss.before, "estimated")
+    if turn.profile.reuses is False:
+        lost = TokenCount(turn.had, "estimated")
         found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
         return replace(found, basis=Basis.TOLD)
-    unknown = replace(verdict, lost=lost)
-    is_changed = loss.change is not None
-    if lost.tokens <= allowed(loss.before, loss.prompt, loss.profile.memory, changed=is_changed):
-        return unknown
-    where = None
-    if loss.change in _TEXTUAL:
-        where = located(compared.left, compared.before.sent, compared.sent, compared.counted)
-    return replace(unknown, reason=loss.change, where=where)
+    if verdict.lost is None or verdict.lost.tokens <= bearable:
+        return verdict
+    where = _where(turn, parted) if change in _TEXTUAL else None
+    return replace(verdict, reason=change, where=where)
 
 
-def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> Verdict:
-    cause, lost = cause_of(loss), verdict.lost
+def _where(turn: Evidence, parted: Parted) -> Break:
+    return located(parted.left, parted.was, parted.now, turn.tokens)
+
+
+def _broken(verdict: Verdict, turn: Evidence, parted: Parted, change: Reason | None) -> Verdict:
+    expected, lost, proof = verdict.expected, verdict.lost, turn.proof
+    assert expected is not None
     assert lost is not None
-    where, left, proof = None, compared.left, loss.proof
+    cause = cause_of(turn, change, expected.tokens)
+    where, usage = None, turn.usage
     named = cause.beneath or cause.reason
     if named is Reason.TEMPLATE_CHANGED and proof is not None:
         where = proof.where
-    elif left.was is not None and named in _TEXTUAL:
+    elif parted.left.was is not None and named in _TEXTUAL:
         # Where only the model changed, or the server dropped it, no text is to blame.
-        where = located(left, compared.before.sent, compared.sent, compared.counted)
-    expected = verdict.expected
+        where = _where(turn, parted)
     if proof is not None:
         expected = TokenCount(min(proof.shared, usage.prompt or proof.shared), "measured")
         if where is not None:
             where = replace(where, position=expected)
     if cause.rewrite is Rewrite.CLOCK and cause.reason is Reason.TEMPLATE_CHANGED:
         # Both prompts were rendered at one time: where they part it shows by what was reused.
-        where, expected = None, TokenCount(loss.reused or 0, "measured")
+        where, expected = None, TokenCount(usage.reused or 0, "measured")
     return replace(
-        verdict,
-        judgement=Judgement.BREAK,
-        reason=cause.reason,
+        cause,
         where=where,
         expected=expected,
+        lost=lost,
         seconds_lost=_seconds(lost, usage),
-        basis=cause.basis,
-        rewrite=cause.rewrite,
-        beneath=cause.beneath,
-        evidence=cause.evidence,
-        ruled_out=cause.ruled_out,
+        unedited=verdict.unedited,
+        saved=verdict.saved,
     )
 
 
@@ -271,17 +211,17 @@ def _seconds(lost: TokenCount, usage: Usage) -> float | None:
     return usage.prompt_seconds * min(1.0, lost.tokens / usage.evaluated)
 
 
-def _first(sent: Prompt, usage: Usage, *, known: bool) -> Verdict:
+def _first(turn: Evidence) -> Verdict:
     """The first turn that we see; the conversation may have begun before us.
 
     It is not cold where the server had most of it: others' prompts may begin alike.
     """
+    usage = turn.usage
     if usage.prompt and (usage.reused or 0) >= usage.prompt / 2:
         return Verdict(Judgement.OK)
-    is_begun = any(segment.source == "model" for segment in sent.segments)
-    return Verdict(
-        Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,) if is_begun and not known else ()
-    )
+    is_begun = any(segment.source == "model" for segment in turn.sent.segments)
+    signs = (Sign.BEGUN_ELSEWHERE,) if is_begun and not turn.is_known else ()
+    return Verdict(Judgement.COLD, evidence=signs)
 
 
 def _without_before(usage: Usage) -> Verdict:
@@ -291,3 +231,86 @@ def _without_before(usage: Usage) -> Verdict:
     if usage.reused >= usage.prompt / 2:
         return Verdict(Judgement.OK)
     return Verdict(Judgement.BREAK, Reason.PREVIOUS_NOT_FOUND)
+
+
+def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> TokenCount:
+    """Return how many tokens ``chars`` characters of ``prompt`` are; ``counted``: of all of it."""
+    if counted and prompt.chars:
+        return TokenCount(round(chars * counted / prompt.chars), "estimated")
+    return TokenCount(round(chars / CHARS_PER_TOKEN), "estimated")
+
+
+def describe_change(left: Parting, before: Prompt, sent: Prompt) -> tuple[ChangeKind, Token | None]:
+    """Return the kind of the first difference, and the token that changed if it is one."""
+    was, now = left.was, left.now
+    if was is None or now is None:
+        return (ChangeKind.ADDED if was is None else ChangeKind.REMOVED), None
+    if _goes_along(was, now, before, sent):
+        return ChangeKind.MOVED, None
+    if was.part is now.part is Part.TOOLS and _same_tools(was, now, before, sent):
+        return ChangeKind.REORDERED, None
+    token = token_at(was.text, now.text, left.was_at, left.now_at)
+    if token is not None:
+        return token.kind, token
+    if was.part is not now.part:
+        return (ChangeKind.REMOVED if left.part is was.part else ChangeKind.ADDED), None
+    return (ChangeKind.TEXT if was.path == now.path else ChangeKind.MOVED), None
+
+
+def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
+    """Whether the tools are those of the turn before in another order, or ``was`` only respelt."""
+    ours, theirs = (
+        sorted(tool.text for tool in prompt.of(Part.TOOLS)) for prompt in (before, sent)
+    )
+    if ours == theirs:
+        return True
+    try:
+        return alike(json.loads(was.text), json.loads(now.text))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _goes_along(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
+    """Whether ``was`` is of the last message, which stands last again, behind what is new."""
+    message, last, there = before.pieces[-1], sent.pieces[-1], _message_of(now, sent)
+    if there is last or not _holds(message, was):
+        return False
+    return _share(message, last) >= _SAME > _share(message, there)
+
+
+def _message_of(segment: Segment, prompt: Prompt) -> Piece:
+    return next(piece for piece in reversed(prompt.pieces) if _holds(piece, segment))
+
+
+def _holds(piece: Piece, segment: Segment) -> bool:
+    return any(one is segment for one in piece.segments)
+
+
+def _share(one: Piece, other: Piece) -> float:
+    ours, theirs = (" ".join(part.text for part in piece.segments) for piece in (one, other))
+    return share_of_words(ours, theirs)
+
+
+def parted_at(before: Prompt, sent: Prompt, counted: int | None) -> Break | None:
+    """Return where ``sent`` leaves the turn before, also where too near the end for a break."""
+    left = parting(before, sent)
+    return None if left.was is None else located(left, before, sent, counted)
+
+
+def located(left: Parting, before: Prompt, sent: Prompt, counted: int | None) -> Break:
+    """Return where ``sent``, of ``counted`` tokens, leaves the turn ``before``."""
+    kind, _ = describe_change(left, before, sent)
+    text = left.now.text[: left.now_at] if left.now is not None else ""
+    return Break(
+        path=left.path,
+        byte=len(text.encode("utf-8", "surrogatepass")),
+        position=tokens_of(left.shared, sent, counted),
+        kind=kind,
+        was=excerpt(left.was.text if left.was else "", left.was_at),
+        now=excerpt(left.now.text if left.now else "", left.now_at),
+    )
+
+
+def excerpt(text: str, at: int) -> str:
+    """Return some of ``text`` around ``at``."""
+    return text[max(0, at - _EXCERPT // 2) : at + _EXCERPT]

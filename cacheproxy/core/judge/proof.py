@@ -15,10 +15,12 @@ from itertools import islice
 
 from cacheproxy.core.conversation.divergence import Parting
 from cacheproxy.core.conversation.verdict import Break, Rewrite, TokenCount
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
-from cacheproxy.core.judge.located import excerpt
-from cacheproxy.core.prompt.prompt import Part, Prompt, is_late
+from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.judge.judge import excerpt
+from cacheproxy.core.prompt.prompt import Prompt, is_late
 
 _FEW, _SHARE = 8, 0.002
 """Tokens, and their share, by which a rendered prompt may differ from what the answer counted:
@@ -48,47 +50,17 @@ class Rendered:
     tokens: array[int]  #: their numbers in its vocabulary
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """What a comparison of rendered prompts shows."""
-
-    before: int  #: tokens of the turn before
-    now: int  #: tokens of this one
-    shared: int  #: tokens that are equal from the start
-    fits: bool = False  #: they part where the requests do
-    rewrite: Rewrite | None = None  #: else, what the template did
-    where: Break | None = None  #: it did so, with an excerpt of both
-    clock: int | None = None
-    """Where the template prints a time that stands in no request; None: nowhere."""
-
-    @property
-    def lost(self) -> int:
-        """What of the prompt before stands behind the place where they part."""
-        return self.before - self.shared
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A turn's prompt and the one before, with their tokens as the answers counted them."""
-
-    before: Prompt  #: the turn before
-    after: Prompt  #: this one
-    before_tokens: int  #: as the answer counted them
-    after_tokens: int  #: as the answer counted them
-    left: Parting  #: where the requests part
-    has_clock: bool = False  #: whether the template is known to print dates
-
-
-def proof_of(was: Rendered, now: Rendered, turn: Compared) -> Proof | None:
+def proof_of(was: Rendered, now: Rendered, turn: Evidence) -> Proof | None:
     """Return what the rendered prompts show; None where they are not what was counted."""
-    if not _is_of(was, turn.before_tokens) or not _is_of(now, turn.after_tokens):
+    before = turn.before
+    if before is None or not _is_of(was, before.tokens) or not _is_of(now, turn.usage.prompt):
         return None
     shared = common_prefix(was.tokens.tobytes(), now.tokens.tobytes()) // now.tokens.itemsize
     clock = _clock(now, turn)
     if shared >= len(was.tokens):
         return Proof(len(was.tokens), len(now.tokens), shared, clock=clock)
     at = common_prefix(was.text, now.text)
-    rewrite, path = _rewrite(was.text, now.text, at, turn)
+    rewrite, path = _rewrite(was.text, now.text, at, before.sent, turn.sent)
     token = token_at(was.text, now.text, at, at)
     where = Break(
         path=path,
@@ -98,12 +70,14 @@ def proof_of(was: Rendered, now: Rendered, turn: Compared) -> Proof | None:
         was=excerpt(was.text, at),
         now=excerpt(now.text, at),
     )
-    fits = _fits(was.text, now.text, at, turn.left)
+    fits = _fits(was.text, now.text, at, turn.parted(before, turn.sent.order).left)
     return Proof(len(was.tokens), len(now.tokens), shared, fits, rewrite, where, clock)
 
 
-def _is_of(rendered: Rendered, counted: int) -> bool:
-    return abs(len(rendered.tokens) - counted) <= max(_FEW, _SHARE * counted)
+def _is_of(rendered: Rendered, counted: int | None) -> bool:
+    return counted is not None and abs(len(rendered.tokens) - counted) <= max(
+        _FEW, _SHARE * counted
+    )
 
 
 def _fits(was: str, now: str, at: int, left: Parting) -> bool:
@@ -117,26 +91,26 @@ def _fits(was: str, now: str, at: int, left: Parting) -> bool:
     return False
 
 
-def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]:
+def _rewrite(was: str, now: str, at: int, before: Prompt, after: Prompt) -> tuple[Rewrite, str]:
     """Return what the template did where the two part, and to what: a JSON pointer or ""."""
-    said = next(_said(turn.after), None)
-    for path, mark in _late(turn.after):
+    said = next(_said(after), None)
+    for path, mark in _late(after):
         end = at + _BESIDE + len(mark)
         place = now.find(mark, 0, end)
         # Where it was moved to the head, what the user said first stands behind it.
         is_first = said is None or now.find(said, max(0, place)) >= 0
         if place >= 0 > was.find(mark, 0, end) and is_first:
             return Rewrite.HOISTED, path
-    thought = next(_gone(was, now, at, turn.before), None)
+    thought = next(_gone(was, now, at, before), None)
     if thought is not None:
         return Rewrite.THINKING, thought
-    thought = next(_gone(now, was, at, turn.before), None)
+    thought = next(_gone(now, was, at, before), None)
     if thought is not None:  # it was sent before, and is rendered from now on
         return Rewrite.KEPT, thought
     token = token_at(was, now, at, at)
     if token is not None and token.kind in (ChangeKind.DATE, ChangeKind.CLOCK):
         return Rewrite.CLOCK, ""
-    for mark in _tools(turn.after):
+    for mark in _tools(after):
         old, new = was.find(mark), now.find(mark)
         # Nearby they only stand behind a text that has grown or shrunk.
         if 0 <= old <= at + 8 * _BESIDE and abs(old - new) > _MARK:
@@ -184,13 +158,13 @@ def _tools(prompt: Prompt) -> Iterator[str]:
             yield found[1]
 
 
-def _clock(now: Rendered, turn: Compared) -> int | None:
+def _clock(now: Rendered, turn: Evidence) -> int | None:
     """Return where the template prints a time, in tokens: one that no request has."""
-    patterns = (_TIME, _DAY) if turn.has_clock else (_TIME,)
+    patterns = (_TIME, _DAY) if turn.profile.clock else (_TIME,)
     places = []
     for pattern in patterns:
         for found in islice(pattern.finditer(now.text, 0, _HEAD), _MOST_TIMES):
-            if not any(found[0] in segment.text for segment in turn.after.segments):
+            if not any(found[0] in segment.text for segment in turn.sent.segments):
                 places.append(found.start())
                 break
     if not places:

@@ -1,14 +1,7 @@
-r"""What a server repairs by itself: the prompt that it would have seen without our edits.
+"""What a server repairs by itself: the prompt that it would have seen without our edits.
 
-Only reuse beyond that is due to us. Two servers remove Claude Code's billing header if a system
-text begins with it:
-
-* vLLM (read in 0.32.0) drops its line: ``vllm.renderers.chat_utils``,
-  ``_strip_claude_code_billing_header``, whatever is rendered as chat, so Responses, too; on
-  messages the block that is this line (``vllm.entrypoints.anthropic.serving``,
-  ``_convert_system_message``). Not for role developer.
-* llama.cpp writes ``fffff`` over the first ``cch``, if that has five bytes, on messages alone
-  (``tools/server/server-chat.cpp``, ``normalize_anthropic_billing_header``, pull request 21793).
+Only reuse beyond that is due to us. Some servers remove what a system text begins with, if they
+know it (see ``ServerKind.repairs``).
 
 Older versions may not: then we claim less than is due. A template that moves late system messages
 to the head would also have moved those that we placed as user messages.
@@ -16,41 +9,17 @@ to the head would also have moved those that we placed as user messages.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import NamedTuple
-
+from cacheproxy.core.dialects.content import Part, Segment
+from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.placement.placement import Late
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
-from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
-from cacheproxy.core.prompt.segments import Piece, PieceRun, Segment, piece_of
-from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM
-from cacheproxy.core.server.profile import Profile
-
-_HEADER = "x-anthropic-billing-header"
+from cacheproxy.core.prompt.prompt import Prompt, hoisted, remade
+from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
+from cacheproxy.core.servers.kind import Repair
+from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.profile import Profile
 
 
-class Repair(NamedTuple):
-    """What becomes of a beginning of system text that a server mends by itself."""
-
-    text: re.Pattern[str]  #: what it begins with
-    becomes: str  #: what the server makes of it
-
-
-_LINE = Repair(re.compile(rf"{_HEADER}[^\n]*\n?"), "")
-CCH = Repair(
-    re.compile(rf"({_HEADER}:(?:(?!cch=).)*cch=)[\x00-\x7f]{{5}}(?=;)", re.DOTALL), r"\1fffff"
-)
-_REPAIRS: Mapping[tuple[str, str], Repair] = {
-    (VLLM, ANTHROPIC): _LINE,
-    (VLLM, CHAT): _LINE,
-    (VLLM, RESPONSES): _LINE,
-    (LLAMA_SERVER, ANTHROPIC): CCH,
-}
-"""By the kind of server and the dialect that it is spoken to in."""
-
-
-def as_unaided(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
+def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     """Return the prompt of a request that nobody edited as its server would have seen it.
 
     ``api``: the dialect it goes upstream in. It is ``prompt`` itself where that is the same.
@@ -63,20 +32,21 @@ def as_unaided(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
     return as_repaired(prompt, api, profile)
 
 
-def as_repaired(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
+def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     """Return ``prompt``, edited or not, without what its server mends in it: itself, as a rule."""
-    kind = profile.server.kind if profile.server is not None else ""
-    repair = _REPAIRS.get((kind, api or ""))
+    repair = kind_of(profile).repair_of(api)
     if repair is None:
         return prompt
     made, changed = prompt.made, {}
     for name, piece in made.texts.items():
-        if piece.part is Part.SYSTEM and any(map(_is_header, piece.segments)):
+        if piece.part is Part.SYSTEM and any(
+            _begins(segment, repair) for segment in piece.segments
+        ):
             changed[name] = _mended(piece, repair)
     if changed:
         made = made._replace(texts=made.texts | changed)
     heads = made.run.pieces[: made.heads]
-    if any(_is_header(segment) for piece in heads for segment in piece.segments):
+    if any(_begins(segment, repair) for piece in heads for segment in piece.segments):
         mended = [_mended(piece, repair) for piece in heads]
         made = made._replace(run=PieceRun().then((*mended, *made.run.pieces[made.heads :])))
     return prompt if made is prompt.made else remade(prompt, made)
@@ -85,12 +55,12 @@ def as_repaired(prompt: Prompt, api: str | None, profile: Profile) -> Prompt:
 def _mended(piece: Piece, repair: Repair) -> Piece:
     segments = [
         segment._replace(text=repair.text.sub(repair.becomes, segment.text, count=1))
-        if _is_header(segment)
+        if _begins(segment, repair)
         else segment
         for segment in piece.segments
     ]
     return piece_of(piece.part, segments)
 
 
-def _is_header(segment: Segment) -> bool:
-    return segment.text.startswith(_HEADER) and segment.role != "developer"
+def _begins(segment: Segment, repair: Repair) -> bool:
+    return segment.role != "developer" and repair.text.match(segment.text) is not None

@@ -12,13 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cacheproxy.core.dialects.content import is_text
 from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.document.pointer import to_pointer
 from cacheproxy.core.placement.placement import Placement
-from cacheproxy.core.placement.reroling import WHY, become_user, re_role
-from cacheproxy.core.prompt.messages import is_text
 from cacheproxy.core.prompt.reminder import (
     BETWEEN,
+    CLOSE,
+    OPEN,
     is_all_text,
+    is_wrapped,
     merged,
     text_in,
     wrapped,
@@ -26,6 +29,11 @@ from cacheproxy.core.prompt.reminder import (
 )
 
 _JOINED = "joined with the message beside it"
+WHY = "late system message sent as a user message, in its place"
+"""Why one edit for each message that is placed is made; by it they are counted."""
+_MARKED = "marked as a reminder"
+_KEPT = frozenset({"role", "content", "type", "id", "status", "images"})
+"""What a user message may have, in one of the dialects."""
 
 
 def join_late(
@@ -219,3 +227,37 @@ def _is_result_block(item: Any, end: int) -> bool:
     content = item.get("content") if _is_user(item) else None
     block = content[end] if isinstance(content, list) and content else None
     return isinstance(block, dict) and block.get("type") == "tool_result"
+
+
+def re_role(pointer: str, item: dict[str, Any], more: str = "") -> Iterator[Edit]:
+    """Turn a message into the user's, its text's bytes kept; ``more`` goes behind its last."""
+    content = item["content"]
+    texts = (
+        [(f"{pointer}/content", content)]
+        if isinstance(content, str)
+        else [
+            (f"{pointer}/content/{number}/text", block["text"])
+            for number, block in enumerate(content)
+            if is_text(block)
+        ]
+    )
+    if texts:
+        opens, closes = OPEN, CLOSE
+        last, closing = texts[-1]
+        if is_wrapped(texts[0][1], closing):
+            opens, closes = "", ""
+        if more:
+            closes += BETWEEN + more
+        if opens:
+            yield Edit(texts[0][0], opens, _MARKED, (0, 0))
+        if closes:
+            yield Edit(last, closes, _MARKED, (len(closing), len(closing)))
+    yield from become_user(pointer, item)
+
+
+def become_user(pointer: str, item: dict[str, Any]) -> Iterator[Edit]:
+    """Change the role, and take out what a user message does not have."""
+    yield Edit(f"{pointer}/role", "user", WHY)
+    for key in item:
+        if key not in _KEPT:
+            yield Edit(pointer + to_pointer((key,)), REMOVE, "which no user message has")

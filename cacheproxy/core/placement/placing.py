@@ -1,4 +1,4 @@
-r"""Places late system messages: each becomes a user message where it stands.
+"""Places late system messages: each becomes a user message where it stands.
 
 The text is wrapped in ``<system-reminder>``, as Claude Code itself does, unless it already is. If
 a user message behind a tool's result is refused, or costs the reasoning of the running turn, the
@@ -17,16 +17,18 @@ that are not text stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import string
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from cacheproxy.core.dialects.content import call_ids_in
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
-from cacheproxy.core.placement.call_ids import short_ids
-from cacheproxy.core.placement.joining import ends_with_result, join_late
+from cacheproxy.core.document.pointer import to_pointer
+from cacheproxy.core.placement.joining import WHY, ends_with_result, join_late, re_role
 from cacheproxy.core.placement.placement import ROLES, Placement
-from cacheproxy.core.placement.reroling import WHY, re_role
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, OLLAMA, RESPONSES
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport, describe
@@ -42,6 +44,10 @@ _PLAIN = re.compile(
 """A message as most clients spell it: its role and a text."""
 _MARK = OPEN.strip().encode()
 _OPEN, _CLOSE = (encode(text)[1:-1].encode() for text in (OPEN, CLOSE))
+_SPELLED = "id of a tool call, in nine letters or digits"
+_LENGTH = 9
+_SIGNS = string.digits + string.ascii_letters
+_SHORT = re.compile(rf"[0-9A-Za-z]{{{_LENGTH}}}")
 
 
 class LateMessage(NamedTuple):
@@ -54,13 +60,13 @@ class LateMessage(NamedTuple):
 
 def late_messages(request: Request) -> list[LateMessage]:
     """Return the late system messages of ``request``, in their order."""
-    if request.dialect not in (ANTHROPIC, CHAT, OLLAMA, RESPONSES):
+    dialect = request.dialect
+    if dialect is None or not dialect.items:
         return []
     if not any(literal in request.literals for literal in _LITERALS):
         return []
     items = _items(request)
-    head = {ANTHROPIC: "system", RESPONSES: "instructions"}.get(request.dialect)
-    has_head = head is not None and bool((request.json or {}).get(head))
+    has_head = bool((request.json or {}).get(dialect.head))
     found: list[LateMessage] = []
     leads = True
     for index, item in enumerate(items):
@@ -84,10 +90,10 @@ def place(request: Request, placement: Placement) -> tuple[Request, RuleReport |
 
     It never raises: what cannot be placed goes on as it came, and the report says why.
     """
-    items, document = _items(request), request.document
-    if document is None or not items:
+    items, document, dialect = _items(request), request.document, request.dialect
+    if document is None or dialect is None or not items:
         return request, None
-    root = _name(request.dialect)
+    root = dialect.items
     splices: list[Splice] = []
     try:
         moved, gone = _needed(request, items, placement)
@@ -156,9 +162,31 @@ def _plainly(document: Document, root: str, number: int) -> Splice | None:
 
 
 def _items(request: Request) -> list[Any]:
-    items = (request.json or {}).get(_name(request.dialect))
+    dialect = request.dialect
+    items = None if dialect is None else (request.json or {}).get(dialect.items)
     return items if isinstance(items, list) else []
 
 
-def _name(dialect: str | None) -> str:
-    return "input" if dialect == RESPONSES else "messages"
+def short_ids(items: Sequence[Any], root: str) -> Iterator[Edit]:
+    """Yield the edits that spell each call's id in ``items``, which stand at the path ``root``.
+
+    Mistral's templates want nine letters or digits. Each id that is none becomes the same one in
+    every turn, in the call and in its result. The server never sees the client's own; those that
+    the model's answers bring are the server's.
+    """
+    for number, item in enumerate(items):
+        for path, spelled in call_ids_in(item):
+            if not _SHORT.fullmatch(spelled):
+                yield Edit(f"{root}/{number}{to_pointer(path)}", short_id(spelled), _SPELLED)
+
+
+@lru_cache(4096)
+def short_id(spelled: str) -> str:
+    """Return nine letters and digits for an id; two ids share them once in 10**16."""
+    data = spelled.encode("utf-8", "surrogatepass")
+    number = int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
+    signs = []
+    for _ in range(_LENGTH):
+        number, at = divmod(number, len(_SIGNS))
+        signs.append(_SIGNS[at])
+    return "".join(signs)

@@ -30,13 +30,7 @@ _NAMES = frozenset(
         *("originator", "x-goog-api-client", "x-powered-by", "x-proxy-cache"),
         # which conversation it is (see cacheproxy.core.conversation.session)
         *("session-id", "session_id", "thread-id", "x-session-id", "x-session-affinity"),
-        *(
-            "x-parent-session-id",
-            "x-openai-subagent",
-            "x-codex-parent-thread-id",
-            "x-codex-window-id",
-        ),
-        *("x-codex-beta-features", "conversation_id", "conversation-id"),
+        *("x-parent-session-id", "x-openai-subagent", "conversation_id", "conversation-id"),
         # which request it is, for the server's own log
         *("request-id", "x-request-id", "x-client-request-id", "traceparent"),
         # dialects
@@ -44,6 +38,8 @@ _NAMES = frozenset(
         *("openai-beta", "openai-version", "openai-model", "openai-processing-ms"),
     }
 )
+_OWN = re.compile(rb"x-.+-(?:thread-id|window-id|beta-features)")
+"""What clients name a conversation by, or what they try, in headers of their own."""
 _STARTS = ("x-stainless-", "x-ratelimit-", "anthropic-ratelimit-")
 
 _KEYS = frozenset(
@@ -159,9 +155,9 @@ def _is_allowed(name: bytes) -> bool:
 
 
 def _names_session(name: bytes, text: str) -> bool:
-    """Whether its value is stored as a session's id anyway, or as that of a subagent."""
-    names = SESSION_ID.fullmatch(name) or AGENT_ID.fullmatch(name)
-    return bool(names) and _is_plain_name(name) and _SECRET_NAME.search(text) is None
+    """Whether its value names a session, as it is stored anyway, or a subagent or a thread."""
+    names = any(one.fullmatch(name) for one in (SESSION_ID, AGENT_ID, _OWN))
+    return names and _is_plain_name(name) and _SECRET_NAME.search(text) is None
 
 
 def _pair(pair: str) -> str:

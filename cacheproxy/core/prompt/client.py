@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.codeblocks import lines_outside_code
@@ -16,18 +15,6 @@ EVERY = "*"
 UNNAMED = "client"
 """The name of those that do not say who they are."""
 
-# What a user agent starts with, and the name its client goes by. These name who speaks: such a
-# request is nobody else's, whatever its prompt says.
-_AGENTS = (
-    ("claude-cli/", "claude"),
-    ("codex", "codex"),
-    ("opencode/", "opencode"),
-    ("openclaw/", "openclaw"),
-    ("qwencode/", "qwen"),
-    ("cline/", "cline"),
-    ("pi/", "pi"),
-    ("geminicli", "gemini"),
-)
 # These are libraries and gateways: anybody may speak through them.
 _LIBRARIES = (
     ("openai/", "openai-sdk"),
@@ -36,7 +23,6 @@ _LIBRARIES = (
     ("asyncanthropic/", "anthropic-sdk"),
     ("litellm/", "litellm"),
 )
-_KNOWN = frozenset(name for _, name in _AGENTS)
 # What libraries, runtimes and tools call themselves, where a program does not say who it is.
 _SHARED = frozenset(
     {
@@ -53,6 +39,8 @@ _SDK = re.compile(r"[\w$]{1,64}/(?:JS|Python) \d")
 _PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,19}")
 _PLAIN = re.compile(r"[A-Za-z0-9 #:;=,_'<>!/-]*")
+_MOST_AGENTS = 256
+"""User agents that are remembered."""
 _LEAST = 8
 """Plain characters that a line begins with: to look for these alone takes a tenth of the time."""
 _LOOKED_AT = 512
@@ -70,7 +58,7 @@ class Client:
     """A client, and the marks by which its requests are told. One of them is enough.
 
     ``head`` and ``lines`` are looked for only in the system text before the first message of a
-    user, and only where the user agent does not name another client that we know: what a user typed
+    user, and only where the user agent does not name another one of ``Clients``: what a user typed
     or a tool returned tells nothing. Raises ClientError.
     """
 
@@ -92,6 +80,13 @@ class Client:
     """What to do about turns that broke: why (``tools_changed``, ``model_changed``, ``system
     message hoisted``: as verdicts say it), whose setting it is, and the setting with what it
     does."""
+    title: str = field(default="", repr=False, compare=False)
+    """What people call it (``Claude Code``); "": its name."""
+    start: str = field(default="", repr=False, compare=False)
+    """How people start it with the proxy, in one line: ``base URL {url}/v1``. ``{url}`` is the
+    proxy's, ``{option}`` the one with which our commands find it. "": see ``cacheproxy env``."""
+    sends_late: str = field(default="", repr=False, compare=False)
+    """When it sends system messages besides the first, as a sentence; "": it does not."""
     has_setup: bool = field(default=False, repr=False, compare=False)
     """Whether ``cacheproxy env`` knows it: its package has the hook cacheproxy_setup."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
@@ -100,8 +95,8 @@ class Client:
     def __post_init__(self) -> None:
         if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):
             raise ClientError(
-                "a client's name must be a lower-case word of up to 20 characters (claude, "
-                "codex, …), or '*' for every client"
+                "a client's name must be a lower-case word of up to 20 characters, or '*' for "
+                "every client"
             )
         for marks in (self.agents, self.headers, self.head, self.lines):
             if type(marks) is not tuple or not all(type(mark) is str and mark for mark in marks):
@@ -109,6 +104,9 @@ class Client:
         rows = self.advice if type(self.advice) is tuple else ((),)
         if not all(len(row) == 3 and all(type(text) is str for text in row) for row in rows):
             raise ClientError(f"client {self.name!r}: its advice is rows of three texts")
+        words = (self.title, self.start, self.sends_late)
+        if not all(type(word) is str and word.isprintable() for word in words):
+            raise ClientError(f"client {self.name!r}: what is said of it is lines of text")
         if self.is_every and (self.agents or self.headers or self.head or self.lines):
             raise ClientError("the client '*' means every client, and may have no marks")
         object.__setattr__(self, "agents", tuple(agent.lower() for agent in self.agents))
@@ -119,6 +117,11 @@ class Client:
     def is_every(self) -> bool:
         """Whether this stands for all clients."""
         return self.name == EVERY
+
+    @property
+    def called(self) -> str:
+        """What people call it."""
+        return self.title or self.name
 
     def sent(self, request: Request) -> bool:
         """Whether ``request`` is this client's: asked once, whatever is edited later."""
@@ -133,20 +136,22 @@ class Client:
             known[self] = told
         return told
 
+    def speaks(self, agent: str) -> bool:
+        """Whether the user agent ``agent`` names it."""
+        return _named(agent) == self.name or agent.lower().startswith(self.agents)
+
     def _begins(self, request: Request) -> bool:
         return any(
             texts[0][:_LOOKED_AT].lstrip().startswith(self.must_begin) for texts in request.opening
         )
 
     def _tell(self, request: Request) -> bool:
-        agent = request.header("user-agent") or ""
-        named = _named(agent)
-        if named == self.name or agent.lower().startswith(self.agents):
+        if request.speaker == self.name or self.speaks(request.header("user-agent") or ""):
             return True
         for name in self.headers:
             if request.header(name) is not None:
                 return True
-        if named in _KNOWN or request.dialect is None or not (self.head or self.lines):
+        if request.speaker or request.dialect is None or not (self.head or self.lines):
             return False
         for texts in request.opening:
             if texts[0][:_LOOKED_AT].lstrip().startswith(self.head):
@@ -176,36 +181,70 @@ class Client:
             raise ClientError(f"client {self.name!r}: bad pattern: {error}") from None
 
 
+class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
+    """The clients that are known: those whose packages are installed."""
+
+    def introduce(self, request: Request) -> Request:
+        """Return ``request``, which knows from now on which of them its user agent names."""
+        agent = request.header("user-agent") or ""
+        known = self._speakers.get(agent)
+        return request.spoken_by(self._speaker(agent) if known is None else known)
+
+    def name_of(self, request: Request) -> str:
+        """Return the name of the one that sent ``request``, by user agent, header or prompt."""
+        if not request.speaker:
+            for client in self:
+                if client.name != EVERY and client.sent(request):
+                    return client.name
+        return client_of(request)
+
+    def starts(self, url: str, option: str) -> dict[str, str]:
+        """Return how people start clients with the proxy, one line by the names it is for.
+
+        ``url``: the proxy's; ``option``: the one by which commands find it, "" for none.
+        """
+        names: dict[str, list[str]] = {}
+        for client in self:
+            if client.start:
+                line = client.start.replace("{url}", url).replace("{option}", option)
+                names.setdefault(line, []).append(client.called)
+        return {", ".join(called): line for line, called in names.items()}
+
+    def _speaker(self, agent: str) -> str:
+        speaking = () if _is_shared(agent) else (one.name for one in self if one.speaks(agent))
+        found = next(iter(speaking), "")
+        if len(self._speakers) < _MOST_AGENTS:
+            self._speakers[agent] = found
+        return found
+
+    @cached_property
+    def _speakers(self) -> dict[str, str]:
+        """The names by user agent, as far as it was asked."""
+        return {}
+
+
+NOBODY = Clients()
+"""No package is installed."""
+
+
 def client_of(request: Request) -> str:
     """Return the short name of the client, by its user agent."""
-    return _named(request.header("user-agent") or "")
+    return request.speaker or _named(request.header("user-agent") or "")
 
 
 def is_shared(request: Request) -> bool:
     """Whether the user agent names but a library, as all programs that use it send it."""
-    agent = request.header("user-agent") or ""
-    name = _named(agent)
-    return name not in _KNOWN and (name in _SHARED or _SDK.match(agent) is not None)
+    return _is_shared(request.header("user-agent") or "")
 
 
-def declared_name(request: Request, clients: Iterable[Client]) -> str | None:
-    """Return the name of the first of ``clients`` that sent ``request``.
-
-    None if there is none, or if the user agent names a client itself: then ``client_of`` knows.
-    """
-    name = client_of(request)
-    if name in _KNOWN:
-        return None
-    for client in clients:
-        if client.name != EVERY and client.sent(request):
-            return client.name if client.name != name else None
-    return None
+def _is_shared(agent: str) -> bool:
+    return _named(agent) in _SHARED or _SDK.match(agent) is not None
 
 
 @lru_cache(maxsize=64)
 def _named(agent: str) -> str:
     lowered = agent.lower()
-    for start, name in (*_AGENTS, *_LIBRARIES):
+    for start, name in _LIBRARIES:
         if lowered.startswith(start):
             return name
     product = _PRODUCT.match(agent)

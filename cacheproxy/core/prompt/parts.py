@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import NamedTuple
 
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder
-from cacheproxy.core.prompt.segments import Part, Piece
+from cacheproxy.core.prompt.segments import Piece
 
 
 class Parts(NamedTuple):

@@ -12,38 +12,16 @@ from collections.abc import Iterable
 from enum import StrEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from cacheproxy.core.dialects.content import SYSTEM_ROLES, Part, Segment, content_of, item_of
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.dialects import captured_dialect
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.lazy import Once
 from cacheproxy.core.document.spans import Container, SpelledValue
-from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.prompt.segments import (
-    Part,
-    Piece,
-    PieceRun,
-    Segment,
-    content_of,
-    gemini_texts,
-    gemini_tools,
-    is_gemini,
-    item_of,
-    names_of,
-    piece_of,
-)
-
-__all__ = [
-    "Part",
-    "Prompt",
-    "PromptOrder",
-    "Segment",
-    "hoisted",
-    "is_late",
-    "prompt_of",
-    "remade",
-    "reordered",
-]
+from cacheproxy.core.prompt.segments import Piece, PieceRun, names_of, piece_of
 
 
 class PromptOrder(StrEnum):
@@ -71,7 +49,6 @@ _NO_TOOLS = Piece(Part.TOOLS)
 _EMPTY = PieceRun()
 _NOTHING = Made(_NO_TOOLS, {}, _EMPTY)
 _SEGMENTS = attrgetter("segments")
-_SYSTEM_ROLES = ("system", "developer")
 
 
 class Prompt:
@@ -134,12 +111,10 @@ def prompt_of(request: Request, order: PromptOrder = PromptOrder.TOOLS_FIRST) ->
 
 
 def _prompt_of(request: Request, document: Document) -> Prompt | None:
-    if request.dialect is not None:
-        made = _made(request.dialect, document)
-    elif is_gemini(request.path):
-        made = _gemini(document.value)
-    else:
+    dialect = request.dialect or captured_dialect(request.path)
+    if dialect is None:
         return None
+    made = _made(dialect, document)
     run = _in_order(made, PromptOrder.TOOLS_FIRST)
     if not any(map(_SEGMENTS, run.pieces)):
         return None
@@ -178,7 +153,7 @@ def _in_order(made: Made, order: PromptOrder) -> PieceRun:
 
 def is_late(piece: Piece) -> bool:
     """Whether it is a system message that stands among the others."""
-    is_system = bool(piece.segments) and piece.segments[0].role in _SYSTEM_ROLES
+    is_system = bool(piece.segments) and piece.segments[0].role in SYSTEM_ROLES
     return is_system and piece.part is Part.MESSAGES
 
 
@@ -199,37 +174,36 @@ def _in_system(piece: Piece) -> Piece:
     return piece._replace(part=Part.SYSTEM, segments=segments)
 
 
-def _made(api: str, document: Document) -> Made:
-    body = document.value
-    if api == dialect.COMPLETION:
-        # One text of everybody's words: nothing in it is known to be the client's own.
-        return Made(_NO_TOOLS, _texts(document, ("prompt",)), _EMPTY)
-    name = "input" if api == dialect.RESPONSES else "messages"
-    names: tuple[str, ...] = ("system", "instructions")
-    if isinstance(body.get("prompt"), str):
-        names += ("prompt",)
-    if isinstance(body.get(name), str):
+def _made(dialect: Dialect, document: Document) -> Made:
+    if dialect.as_segments is not None:
+        return _read_whole(dialect.as_segments(document.value))
+    name = dialect.items
+    names = (dialect.head, *dialect.texts)
+    if isinstance(document.value.get(name), str):
         names += (name,)
     tools, items = document.array("tools"), document.array(name)
     tool_piece = _NO_TOOLS if tools is None else _tools(document, tools)
-    texts = _texts(document, names)
+    texts = _texts(dialect, document, names)
     if items is None:
         return Made(tool_piece, texts, _EMPTY)
-    return Made(tool_piece, texts, *_items(api, name, items))
+    return Made(tool_piece, texts, *_items(dialect, items))
 
 
-def _texts(document: Document, names: Iterable[str]) -> dict[str, Piece]:
+def _texts(dialect: Dialect, document: Document, names: Iterable[str]) -> dict[str, Piece]:
     """Texts that stand outside the messages, by the names of their members."""
-    return {name: _text(document, name) for name in names if document.value.get(name) is not None}
+    return {
+        name: _text(document, name, is_system=name in (dialect.head, "system"))
+        for name in names
+        if document.value.get(name) is not None
+    }
 
 
-def _text(document: Document, name: str) -> Piece:
+def _text(document: Document, name: str, *, is_system: bool) -> Piece:
     part = document.part(name)
     if isinstance(part, Container) and name in part.notes:
         return part.notes[name]  # type: ignore[no-any-return]
     if isinstance(part, SpelledValue) and part.note is not None and part.note[0] == name:
         return part.note[1]  # type: ignore[no-any-return]
-    is_system = name in ("system", "instructions")
     kind, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
     piece = piece_of(kind, content_of(f"/{name}", document.value[name], kind, role))
     if isinstance(part, Container):
@@ -263,16 +237,17 @@ def _without_breakpoint(document: Document, number: int) -> str:
     return (head + comma.join(kept) + tail).decode()
 
 
-def _items(api: str, name: str, array: Container) -> tuple[PieceRun, int]:
+def _items(dialect: Dialect, array: Container) -> tuple[PieceRun, int]:
     """Messages, or the Responses API's other items; those of the array before are known.
 
     Returned with how many of them are system text: templates take leading system messages for
     that, later ones stay in place.
     """
-    if api in array.notes:
-        return array.notes[api]  # type: ignore[no-any-return]
+    if dialect.name in array.notes:
+        return array.notes[dialect.name]  # type: ignore[no-any-return]
     notes, count = array.before
-    run, heads = notes.get(api, (_EMPTY, 0))
+    run, heads = notes.get(dialect.name, (_EMPTY, 0))
+    name, leads = dialect.items, dialect.leads
     run, heads = run.first(count), min(heads, count)
     pieces: list[Piece] = []
     for number in range(len(run.pieces), len(array.items)):
@@ -280,22 +255,21 @@ def _items(api: str, name: str, array: Container) -> tuple[PieceRun, int]:
         role = value.get("role") if isinstance(value, dict) else None
         role = role if isinstance(role, str) else ""
         part = Part.MESSAGES
-        if heads == number and api != dialect.ANTHROPIC and role in _SYSTEM_ROLES:
+        if heads == number and leads and role in SYSTEM_ROLES:
             part, heads = Part.SYSTEM, heads + 1
         key = (name, number, part)
         if item.note is None or item.note[0] != key:
             item.note = key, piece_of(part, item_of(f"/{name}/{number}", value, part, role))
         pieces.append(item.note[1])
-    array.notes[api] = found = run.then(pieces), heads
+    array.notes[dialect.name] = found = run.then(pieces), heads
     return found
 
 
-def _gemini(body: dict[str, Any]) -> Made:
-    texts = list(gemini_texts(body))
-    by_part = {
-        part.value: piece_of(part, [text for text in texts if text.part is part])
-        for part in (Part.SYSTEM, Part.MESSAGES)
+def _read_whole(segments: list[Segment]) -> Made:
+    tools, system, messages = ([one for one in segments if one.part is part] for part in Part)
+    texts = {
+        part.value: piece_of(part, found)
+        for part, found in ((Part.SYSTEM, system), (Part.MESSAGES, messages))
     }
-    declared = list(gemini_tools(body))
-    names = names_of(json.loads(tool.text) for tool in declared)
-    return Made(piece_of(Part.TOOLS, declared, names), by_part, _EMPTY)
+    names = names_of(json.loads(tool.text) for tool in tools)
+    return Made(piece_of(Part.TOOLS, tools, names), texts, _EMPTY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cacheproxy.core.prompt.messages import is_text
+from cacheproxy.core.dialects.content import is_text
 
 OPEN, CLOSE = "<system-reminder>\n", "\n</system-reminder>"
 _MARK = r"[\s/\x00-\x1f]*system[\s_-]*reminder"

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.core.document.document import Document, Splice
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.dialects import dialect_of
+from cacheproxy.core.document.document import Document, Literals, Splice
 from cacheproxy.core.document.lazy import Once
-from cacheproxy.core.document.literals import Literals
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.reader import NotUnderstoodError, TooMuchError
-from cacheproxy.core.prompt.dialect import dialect_of
-from cacheproxy.core.prompt.opening import opening_of
 
 _LOOKED_AT = 8
 """Bytes that are known already and take as long as one that is new, at most."""
@@ -32,6 +31,8 @@ class Request:
     body: bytes = b""  #: the whole body; where a header still says Content-Encoding, it is not read
     memo: Memo | None = field(default=None, compare=False, repr=False)
     """What earlier bodies came to; the JSON is the same without it, but read as a whole."""
+    speaker: str = field(default="", compare=False, repr=False)
+    """The client that its user agent names, of those that are known (``Clients``); "": none."""
 
     @Once
     def path(self) -> str:
@@ -39,8 +40,8 @@ class Request:
         return self.target.partition("?")[0]
 
     @Once
-    def dialect(self) -> str | None:
-        """The API spoken, by path: see ``cacheproxy.core.prompt.dialect``; None if none we know."""
+    def dialect(self) -> Dialect | None:
+        """The API spoken, by its path; None if none we know."""
         return dialect_of(self.path)
 
     def header(self, name: str) -> str | None:
@@ -83,8 +84,13 @@ class Request:
 
     @Once
     def opening(self) -> list[list[str]]:
-        """The system text that the prompt opens with: see ``cacheproxy.core.prompt.opening``."""
-        return opening_of(self.json or {})
+        """The system text that the prompt opens with: see ``Dialect.opening``."""
+        return [] if self.dialect is None else self.dialect.opening(self.json or {})
+
+    def spoken_by(self, client: str) -> Request:
+        """Return it, with ``client`` as the one that its user agent names."""
+        self.__dict__["speaker"] = client
+        return self
 
     @Once
     def clients(self) -> dict[Any, bool]:
@@ -151,7 +157,7 @@ class Request:
 
     def with_body(self, body: bytes, splices: Sequence[Splice] = ()) -> Request:
         """Return this request with another body; ``splices``: those that made it, if any did."""
-        other = Request(self.method, self.target, self.headers, body, self.memo)
+        other = Request(self.method, self.target, self.headers, body, self.memo, self.speaker)
         known, ours = other.__dict__, self.__dict__
         for name in ("path", "dialect", "clients", "agreed", "_by_name"):
             if name in ours:
@@ -167,3 +173,12 @@ class Request:
     @Once
     def _by_name(self) -> dict[bytes, bytes]:
         return {name.lower(): value for name, value in reversed(self.headers)}
+
+
+def messages_of(request: Request | None) -> tuple[str, list[dict[str, Any]]]:
+    """Return the member that holds the messages, and these; ``{}`` for what is no object."""
+    name = request.dialect.items if request is not None and request.dialect is not None else ""
+    found = ((request.json if request is not None else None) or {}).get(name)
+    if not isinstance(found, list):
+        return "", []
+    return name, [one if isinstance(one, dict) else {} for one in found]

@@ -1,21 +1,20 @@
 """Which upstream a request goes to, and where next if that one does not take it.
 
 The targets of its route that can take it: by model, by context, by price, by health. Among these a
-conversation stays where its prefix is; a new one goes where its key belongs (``rendezvous``), or
+conversation stays where its prefix is; a new one goes where its key belongs (``ranked``), or
 where it is answered soonest or for the least.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 from cacheproxy.core.route.facts import Facts
-from cacheproxy.core.route.pattern import fits
-from cacheproxy.core.route.price import FREE, Price
-from cacheproxy.core.route.rendezvous import ranked
-from cacheproxy.core.route.route import Route
+from cacheproxy.core.route.route import FREE, Price, Route, fits
 
 _ROOM = 512
 """Tokens of a context that are left for the answer, at least: else the prompt has outgrown it."""
@@ -153,3 +152,24 @@ def _seconds(standing: TargetState, facts: Facts) -> float:
     if standing.speed is None:
         return float(standing.waiting)
     return (1 + standing.waiting) * facts.tokens / standing.speed
+
+
+def ranked(key: str, names: Iterable[str]) -> list[str]:
+    """Return ``names``, best first for ``key``; the same in every process.
+
+    Rendezvous hashing: every key has its own order of names. Where one goes away, only its own keys
+    go elsewhere, to the next name in their own order, so that they spread over all that are left
+    (Thaler and Ravishankar, 1998).
+    """
+    return list(_ranked(key, tuple(names)))
+
+
+@lru_cache(maxsize=4096)
+def _ranked(key: str, names: tuple[str, ...]) -> list[str]:
+    """All turns of a conversation ask the same."""
+    return sorted(names, key=lambda name: (_weight(key, name), name), reverse=True)
+
+
+def _weight(key: str, name: str) -> bytes:
+    text = f"{key}\0{name}".encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=8).digest()

@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.dialects.dialect import Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.prompt.request import Request
 
 _CHARS_PER_TOKEN = 3.6
@@ -79,10 +81,10 @@ def kind_of(request: Request, turn: Turn) -> RequestKind:
     A title is asked for without tools, before anything was answered, by a system text that says
     so; a compaction by the last message, or by the system text where there are no tools.
     """
-    if request.path.rstrip("/").endswith("/count_tokens"):
+    if endpoint_of(request.path).purpose is Purpose.COUNT:
         return RequestKind.COUNT
     body = request.json or {}
-    messages = body.get("messages") or body.get("input")
+    messages = body.get(request.dialect.items) if request.dialect is not None else None
     messages = messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
     opening = "" if body.get("tools") else _opening(request)
     if _is_compaction(messages, opening):

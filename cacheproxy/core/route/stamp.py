@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 
-from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.route.key import root_key
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 """RFC 9110, section 5.1: a token."""
@@ -20,6 +20,8 @@ _TAKEN = frozenset({
 })
 # fmt: on
 """What says something else to servers, and to other proxies."""
+LENGTH = 32
+"""Characters of a key, each of ``[0-9a-f]``: what every router takes that we know."""
 
 
 class StampError(ValueError):
@@ -52,3 +54,16 @@ class Stamp:
             return ()
         key = root_key(request, session).encode()
         return tuple([(name.encode(), key) for name in unsaid])
+
+
+def root_key(request: Request, session: Session) -> str:
+    """Return the key of the conversation that ``request`` is for: ``LENGTH`` characters.
+
+    ``session``: whose it is, told apart from those that begin alike or not. All turns have the same
+    key, and so have those of its subagents, as far as they name it. It is told from the request
+    alone, so that several proxies agree; it is a hash, so that nobody reads an id or a text in it.
+    """
+    root = parent_of(request, session) or session
+    named = f"{root.client}\0{root.first.id}"
+    digest = hashlib.sha256(named.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:LENGTH]

@@ -2,10 +2,140 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.rules.calls_as_before import CALLS_AS_BEFORE
-from cacheproxy.core.rules.code_rule import CodeRule
-from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
+import json
+from bisect import bisect_right
+from collections.abc import Iterator
 
+from cacheproxy.core.dialects.content import Call, calls_in
+from cacheproxy.core.document.compare import alike, shared_from
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.edits import Edit, Raw
+from cacheproxy.core.document.pointer import Path, to_pointer
+from cacheproxy.core.document.spans import Container, SpelledValue
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import tool_name
+from cacheproxy.core.rules.code_rule import CodeRule, quick
+
+_CALLS_WHY = "tool calls of the turn before keep their spelling"
+_FEW = 50
+"""Calls that are looked for one by one. To read the turn before costs less than to search it for
+more of them."""
+_TOOLS_WHY = "tools of the turn before keep their order and spelling; new ones come last"
+
+
+@quick
+def _calls_as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
+    """Spell each call as the turn before did, if it is the same one with equal arguments.
+
+    Messages that both bodies begin with are not looked at. The turn before is read only if it has
+    the id of a call in another one, or if there are many.
+    """
+    document = request.document
+    if previous is None or request.dialect is None or document is None:
+        return
+    name = request.dialect.items
+    messages = document.array(name)
+    if messages is None:
+        return
+    start = document.entry((name,)).value_start
+    same = bisect_right(messages.ends, shared_from(previous.body, start, messages.spelled))
+    rest = start + messages.ends[same - 1] if same else 0
+    calls = _calls(name, messages, same)
+    if len(calls) <= _FEW and not any(
+        previous.body.find(call.id.encode(), rest) >= 0 for call in calls
+    ):
+        return
+    if previous.document is None or (before := previous.document.array(name)) is None:
+        return
+    known = {call.id: call for call in reversed(_calls(name, before, same))}
+    for call in calls:
+        number = int(call.path[1])
+        if call.id in known and not _is_same(messages, before, number):
+            yield from _respelled(call, document, known[call.id], previous.document)
+
+
+def _calls(name: str, messages: Container, first: int) -> list[Call]:
+    """Return the calls that have an id, from the message numbered ``first`` on."""
+    return [
+        call
+        for number, message in enumerate(messages.values[first:], first)
+        if isinstance(message, dict) and message.get("role") in ("assistant", None)
+        for call in calls_in(message, (name, number))
+        if isinstance(call.id, str) and call.id.isascii() and call.id
+    ]
+
+
+def _is_same(messages: Container, before: Container, number: int) -> bool:
+    items = before.items[number : number + 1]
+    return bool(items) and items[0].spelled == messages.items[number].spelled
+
+
+def _respelled(call: Call, ours: Document, first: Call, theirs: Document) -> Iterator[Edit]:
+    """Yield the edit to the spelling of ``first``, where that means the same."""
+    new, old = call.arguments, first.arguments
+    pointer = to_pointer(call.path)
+    if isinstance(new, str) and isinstance(old, str):
+        if new != old and _means_same(new, old):
+            yield Edit(pointer, old, _CALLS_WHY)
+    elif isinstance(new, dict) and isinstance(old, dict):
+        spelled = _spelling(theirs, first.path)
+        if spelled != _spelling(ours, call.path) and alike(old, new):
+            yield Edit(pointer, Raw(spelled.decode()), _CALLS_WHY)
+
+
+def _means_same(new: str, old: str) -> bool:
+    try:
+        return alike(json.loads(new), json.loads(old))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _spelling(document: Document, path: Path) -> bytes:
+    entry = document.entry(path)
+    return document.body[entry.value_start : entry.end]
+
+
+CALLS_AS_BEFORE = CodeRule("calls-as-before", _CALLS_WHY, _calls_as_before, needs_previous=True)
+
+
+@quick
+def _tools_as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
+    """Put the tools in the order of the turn before, each spelled as it was.
+
+    Nothing is done where two tools have one name, or one has none: they cannot be told apart.
+    """
+    if previous is None or request.dialect is None or request.document is None:
+        return
+    tools = request.document.array("tools")
+    if tools is None or _is_in(previous.body, request.document, tools):
+        return
+    before = previous.document.array("tools") if previous.document is not None else None
+    ours, theirs = _by_name(tools), _by_name(before)
+    order = [name for name in theirs if name in ours]
+    order += [name for name in ours if name not in theirs]
+    for at, name in enumerate(order):
+        tool, known = ours[name], theirs.get(name)
+        if known is not None and known.spelled != tool.spelled and alike(known.value, tool.value):
+            tool = known
+        if tool.spelled != tools.items[at].spelled:
+            yield Edit(f"/tools/{at}", Raw(tool.spelled.decode()), _TOOLS_WHY)
+
+
+def _is_in(body: bytes, document: Document, tools: Container) -> bool:
+    """Whether the very same tools stand in ``body``, as far from its start or from its end."""
+    start = document.entry(("tools",)).value_start
+    places = start, start + len(body) - len(document.body)
+    return any(body.startswith(tools.spelled, at) for at in places if at >= 0)
+
+
+def _by_name(tools: Container | None) -> dict[str, SpelledValue]:
+    """Return the tools by their names; none of them where they cannot be told apart."""
+    items = () if tools is None else tools.items
+    found = {name: item for item in items if (name := tool_name(item.value)) is not None}
+    return found if len(found) == len(items) else {}
+
+
+TOOLS_AS_BEFORE = CodeRule("tools-as-before", _TOOLS_WHY, _tools_as_before, needs_previous=True)
 BUILT_IN: tuple[CodeRule, ...] = (TOOLS_AS_BEFORE, CALLS_AS_BEFORE)
 """They run after those of packages and of the user, which may make more of a request as before."""
 NAMES = frozenset(rule.name for rule in BUILT_IN)

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cacheproxy.core.dialects.content import blocks_of, is_text, texts_in
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.search import LateError, SearchPattern
-from cacheproxy.core.prompt.messages import blocks_of, is_text, messages_of, texts_in
 from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, inside
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.request import Request, messages_of
 
 if TYPE_CHECKING:
     from regex import Match

@@ -5,45 +5,43 @@ Sources: Anthropic Messages, OpenAI Chat Completions and Responses, Ollama /api/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+from cacheproxy.core.dialects.dialects import DIALECTS
 
 _SYSTEM = "[role=system|developer]"
 _USER = "[role=user]"
 
-SYSTEM_HEAD = (
-    "/system",
-    "/system/0[type=text]/text",
-    f"/messages/0{_SYSTEM}/content",
-    f"/messages/0{_SYSTEM}/content/0[type=text]/text",
-    "/instructions",
-    f"/input/0{_SYSTEM}/content",
-    f"/input/0{_SYSTEM}/content/0[type=input_text|text]/text",
-)
+
+def _of(role: str, number: str) -> Iterator[str]:
+    """Yield where messages of ``role`` have their texts, in every dialect: those of ``number``."""
+    block = "0" if number == "0" and role == _SYSTEM else "*"
+    for each in DIALECTS:
+        if not each.items or not each.is_proxied:
+            continue
+        types, content = "|".join(each.text_types), f"/{each.items}/{number}{role}/content"
+        if role == _SYSTEM and each.head:
+            yield from (f"/{each.head}", f"/{each.head}/{block}[type={types}]/text")
+        if role == _USER and each.is_text:
+            yield f"/{each.items}"
+        yield from (content, f"{content}/{block}[type={types}]/text")
+
+
+SYSTEM_HEAD = tuple(dict.fromkeys(_of(_SYSTEM, "0")))
 """The text a prompt starts with: system string, first block, first system message."""
 
-SYSTEM_TEXT = (
-    "/system",
-    "/system/*[type=text]/text",
-    f"/messages/*{_SYSTEM}/content",
-    f"/messages/*{_SYSTEM}/content/*[type=text]/text",
-    "/instructions",
-    f"/input/*{_SYSTEM}/content",
-    f"/input/*{_SYSTEM}/content/*[type=input_text|text]/text",
-)
+SYSTEM_TEXT = tuple(dict.fromkeys(_of(_SYSTEM, "*")))
 """All text of the system or developer role."""
 
-USER_TEXT = (
-    f"/messages/*{_USER}/content",
-    f"/messages/*{_USER}/content/*[type=text]/text",
-    "/input",
-    f"/input/*{_USER}/content",
-    f"/input/*{_USER}/content/*[type=input_text|text]/text",
-)
+USER_TEXT = tuple(dict.fromkeys(_of(_USER, "*")))
 """Text of the user role. Tool results are blocks of another type or role, so never here."""
 
 WITH_USER_TEXT: tuple[dict[str, Any], ...] = tuple(
-    {name: [{"role": "user", "content": content}]}
-    for name, kind in (("messages", "text"), ("input", "input_text"))
+    {items: [{"role": "user", "content": content}]}
+    for items, kind in dict.fromkeys(
+        (each.items, each.text_types[0]) for each in DIALECTS if each.items and each.is_proxied
+    )
     for content in ("x", [{"type": kind, "text": "x"}])
 )
 """The shortest requests in which a user says something, in each way."""

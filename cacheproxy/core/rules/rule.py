@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.pointer import (
     Path,
@@ -20,9 +21,8 @@ from cacheproxy.core.document.pointer import (
 )
 from cacheproxy.core.document.search import LateError, Search, SearchPattern
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.messages import messages_of
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.normalizer import (
+from cacheproxy.core.prompt.request import Request, messages_of
+from cacheproxy.core.rules.checks import (
     RuleError,
     are_texts,
     check_fields,
@@ -306,7 +306,7 @@ def _is_agreed(request: Request, path: Path) -> bool:
 
     In another one the same field may be another conversation's.
     """
-    number = path[1] if path[1:] and path[0] in ("messages", "input") else -1
+    number = path[1] if path[1:] and path[0] in LISTS else -1
     return not isinstance(number, int) or number < request.agreed
 
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from cacheproxy.core.serverlog.record import LogFacts, LoggedRequest
-from cacheproxy.core.serverlog.verdict import REMEMBERED, judge_logged
+from cacheproxy.core.conversation.verdict import Judgement
 
 _LONGEST_LINE = 4000
 """Characters looked at: some builds log whole prompts in one line."""
@@ -63,6 +63,13 @@ _CACHE_STATE = re.compile(
 )
 _EVICTED = re.compile(r"removing oldest entry")
 _STARTED = re.compile(r"\bmodel loaded\b")
+REMEMBERED = 16
+"""Requests: a conversation's last turn is hardly further back, and its cache hardly alive."""
+_SHORT = 256
+"""Tokens: a prompt below this has next to nothing to lose."""
+_MOSTLY = 0.9
+_GROWN = 1.05
+"""A turn may be a little shorter than the one before: an answer's reasoning goes."""
 
 
 @dataclass(slots=True)
@@ -241,3 +248,74 @@ def _derive(request: LoggedRequest, held: int | None) -> None:
         request.prompt = max(evaluated, held - max(0, request.output - 1))
         request.reused = request.prompt - evaluated
         request.derived = True
+
+
+@dataclass(slots=True)
+class LoggedRequest:
+    """One request as the log tells it, written while it is read; None where it does not say."""
+
+    line: int  #: its first line's number in the log
+    task: int  #: the server's number for it
+    slot: int  #: the server's slot it ran in
+    prompt: int | None = None  #: tokens
+    reused: int | None = None  #: tokens
+    evaluated: int | None = None  #: tokens
+    output: int | None = None  #: tokens
+    derived: bool = False  #: prompt and reuse were reckoned, not logged (how, says core.serverlog)
+    kept: float | None = None  #: the part of what its slot held that the prompt starts with, 0 to 1
+    shared: int | None = None
+    """The longest prefix of it, in tokens, that any slot or cached prompt still held."""
+    seconds: float | None = None  #: prompt time
+    recomputed: bool = False
+    """The server could not go back in its memory and computed all anew (sliding window, recurrent
+    models)."""
+    truncated: bool = False  #: the server cut the prompt, or shifted what it held
+    error: str | None = None  #: what the server refused it with
+    verdict: Judgement = Judgement.UNKNOWN  #: what became of the cache
+    reason: str = ""  #: of the verdict, for people
+
+
+@dataclass(slots=True)
+class LogFacts:
+    """What the log says of the server itself."""
+
+    lines: int = 0  #: of llama-server, whatever they say
+    ram_off: bool = False
+    """It said that the prompt cache in RAM (``--cache-ram``) is off; that it is on is not believed
+    (llama.cpp issue 22127)."""
+    ram_prompts: int | None = None  #: prompts in that cache, as last told
+    ram_mib: float | None = None  #: MiB that they take, as last told
+    ram_limit_mib: float | None = None  #: MiB that they may take, as last told
+    evicted: int = 0  #: entries dropped from it
+
+
+def judge_logged(request: LoggedRequest, earlier: Collection[int]) -> tuple[Judgement, str]:
+    """Return the verdict on ``request`` and the reason in a few words.
+
+    A log does not name the conversation of a request. So it is compared by size with those before
+    it: a turn is a little longer than the turn it extends.
+
+    ``earlier``: the lengths, in tokens, of the last prompts of its server.
+    """
+    prompt, reused, kept = request.prompt, request.reused, request.kept
+    if request.error is not None:
+        return Judgement.UNKNOWN, request.error
+    if prompt is None or reused is None:
+        return Judgement.UNKNOWN, "the log does not say what was reused"
+    like = max((length for length in earlier if length <= _GROWN * prompt), default=0)
+    like = min(like, prompt)
+    extends = like >= _SHORT and reused >= _MOSTLY * like
+    keeps = kept is not None and kept >= _MOSTLY and reused >= _SHORT
+    if extends or keeps or reused >= prompt / 2:
+        return Judgement.OK, ""
+    if not earlier:
+        return Judgement.COLD, "the first one"
+    if prompt < _SHORT:
+        return Judgement.COLD, "a short prompt"
+    if like < prompt / 2:
+        return Judgement.COLD, "none like it came before"
+    if request.recomputed:
+        return Judgement.BREAK, "computed all anew: memory"
+    if request.shared is not None:
+        return Judgement.BREAK, f"only {request.shared:,} tokens still held"
+    return Judgement.BREAK, f"one of {like:,} came before"

@@ -1,44 +1,69 @@
 """Ask a chat template what it does with late system messages.
 
-A server that can render a conversation without evaluating it gets a dozen words of our own, once
-for each question. Marks in the rendered text give the answer. Sources: llama-server's POST
-``/apply-template`` (its tools/server/README.md), vLLM's POST ``/tokenize`` with ``messages``.
+A server that can render a conversation without evaluating it gets short ones of our own, a dozen
+words each, as chat bodies. The places of the marks in the rendered text give the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from typing import TypeVar
+import json
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.placement.placement import ROLES, Late, Placement, Treatment
-from cacheproxy.core.template.questions import (
-    HEAD,
-    JOINED,
-    LATE,
-    LONG_IDS,
-    ONE,
-    PLAIN,
-    RESULT,
-    THREE,
-    TOOL,
-    TWO,
-    Json,
-    body_of,
-    first_questions,
-    tool_questions,
-)
-from cacheproxy.core.template.rendered import read
+from cacheproxy.core.servers.kind import RenderingPage
 
 Told = TypeVar("Told")
 Rendered = Mapping[str, str | None]
 """The rendered text by question; None where the template refused."""
 Asking = Generator[bytes, tuple[int, bytes], Told]
 """Yields bodies to POST, takes the status and the body of each answer."""
-LLAMA, VLLM = "/apply-template", "/tokenize"
-PAGES: Mapping[str, Json] = {LLAMA: {}, VLLM: {"return_token_strs": True}}
-"""Where servers render a conversation, and what they are asked for besides."""
 _NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
+_LARGEST = 64 << 10
+"""Bytes of a rendered dozen of words; what is larger is none."""
+_BYTES_IN_HEX = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
+_SPACE, _BYTE_SPACE, _BYTE_LINE = "\u2581", "\u0120", "\u010a"
+Json = dict[str, Any]
+HEAD, ONE, LATE, TWO, THREE = (
+    f"cacheproxy-{word}" for word in ("head", "one", "late", "two", "three")
+)
+THOUGHT, CALL, RESULT, SAYS = (
+    f"cacheproxy-{word}" for word in ("thought", "call", "result", "says")
+)
+"""Of an assistant's reasoning, a tool's call and its result, and of the tool's own description."""
+_TOOL, _CALL_ID = "cacheproxy_tool", "cachepr0x"
+"""A call's id is nine letters or digits in Mistral's templates."""
+_TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": _TOOL,
+            "description": SAYS,
+            "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
+        },
+    }
+]
+PLAIN = "plain"
+"""The question that comes first: a conversation without late messages."""
+TOOL, JOINED, LONG_IDS = "tool", "tool joined", "tool long ids"
+"""A running turn; the same with a late message added to its result; with ids as most clients have.
+"""
+FIRST, OPEN, ENDED = "first", "open", "ended"
+"""A conversation's first request, the same behind a tool's result, and when the user has answered.
+"""
+BARE_OPEN, BARE_ENDED = "bare open", "bare ended"
+"""The last two of a client that sends no reasoning back."""
+KEEPERS: tuple[tuple[str, bool], ...] = (
+    ("preserve_reasoning", True),
+    ("preserve_thinking", True),
+    ("clear_thinking", False),
+    ("truncate_history_thinking", False),
+)
+"""Members of ``chat_template_kwargs`` that make templates keep the reasoning of turns that have
+ended: llama.cpp's name for all of them, Qwen's, GLM's, Nemotron's."""
 
 
 class NoPageError(Exception):
@@ -97,8 +122,8 @@ def _refused(rendered: Rendered) -> Iterator[str]:
         yield "a user's message right behind a tool's result"
 
 
-def asking(path: str, model: str = "") -> Asking[Placement | None]:
-    """Ask the page ``path``, whoever sends the bodies that this yields.
+def asking(page: RenderingPage, model: str = "") -> Asking[Placement | None]:
+    """Ask ``page``, whoever sends the bodies that this yields.
 
     It takes the status and the body of each answer, and returns what is known then: None where
     a plain conversation is refused, as by a server that wants to know the ``model``.
@@ -110,21 +135,21 @@ def asking(path: str, model: str = "") -> Asking[Placement | None]:
         for name, question in questions.items():
             if name != TOOL and rendered.get(TOOL, "") is None:
                 break
-            rendered[name] = yield from render(path, question, model)
+            rendered[name] = yield from render(page, question, model)
             if rendered[name] is None and name == PLAIN:
                 return None
-        placement = placement_of(rendered, path)
+        placement = placement_of(rendered, page.path)
         if placement is None:
             raise NoPageError
     return placement
 
 
-def render(path: str, question: Json, model: str = "") -> Asking[str | None]:
+def render(page: RenderingPage, question: Json, model: str = "") -> Asking[str | None]:
     """Ask for one conversation; return its text, None where the template refuses it.
 
     Raises NoPageError.
     """
-    more = {**PAGES[path], "model": model} if model else PAGES[path]
+    more = {**page.also, "model": model} if model else page.also
     status, body = yield body_of(question, **more)
     text = read(body) if status == 200 else None
     if text is None and (status in _NO_PAGE or status == 200):
@@ -152,3 +177,132 @@ def _late(rendered: Rendered, name: str, around: tuple[str, str], as_user: str |
 def _in_order(text: str, marks: tuple[str, ...]) -> bool:
     places = [text.find(mark) for mark in marks]
     return places == sorted(places) and places[0] >= 0
+
+
+def text_of(answer: Any) -> str | None:
+    """Return the rendered text in a JSON answer, None if there is none.
+
+    It is a text (``prompt``), or the tokens (``token_strs``) as a tokenizer keeps them: byte-level
+    BPE spells each byte as a character of its own (``Ġ`` a space, ``Ċ`` a line's end: GPT-2's
+    ``bytes_to_unicode``), SentencePiece a space as ``▁`` and odd bytes as ``<0x0A>``.
+    """
+    if not isinstance(answer, dict):
+        return None
+    text = answer.get("prompt")
+    if isinstance(text, str):
+        return text
+    pieces = answer.get("token_strs")
+    if isinstance(pieces, list) and all(isinstance(piece, str) for piece in pieces):
+        return _joined(pieces)
+    return None
+
+
+def read(body: bytes, largest: int = _LARGEST) -> str | None:
+    """Return the rendered text in an answer's ``body``, None where it is none, or too large."""
+    return text_of(parsed(body)) if len(body) <= largest else None
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    """Return the text of tokens, in whichever of the two ways they are spelled.
+
+    What stands for a space more often tells which: DeepSeek's marks, spelled in bytes, have the
+    other one's in their names.
+    """
+    text = "".join(pieces)
+    in_bytes = text.count(_BYTE_SPACE) + text.count(_BYTE_LINE)
+    if text.count(_SPACE) > in_bytes:
+        return _BYTES_IN_HEX.sub(_of_hex, text.replace(_SPACE, " "))
+    if not in_bytes:
+        return text
+    spelled = bytearray()
+    for character in text:
+        byte = _BYTES.get(character)
+        spelled += character.encode("utf-8", "replace") if byte is None else bytes((byte,))
+    return spelled.decode("utf-8", "replace")
+
+
+def _of_hex(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("<0x", "").replace(">", "")).decode("utf-8", "replace")
+
+
+def _spell_bytes() -> tuple[str, ...]:
+    """Bytes that can be seen stand for themselves, the others for characters from U+0100 on."""
+    seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(0x100) if byte not in seen]
+    moved = {byte: 0x100 + number for number, byte in enumerate(others)}
+    return tuple(chr(moved.get(byte, byte)) for byte in range(0x100))
+
+
+BYTE_SPELLING = _spell_bytes()
+"""GPT-2's printable characters, one for each byte."""
+_BYTES = {character: byte for byte, character in enumerate(BYTE_SPELLING)}
+
+
+def first_questions() -> dict[str, Json]:
+    """Return conversations to be rendered, as chat bodies without a model, by name."""
+    head, one, two, three = (
+        _said("system", HEAD),
+        _said("user", ONE),
+        _said("assistant", TWO),
+        _said("user", THREE),
+    )
+    asked = {PLAIN: [head, one, two, three]}
+    for role in ROLES:
+        asked[f"late {role}"] = [head, one, _said(role, LATE), two, three]
+        asked[f"second {role}"] = [head, _said(role, LATE), one]
+    asked["late user"] = [head, one, _said("user", LATE), two, three]
+    return {name: {"messages": messages} for name, messages in asked.items()}
+
+
+def tool_questions() -> dict[str, Json]:
+    """Return what is asked of a late message behind a tool's result, and of calls at all.
+
+    The turn has reasoning: what becomes of it tells the ways to place the message apart.
+    """
+    called = turn(THOUGHT)[OPEN]["messages"]
+    result = called[-1]
+    asked = {TOOL: called}
+    for role in ("user", *ROLES):
+        asked[f"{TOOL} {role}"] = [*called, _said(role, LATE)]
+    asked[JOINED] = [*called[:-1], result | {"content": f"{result['content']}\n\n{LATE}"}]
+    asked[LONG_IDS] = turn(call_id=f"call_{_CALL_ID * 3}")[OPEN]["messages"]
+    return {name: {"messages": messages, "tools": _TOOLS} for name, messages in asked.items()}
+
+
+def turn_questions() -> dict[str, Json]:
+    """Return what tells how a turn fares when the next one begins: its thinking, its tools."""
+    sent_back, bare = turn(THOUGHT), turn()
+    return {
+        ENDED: sent_back[ENDED],
+        BARE_OPEN: bare[OPEN],
+        BARE_ENDED: bare[ENDED],
+        OPEN: sent_back[OPEN],
+    }
+
+
+def turn(thought: str = "", call_id: str = _CALL_ID) -> dict[str, Json]:
+    """Return one conversation as it grows: FIRST, OPEN, ENDED.
+
+    ``thought``: the reasoning before the tool's call, if the client sends it back. It stands under
+    both its names; servers read one of them.
+    """
+    function = {"name": _TOOL, "arguments": json.dumps({"what": CALL})}
+    call = {"id": call_id, "type": "function", "function": function}
+    calling: Json = {"role": "assistant", "content": "", "tool_calls": [call]}
+    if thought:
+        calling |= {"reasoning_content": thought, "reasoning": thought}
+    result = {"role": "tool", "tool_call_id": call_id, "content": RESULT}
+    first = [_said("system", HEAD), _said("user", ONE)]
+    called = [*first, calling, result]
+    ended = [*called, _said("assistant", TWO), _said("user", THREE)]
+    grown = {FIRST: first, OPEN: called, ENDED: ended}
+    return {name: {"messages": messages, "tools": _TOOLS} for name, messages in grown.items()}
+
+
+def body_of(question: Json, **more: Any) -> bytes:
+    """Return the JSON body to send for a question."""
+    return json.dumps(question | more).encode()
+
+
+def _said(role: str, text: str) -> Json:
+    return {"role": role, "content": text}

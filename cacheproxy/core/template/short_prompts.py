@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.dialects.dialects import beside
 from cacheproxy.core.placement.placement import Late
-from cacheproxy.core.prompt.dialect import ANTHROPIC, OLLAMA, RESPONSES
 from cacheproxy.core.prompt.request import Request
 
 FEW, MANY = 6, 12
@@ -45,19 +45,14 @@ def short_prompt(like: Request, count: int, nonce: str) -> Request:
     user = {"role": "user", "content": _TEXT}
     late = [{"role": "system", "content": _WORD} for _ in range(count)]
     body: dict[str, Any] = {"model": (like.json or {}).get("model"), "stream": False}
-    if like.dialect == RESPONSES:
-        body |= {"instructions": head, "input": [user, *late], "max_output_tokens": 1}
-        body["store"] = False
-    elif like.dialect == ANTHROPIC:
-        body |= {"system": head, "messages": [user, *late], "max_tokens": 1}
-    else:
-        body["messages"] = [{"role": "system", "content": head}, user, *late]
-        body |= {"options": {"num_predict": 1}} if like.dialect == OLLAMA else {"max_tokens": 1}
+    dialect = like.dialect
+    assert dialect is not None
+    body |= dialect.body(head, [user, *late]) | dialect.limited({}, 1) | dialect.unstored
     if body["model"] is None:
         del body["model"]
     headers = tuple(pair for pair in like.headers if pair[0].lower() not in _NOT_FORWARDED)
-    path, mark, query = like.target.partition("?")
-    target = path.rstrip("/").removesuffix("/count_tokens") + mark + query
+    _, mark, query = like.target.partition("?")
+    target = beside(like.path, dialect) + mark + query
     return replace(
         like,
         method="POST",

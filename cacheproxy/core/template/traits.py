@@ -7,15 +7,15 @@ waits for the model and after the user has answered, with its reasoning and with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.clock import clock_in
-from cacheproxy.core.server.profile import Profile, Thinking, ThinkingProfile
-from cacheproxy.core.template.questions import (
+from cacheproxy.core.servers.clock import clock_in
+from cacheproxy.core.servers.kind import RenderingPage
+from cacheproxy.core.servers.profile import Profile, Thinking, ThinkingProfile
+from cacheproxy.core.template.rendering import (
     BARE_ENDED,
     BARE_OPEN,
     ENDED,
@@ -27,65 +27,61 @@ from cacheproxy.core.template.questions import (
     SAYS,
     THOUGHT,
     TWO,
+    Asking,
+    Rendered,
+    asking,
+    render,
     turn_questions,
 )
-from cacheproxy.core.template.rendering import Asking, Rendered, asking, render
 
-_UNKNOWN = ThinkingProfile()
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What a template does; see ``Profile``."""
-
-    thoughts: ThinkingProfile = _UNKNOWN  #: how reasoning fares
-    order: PromptOrder | None = None  #: which of tools and system text comes first; None: not seen
-    tools_last: bool = False  #: tools move to the last user message
-    system_last: bool = False  #: the system text moves there
-    clock: str = ""  #: see ``Profile``
+_OF_TEMPLATE = ("placement", "thoughts", "order", "tools_last", "system_last", "clock")
+"""The fields of a Profile that a template's page tells."""
 
 
 class TemplateAnswer(NamedTuple):
     """What a page told of a template."""
 
-    placement: Placement  #: what becomes of late system messages
     model: str  #: that was asked, "" for whichever the server has
-    page: str  #: that told it
-    traits: Traits = Traits()  #: what else it shows
+    profile: Profile  #: with the page, the placement, and what else it shows
 
 
 def learning(
-    found: list[TemplateAnswer], path: str, named: str, now: datetime, formats: Sequence[str] = ()
+    found: list[TemplateAnswer],
+    page: RenderingPage,
+    named: str,
+    now: datetime,
+    formats: Sequence[str] = (),
 ) -> Asking[None]:
-    """Ask the page ``path`` for all that it tells, and append that to ``found``.
+    """Ask ``page`` for all that it tells, and append that to ``found``.
 
     First the placement, which a request may wait for. ``named``: the model to ask for where the
     server wants one. Raises NoPageError.
     """
     for model in ("", named) if named else ("",):
-        placement = yield from asking(path, model)
+        placement = yield from asking(page, model)
         if placement is not None:
-            found.append(TemplateAnswer(placement, model, path))
-            traits = yield from asking_traits(path, model, now, formats)
-            found.append(TemplateAnswer(placement, model, path, traits))
+            known = Profile(placement=placement, page=page.path)
+            found.append(TemplateAnswer(model, known))
+            traits = yield from asking_traits(page, model, now, formats)
+            found.append(
+                TemplateAnswer(model, replace(traits, placement=placement, page=page.path))
+            )
             return
 
 
 def with_template(profile: Profile, found: Sequence[TemplateAnswer]) -> Profile:
     """Return ``profile`` with what was told of the template of each model: what holds for all."""
-    last = found[-1]
+    last = found[-1].profile
     told_by = ", ".join(filter(None, (profile.told_by, last.page)))
     profile = replace(profile, page=last.page, told_by=told_by)
-    if any((each.placement, each.traits) != (last.placement, last.traits) for each in found):
-        return profile
-    traits = {each.name: getattr(last.traits, each.name) for each in fields(last.traits)}
-    return replace(profile, placement=last.placement, **traits)
+    known = [{name: getattr(one.profile, name) for name in _OF_TEMPLATE} for one in found]
+    return replace(profile, **known[-1]) if all(one == known[-1] for one in known) else profile
 
 
 def asking_traits(
-    path: str, model: str = "", now: datetime | None = None, formats: Sequence[str] = ()
-) -> Asking[Traits]:
-    """Ask the page ``path`` as ``rendering.asking`` does, where a template was found there.
+    page: RenderingPage, model: str = "", now: datetime | None = None, formats: Sequence[str] = ()
+) -> Asking[Profile]:
+    """Ask ``page`` as ``rendering.asking`` does, where a template was found there.
 
     ``now``: by the server's clock, as far as we know; ``formats``: see ``clock_formats``.
     Raises NoPageError.
@@ -93,14 +89,14 @@ def asking_traits(
     rendered: dict[str, str | None] = {}
     questions = turn_questions()
     for name in (ENDED, BARE_OPEN, BARE_ENDED):
-        rendered[name] = yield from render(path, questions[name], model)
+        rendered[name] = yield from render(page, questions[name], model)
     keeper = None
     if _shows(rendered, ENDED) is False:
-        rendered[OPEN] = yield from render(path, questions[OPEN], model)
+        rendered[OPEN] = yield from render(page, questions[OPEN], model)
         if _shows(rendered, OPEN):
             for name, value in KEEPERS:
                 asked = questions[ENDED] | {"chat_template_kwargs": {name: value}}
-                text = yield from render(path, asked, model)
+                text = yield from render(page, asked, model)
                 if text is not None and THOUGHT in text:
                     keeper = name, value
                     break
@@ -112,12 +108,12 @@ def traits_of(
     keeper: tuple[str, bool] | None = None,
     now: datetime | None = None,
     formats: Sequence[str] = (),
-) -> Traits:
+) -> Profile:
     """Return what the answers say; ``keeper``: what made the template keep reasoning."""
     text = rendered.get(ENDED) or rendered.get(BARE_ENDED) or ""
-    return Traits(
-        ThinkingProfile(_way(rendered, keeper), keeper, _writes_empty(rendered)),
-        order_of(text),
+    return Profile(
+        thoughts=ThinkingProfile(_way(rendered, keeper), keeper, _writes_empty(rendered)),
+        order=order_of(text),
         tools_last=0 <= text.find(TWO) < text.find(SAYS),
         system_last=0 <= text.find(TWO) < text.find(HEAD),
         clock=clock_in(text, now, formats) if now is not None else "",

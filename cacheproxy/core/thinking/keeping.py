@@ -14,21 +14,20 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from cacheproxy.core.conversation.conversation import Thoughts
 from cacheproxy.core.conversation.kinship import Kinship
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.dialects.content import blocks_of
+from cacheproxy.core.dialects.reasoning import Reasoning, has_reasoning
 from cacheproxy.core.document.document import Document, Splice
-from cacheproxy.core.document.edits import Edit, Raw, encode, splice, splices_of
-from cacheproxy.core.document.pointer import Path, to_pointer
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
-from cacheproxy.core.prompt.messages import blocks_of, messages_of
+from cacheproxy.core.document.edits import Edit, splice, splices_of
 from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.rules.fold import RuleReport, describe
-from cacheproxy.core.server.profile import MemoryKind, Profile, Thinking
-from cacheproxy.core.template.questions import KEEPERS
-from cacheproxy.core.thinking.answer import NAMES, is_signed
-from cacheproxy.core.thinking.said import said_in
+from cacheproxy.core.servers.kind import as_object
+from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
+from cacheproxy.core.template.rendering import KEEPERS
+from cacheproxy.core.thinking.answer import said_in
 
 NAME = "kept-thinking"
 """Under which what is done is reported and counted, beside the rules."""
@@ -38,13 +37,13 @@ AUTO, YES, NO = "auto", "yes", "no"
 SETTINGS = (AUTO, YES, NO)
 """What ``--keep-thinking`` may be."""
 _KWARGS = "chat_template_kwargs"
-_HIDDEN = ("thinking", "redacted_thinking")
-_DIALECTS = (CHAT, ANTHROPIC)
 
 _SAID = attrgetter("role", "text")
 
 Word = tuple[str, bool]
 """A member of chat_template_kwargs, and its value."""
+_WHOSE = "conversations keep it if the client sends it back"
+_OFF = "the model reads its earlier reasoning (--keep-thinking no leaves it out)"
 
 
 class KeepingWay(NamedTuple):
@@ -53,23 +52,22 @@ class KeepingWay(NamedTuple):
     word: Word | None  #: what is asked for; None: the template keeps it unasked
 
 
-class AnswerPlace(NamedTuple):
-    """Where the answer to a request will stand."""
-
-    before: int  #: a number for all that is said there
-
-    def place(self, said: int) -> int:
-        """Return the place of the answer that says ``said``."""
-        return hash((self.before, said))
-
-
 @dataclass(frozen=True, slots=True)
 class KeptThinking:
     """A request with its earlier reasoning in it, where that is kept."""
 
     request: Request  #: as it goes on
     report: RuleReport | None = None  #: what was edited; None: nothing
-    asked: AnswerPlace | None = None  #: where its answer will stand; None: none is expected
+    asked: int | None = None
+    """Where its answer will stand, see ``place_of``; None: none is expected."""
+
+
+def place_of(before: int, said: int) -> int:
+    """Return a number for the place of a message that says ``said``, behind all that is before.
+
+    The place of an answer is that of what the model says, behind the place where it was asked.
+    """
+    return hash((before, said))
 
 
 def may_keep(setting: str, profile: Profile) -> bool:
@@ -96,7 +94,7 @@ def way_of(
     It does not end while the conversation lasts, unless the template is another one.
     """
     thinking, word = profile.thoughts, profile.thoughts.asked_by
-    if setting == NO or request.dialect not in _DIALECTS or not _leaves_it(request):
+    if setting == NO or _reasoning(request) is None or not _leaves_it(request):
         return None
     if thinking.way is Thinking.UNKNOWN:  # the server was restarted, and has not told yet
         begun = None if thoughts is None else thoughts.asked_by
@@ -141,21 +139,21 @@ def keep(
 
 def _places(
     request: Request, thoughts: Thoughts, kin: Kinship | None
-) -> tuple[dict[int, int], AnswerPlace | None]:
+) -> tuple[dict[int, int], int | None]:
     """Return the places of the assistant's messages, by their numbers, and where the next stands.
 
     There is none where the client has begun the answer itself.
     """
     prompt, (_, messages) = prompt_of(request), messages_of(request)
     places: dict[int, int] = {}
-    if prompt is None or request.dialect not in _DIALECTS:
+    if prompt is None or _reasoning(request) is None:
         return places, None
     pieces = prompt.made.run.pieces
     kin = kin or Kinship(request, prompt)
     plain = kin.prompt.made
     if not messages or len(messages) != len(pieces):
         return places, None
-    history = AnswerPlace(kin.system())
+    history = kin.system()
     for number, (item, piece, before) in enumerate(
         zip(messages, pieces, plain.run.pieces, strict=False)
     ):
@@ -165,8 +163,8 @@ def _places(
         said = _number(before if is_noted else piece)
         if _is_answer(item):  # with its reasoning or without
             said = thoughts.said(said, partial(said_in, item))
-            places[number] = history.place(said)
-        history = AnswerPlace(history.place(said))
+            places[number] = place_of(history, said)
+        history = place_of(history, said)
     return places, None if _is_answer(messages[-1]) else history
 
 
@@ -224,56 +222,36 @@ def _given(
     request: Request, document: Document, places: dict[int, int], thoughts: Thoughts
 ) -> Iterator[tuple[Edit, list[Splice]]]:
     """Yield the edits that put reasoning back, with what each changes in the body."""
-    _, messages = messages_of(request)
+    reasoning, (_, messages) = _reasoning(request), messages_of(request)
     for number, where in places.items():
         item = messages[number]
         thought = None if _has_own(item) else thoughts.find(where)
-        if thought is not None and request.dialect == CHAT:
-            yield _as_member(document, number, thought)
-        elif thought is not None and isinstance(item.get("content"), str | list):
-            yield _as_block(document, number, thought)
+        if thought is not None and reasoning is not None:
+            put = reasoning.put(document, number, thought.name, thought.spelled, GIVEN)
+            if put is not None:
+                yield put
 
 
-def _as_member(document: Document, number: int, thought: Thought) -> tuple[Edit, list[Splice]]:
-    """Put reasoning behind a chat message's other members."""
-    name, spelled = thought.name or NAMES[0], thought.spelled
-    pointer = f"/messages/{number}/{name}"
-    entry = document.entry(("messages", number))
-    if name in entry.value:  # null or empty
-        edit = Edit(pointer, Raw(spelled), GIVEN)
-        return edit, splices_of(document, [edit])
-    # Not through splices_of: that reads the members of each message, of which there are hundreds.
-    at = entry.end - 1
-    new = f',"{name}":{spelled}'.encode()
-    return Edit(pointer, Raw(spelled), GIVEN, adds=True), [Splice(at, at, new)]
-
-
-def _as_block(document: Document, number: int, thought: Thought) -> tuple[Edit, list[Splice]]:
-    """Put an unsigned block of thinking before a message's others."""
-    block = f'{{"type":"thinking","thinking":{thought.spelled},"signature":""}}'
-    path: Path = ("messages", number, "content")
-    pointer, content = to_pointer(path), document.get(path)
-    if isinstance(content, list) and content:
-        start = document.entry((*path, 0)).value_start
-        edit = Edit(f"{pointer}/0", Raw(block), GIVEN, adds=True)
-        return edit, [Splice(start, start, f"{block},".encode())]
-    texts = f',{{"type":"text","text":{encode(content)}}}' if content else ""
-    edit = Edit(pointer, Raw(f"[{block}{texts}]"), GIVEN)
-    return edit, splices_of(document, [edit])
+def _reasoning(request: Request) -> Reasoning | None:
+    return None if request.dialect is None else request.dialect.reasoning
 
 
 def _has_own(item: dict[str, Any], *, signed: bool = True) -> bool:
     """Whether an assistant's message has reasoning of its own; ``signed``: or a vendor's."""
-    if not _is_answer(item):
-        return False
-    if any(isinstance(item.get(name), str) and item[name].strip() for name in NAMES):
-        return True
-    return any(
-        signed or (block.get("type") == "thinking" and not is_signed(block))
-        for block in blocks_of(item.get("content"))
-        if isinstance(block, dict) and block.get("type") in _HIDDEN
-    )
+    return _is_answer(item) and has_reasoning(item, signed=signed)
 
 
 def _is_answer(item: dict[str, Any]) -> bool:
     return item.get("role") == "assistant"
+
+
+def says(setting: str, profile: Profile) -> str:
+    """Return one line on what ``--keep-thinking setting`` does at this server; "" for nothing."""
+    if not may_keep(setting, profile):
+        return ""
+    whose = "all conversations keep it" if setting == YES else _WHOSE
+    word = profile.thoughts.asked_by
+    if word is None:
+        return f"keeps the thinking of earlier turns: {whose}; {_OFF}"
+    asked = f"asked for by chat_template_kwargs {as_object(word)}"
+    return f"drops the thinking of earlier turns unless asked: {whose}, {asked}; {_OFF}"

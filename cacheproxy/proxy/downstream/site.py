@@ -1,24 +1,31 @@
-"""The factory of downstream connections."""
+"""The factory of downstream connections, and how they end when the proxy stops."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 from twisted.web.resource import IResource
 from twisted.web.server import Site
 
-from cacheproxy.core.http1.request_head import RequestHead
-from cacheproxy.core.privacy.access import Access, AccessRefusal, Door
-from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
+from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream.channel import ProxyChannel
-from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.limits import Limits, SiteState
+
+_log = Logger()
+_LOOK_EVERY = 0.02
+"""Seconds between two looks at whether the last connection has closed."""
+_LAST_CALL = 1.0
+"""Seconds in which a connection that was just made may send its request: a balancer does so, and
+would tell its client of a reset."""
+_CLOSING_SECONDS = 1.0
+"""How long connections that were broken off may take to close: it takes a turn of the reactor."""
 
 
-class ProxySite(Site):
+class ProxySite(Site, SiteState):
     """Makes the channels and knows those that are open.
-
-    ``closing``: each connection ends behind its answer; ``draining``: no new requests.
 
     There is no access log: query strings hold keys.
     """
@@ -28,11 +35,8 @@ class ProxySite(Site):
     def __init__(
         self, resource: IResource, reactor: IReactorTime, limits: Limits, access: Access
     ) -> None:
-        super().__init__(resource, reactor=reactor)
-        self.limits = limits
-        self.access = access
-        self.channels: set[ProxyChannel] = set()
-        self.closing = self.draining = False
+        Site.__init__(self, resource, reactor=reactor)
+        SiteState.__init__(self, limits, access)
 
     def buildProtocol(self, addr: Any) -> Any:  # noqa: ARG002
         """Return a channel with the limits as they are now."""
@@ -49,37 +53,6 @@ class ProxySite(Site):
         self.resource, self.limits, self.access = resource, limits, access
         for channel in self.channels:
             channel.adopt(limits)
-
-    def refusal(self, head: RequestHead, door: Door) -> AccessRefusal | None:
-        """Return why a request is refused for its ``head``; see ``Settings``."""
-        if self.draining:
-            return AccessRefusal(503, "the proxy is shutting down")
-        if len(self.channels) > self.limits.connections:
-            return AccessRefusal(
-                503,
-                f"too many connections: the limit is {self.limits.connections} (--max-connections)",
-            )
-        refused = None
-        if head.scheme:
-            refused = self.access.misdirected(head.values, head.scheme, door)
-        http10 = head.version == b"HTTP/1.0"
-        return refused or self.access.refusal(
-            head.values, door.address, method=head.method, path=head.path, http10=http10
-        )
-
-    def sharing(self, head: RequestHead | None) -> Sharing:
-        """Return what the answer says about web pages of other origins; see ``Settings``."""
-        if head is None:
-            return NOT_SHARED
-        return self.access.sharing(head.method, head.path, head.values)
-
-    def without_token(self, head: RequestHead) -> RequestHead:
-        """Return ``head`` without our token; see ``Settings``."""
-        access = self.access
-        if not access.token:
-            return head
-        held, target = access.token_headers(head.values), access.without_token(head.target)
-        return head.without(held, target) if held or target != head.target else head
 
     def last_call(self) -> None:
         """Close the connections that wait for another request; those before their first may ask."""
@@ -98,3 +71,64 @@ class ProxySite(Site):
         self.closing = self.draining = True
         for channel in tuple(self.channels):
             channel.close_if_idle()
+
+
+class Draining:
+    """Lets the open answers of ``site`` finish, and breaks off those that do not in time."""
+
+    def __init__(self, site: ProxySite, clock: IReactorTime) -> None:
+        self._site = site
+        self._clock = clock
+        self._hurried = False
+
+    async def run(self, seconds: float) -> int:
+        """Answer no new request, and wait until the last client has its answer.
+
+        After ``seconds``, connections are broken off: their upstreams are closed, and their clients
+        see answers that do not end. Return how many these were. Idle connections close at once.
+        """
+        site = self._site
+        site.last_call()
+        until = self._clock.seconds() + min(_LAST_CALL, seconds)
+        while site.is_awaited and not self._hurried and self._clock.seconds() < until:
+            await self._pause()
+        site.drain()
+        await self._pause()  # those that have nothing more to send close meanwhile
+        _log_start(len(site.channels), seconds)
+        until = self._clock.seconds() + seconds
+        while site.channels and not self._hurried and self._clock.seconds() < until:
+            await self._pause()
+        left = tuple(site.channels)
+        for channel in left:
+            channel.abort()
+        until = self._clock.seconds() + _CLOSING_SECONDS
+        while site.channels and self._clock.seconds() < until:
+            await self._pause()
+        if left:
+            _log.warn("{answers} cut off", answers=_answers(len(left)))
+        return len(left)
+
+    def hurry(self) -> None:
+        """Wait no longer."""
+        self._hurried = True
+
+    def _pause(self) -> Deferred[None]:
+        pause: Deferred[None] = Deferred()
+        self._clock.callLater(_LOOK_EVERY, pause.callback, None)
+        return pause
+
+
+def _log_start(waiting: int, seconds: float) -> None:
+    if waiting:
+        _log.info(
+            "stopping: {answers} may take up to {seconds:g} s to finish; a second signal cuts "
+            "them off",
+            answers=_answers(waiting),
+            seconds=seconds,
+        )
+    else:
+        _log.info("stopping")
+
+
+def _answers(count: int) -> str:
+    return f"{count} open answer{'' if count == 1 else 's'}"

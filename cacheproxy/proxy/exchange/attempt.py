@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cacheproxy.core.conversation.prepare import Prepared
-from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.route.model import asking_for
-from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.thinking.keeping import AnswerPlace
+from cacheproxy.core.route.route import asking_for
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.placing import Placed
-from cacheproxy.proxy.exchange.server import Server
+from cacheproxy.proxy.exchange.servers import Server
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.record.exchange import Exchange
 
 _HEALS = 3
 """A template may refuse late messages, users in a row and long ids of calls, one at a time."""
@@ -23,49 +21,41 @@ _HEALS = 3
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt to have a request answered by one server.
-
-    What an exchange's record will say stands here as far as it is known; moments are of
-    ``context.clock``.
-    """
+    """One attempt to have a request answered by one server, whose steps ``record`` tells."""
 
     context: ExchangeContext  #: what every exchange needs
     server: Server  #: that is asked
     came: Request  #: the request as it came; it goes on so where nothing is edited
-    received: Request  #: the same with a plain body
     prepared: Prepared  #: the request after rules and pins
-    session: Session | None = None  #: whose it is; None: nobody's
-    begins: bool = False
-    """Whether it is a turn of the session, so that its answer is to be remembered."""
-    reports: tuple[RuleReport, ...] = field(init=False)  #: what was edited so far
-    sent: Request | None = None  #: as it went up; None before that
-    edited_at: float | None = None  #: when all edits were made
-    sent_at: float | None = None  #: when it was sent
+    record: Exchange  #: of the exchange
+    started: float  #: when its request had been read, by ``context.clock``
     counted: bytes | None = None  #: the whole answer, made here
     translated: Translation | None = None  #: None where it went as it is
-    asked: AnswerPlace | None = None  #: where its reasoning is remembered
+    asked: int | None = None  #: where its reasoning is remembered
 
     def __post_init__(self) -> None:
+        record = self.record
         if not self.server.edits:
-            self.prepared = Prepared(self.received, turn=self.prepared.turn)
-        self.reports = self.prepared.reports
+            self.prepared = Prepared(record.received, turn=self.prepared.turn)
+        record.reports = self.prepared.reports
+        record.sent = record.edited_after = record.sent_after = None  # by another server
         if self.server.model:
             request, report = asking_for(self.prepared.request, self.server.model)
             self.prepared = self.prepared._replace(request=request)
-            self.reports += () if report is None else (report,)
+            record.reports += () if report is None else (report,)
 
     async def send(self) -> UpstreamConnection | None:
         """Return the response once its head has come, None where ``counted`` is the answer.
 
         What goes wrong is raised.
         """
-        context, server = self.context, self.server
+        context, server, record = self.context, self.server, self.record
         # 3. Earlier reasoning stays in it, where this upstream's template can keep it.
         request = await self._keep()
         # 4. Its late system messages go to where this upstream can take them.
         placed = await self._place(request)
-        self.edited_at = context.clock.seconds()
-        stamp = server.stamp.headers(self.received, self.prepared.session)
+        record.edited_after = context.clock.seconds() - self.started
+        stamp = server.stamp.headers(record.received, self.prepared.session)
         heals = _HEALS
         while True:
             # 5. A count of tokens that the upstream does not know is answered here.
@@ -74,12 +64,12 @@ class Attempt:
                 return None
             # 6. Where the upstream speaks Chat Completions alone, it is translated into that.
             translated = self.translated = await server.translating.translate(
-                placed.request, context.store.spellings(self.session)
+                placed.request, context.store.spellings(record.session)
             )
-            self.sent = sent = placed.request if translated is None else translated.sent
+            record.sent = sent = placed.request if translated is None else translated.sent
             # 7. It is sent; packed, if it came so and the upstream is not ours to edit for.
-            self.sent_at = context.clock.seconds()
-            goes = self.came if sent is self.received and not server.edits else sent
+            record.sent_after = context.clock.seconds() - self.started
+            goes = self.came if sent is record.received and not server.edits else sent
             response = await server.upstream.request(goes, via=b"1.1 " + context.via, also=stamp)
             # 8. It is sent once more, at most, after the upstream did not know the dialect,
             if translated is None and await server.translating.learns_from(
@@ -100,10 +90,11 @@ class Attempt:
         prepared, keeping = self.prepared, self.server.keeping
         if keeping is None or not prepared.request.body:
             return prepared.request
-        kept = await keeping.keep(prepared.request, prepared.turn, begins=self.begins)
+        begins = self.record.turn > 0  # then its answer is to be remembered
+        kept = await keeping.keep(prepared.request, prepared.turn, begins=begins)
         if kept.report is not None:
-            self.reports += (kept.report,)
-        self.asked = kept.asked if self.begins else None
+            self.record.reports += (kept.report,)
+        self.asked = kept.asked if begins else None
         return kept.request
 
     async def _place(self, request: Request) -> Placed:
@@ -116,6 +107,7 @@ class Attempt:
     def _take_placed(self, placed: Placed) -> Placed:
         """Report what was placed last."""
         if placed.report is not None or placed.late:
-            others = tuple([report for report in self.reports if report.rule != NAME])
-            self.reports = others if placed.report is None else (*others, placed.report)
+            record = self.record
+            others = tuple([report for report in record.reports if report.rule != NAME])
+            record.reports = others if placed.report is None else (*others, placed.report)
         return placed

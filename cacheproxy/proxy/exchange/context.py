@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.prefill import RunningPrefill
+from cacheproxy.core.servers.prefill import RunningPrefill
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.proxy.exchange.unpacking import Unpacking
+from cacheproxy.record.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +33,3 @@ class ExchangeContext:
     progressed: Callable[[int, RunningPrefill | None], None] = lambda _, __: None
     """Told, by the number of an exchange, that it runs and how far the server is with its prompt,
     and None when it is over."""
-
-    async def prepare(self, came: Request) -> tuple[Request, Prepared]:
-        """Return ``came`` with a plain body, and prepared; raises CodingError."""
-        if came.header("content-encoding") is None:
-            received = await self.unpacking.plain(came)
-            return received, await self.normalizing.prepare(received)
-
-        async def work() -> tuple[Request, Prepared]:
-            received = await self.unpacking.plain(came)
-            return received, await self.normalizing.prepare(received)
-
-        return await self.unpacking.in_turn(work)

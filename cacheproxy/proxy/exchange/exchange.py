@@ -10,13 +10,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
-from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.prepare import Prepared
-from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.conversation.usage import NOTHING
-from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
@@ -24,19 +21,17 @@ from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.prefill import PrefillReader, Progress, RunningPrefill
-from cacheproxy.proxy.downstream.errors import reason_of
-from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.core.servers.prefill import PrefillReader, Progress, RunningPrefill
+from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
 from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
+from cacheproxy.proxy.exchange.pings import Pings, takes_pings
 from cacheproxy.proxy.exchange.relay import Relay
-from cacheproxy.proxy.exchange.server import Server
-from cacheproxy.proxy.exchange.servers import Chosen
+from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.translation.translating import Translation, is_stream
-from cacheproxy.proxy.upstream.collect import collect
-from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
 from cacheproxy.proxy.upstream.failures import explain, is_ours
+from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
 
 _log = Logger()
@@ -55,27 +50,17 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
 
 @dataclass(slots=True)
 class _Running:
-    """One exchange under way: what its record will say, as far as it is known.
-
-    Moments are of ``context.clock``.
-    """
+    """One exchange under way, which fills in its record."""
 
     context: ExchangeContext  #: what every exchange needs
     down: ProxyRequest  #: the client's request, and where its answer goes
+    record: Exchange = field(init=False)  #: as far as it is known
     came: Request = field(init=False)  #: the request as it came
-    received: Request = field(init=False)  #: the same with a plain body
-    started: float = field(init=False)  #: when it had been read
-    wall: float = field(init=False)  #: the same, in seconds since the epoch
+    started: float = field(init=False)  #: when it had been read, by ``context.clock``
     is_probe: bool = field(init=False)  #: whether it is one of doctor's
-    attempt: Attempt = field(init=False)  #: the last to have it answered
-    session: Session | None = None  #: whose it is
-    turn: int = 0  #: see ``Exchange``
-    place: Place | None = None  #: see ``Exchange``
-    head_at: float | None = None  #: when the response's head came
-    first_byte_at: float | None = None  #: when the first byte of its body came
+    server: Server = field(init=False)  #: the last that was asked, else the first there is
+    attempt: Attempt | None = None  #: the last to have it answered
     chosen: Chosen | None = None  #: the servers that may answer it
-    status: int | None = None  #: as sent to the client
-    response_headers: Headers = ()  #: as sent to the client
     reply: bytes = b""  #: an answer of our own making, or translated as a whole
     tap: UsageReader | PlacementRefusal | None = None  #: reads along
     relay: Relay | None = None  #: of the body that goes down
@@ -84,27 +69,29 @@ class _Running:
 
     def __post_init__(self) -> None:
         down, context = self.down, self.context
-        self.started, self.wall = context.clock.seconds(), context.wall()
+        self.started, wall = context.clock.seconds(), context.wall()
         self.is_probe = context.probe in down.header_values(PROBE)
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         memo = context.normalizing.memo
-        came = self.came = self.received = Request(method, target, down.headers, down.body, memo)
-        self.attempt = Attempt(context, context.servers.first, came, came, Prepared(came))
+        came = Request(method, target, down.headers, down.body, memo)
+        self.came = context.normalizing.plan.clients.introduce(came)
+        self.record = Exchange(self.came, wall, bytes_down=0, outcome=Outcome.COMPLETE)
+        self.server = context.servers.first
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""
-        outcome, error = Outcome.COMPLETE, None
         try:
             await self._relay()
         except Exception:
-            outcome, error = self._failed(Failure())
+            self._failed(Failure())
         if self.chosen is not None:
-            self.attempt.server.health.waiting -= 1
+            self.server.health.waiting -= 1
         self.context.progressed(id(self), None)
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
-        body = self._answered(relay)
+        self._take_answer(relay)
         if not self.is_probe:  # else it is nobody's conversation
-            self.context.finished(self._record(relay, body, outcome, error))
+            self._take_end()
+            self.context.finished(self.record)
 
     def client_left(self, failure: Failure, done: Deferred[None]) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""
@@ -115,14 +102,15 @@ class _Running:
 
     async def _relay(self) -> None:
         """Take the request up and the answer down. What goes wrong is raised."""
-        context, down = self.context, self.down
+        context, down, record = self.context, self.down, self.record
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
-        self.received, prepared = await context.prepare(self.came)
+        is_packed = self.came.header("content-encoding") is not None
+        preparing = context.unpacking.in_turn(self._prepare) if is_packed else self._prepare()
+        prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
             self._begin(prepared.turn, prepared.request)
         # 2. It is sent, to a server that is chosen, as that can take it.
-        response = await self._send(prepared)
-        attempt = self.attempt
+        attempt, response = await self._send(prepared)
         if response is None:
             self._answer(200, attempt.counted or b"")
             return
@@ -135,7 +123,7 @@ class _Running:
                 self._translate(translated, await collect(response, _MOST_TRANSLATED))
                 return
             through = translated.stream()
-        down.send_head(response.head.status, response.head.reason, self.response_headers)
+        down.send_head(response.head.status, response.head.reason, record.response_headers)
         # 10. and its body, as it comes.
         relay = self.relay = Relay(
             down,
@@ -153,37 +141,36 @@ class _Running:
             down.flush()
         await relay.done
 
+    async def _prepare(self) -> Prepared:
+        """Take the request through the rules, once its body is plain; raises CodingError."""
+        self.record.received = await self.context.unpacking.plain(self.came)
+        return await self.context.normalizing.prepare(self.record.received)
+
     def _begin(self, turn: Turn, request: Request) -> None:
         """Take note whose it is. ``request``: as the rules left it, as they see it next time."""
-        self.session = turn.session
-        if _is_turn(request):
-            self.place = self.context.store.begin(turn, request)
-            self.turn = self.place.turn
+        self.record.session = turn.session
+        if endpoint_of(request.path).purpose.evaluates:
+            place = self.record.place = self.context.store.begin(turn, request)
+            self.record.turn = place.turn
             self._progressed(None)
 
-    async def _send(self, prepared: Prepared) -> UpstreamConnection | None:
+    async def _send(self, prepared: Prepared) -> tuple[Attempt, UpstreamConnection | None]:
         """Have it answered: by another server, once, where the first one does not take it.
 
-        Those that do not serve its API are passed over. None: ``attempt.counted`` is the answer.
-        Nothing has gone down yet.
+        Those that do not serve its API are passed over. None: ``counted`` of the attempt is the
+        answer. Nothing has gone down yet.
         """
-        servers = self.context.servers
+        servers, record = self.context.servers, self.record
         chosen = self.chosen = servers.choose(prepared)
+        record.route, record.was_at = chosen.route, chosen.was
         why: Exception | None = None
         for place, server in enumerate(chosen.servers, start=1):
             after = next(iter(chosen.servers[place:]), None)
-            self.attempt = Attempt(
-                self.context,
-                server,
-                self.came,
-                self.received,
-                prepared,
-                self.session,
-                begins=self.turn > 0,
-            )
+            attempt = Attempt(self.context, server, self.came, prepared, record, self.started)
+            self.attempt, self.server = attempt, server
             server.health.waiting += 1
             try:
-                response = await self.attempt.send()
+                response = await attempt.send()
             except NoTranslationError as error:
                 self.unable += (server,)
                 if after is None:
@@ -200,9 +187,9 @@ class _Running:
                 status = 0 if response is None else response.head.status
                 is_last = why is not None or not servers.may_go_on(chosen, server, after, status)
                 if response is None or is_last:
-                    if self.place is not None and prepared.turn is not None and status < 400:
-                        servers.settle(chosen, server, prepared.turn, self.place.lane)
-                    return response
+                    if record.place is not None and prepared.turn is not None and status < 400:
+                        servers.settle(chosen, server, prepared.turn, record.place.lane)
+                    return attempt, response
                 server.health.doubt()  # it has no room for a request: perhaps it is not up
                 response.abort()
                 why = ResponseError(f"the upstream answered with status {status}")
@@ -210,37 +197,43 @@ class _Running:
         raise AssertionError("the last one returns or raises")
 
     def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
-        self.head_at = self.context.clock.seconds()
-        self.status = head.status
+        record = self.record
+        record.head_after = self._now()
+        record.status = head.status
         # A length beside chunked would contradict itself (RFC 9112, section 6.3).
         chunked = is_translated or head.values(b"transfer-encoding")
-        self.response_headers = for_client(
+        record.response_headers = for_client(
             head.headers, frozenset({b"content-length"}) if chunked else frozenset()
         )
         if head.status >= 400:
-            self.tap = PlacementRefusal(self.response_headers, self.attempt.server.upstream.keys)
-        elif self.turn:
+            self.tap = PlacementRefusal(record.response_headers, self.server.upstream.keys)
+        elif record.turn:
             # A translation sees the end by itself; what is framed has its end from there.
             tells_no_end = head.ends_with_connection and not is_translated
             self.tap = UsageReader(
                 head.content_type.decode("latin-1"),
                 codings=codings_of(head.headers),
-                ending=ending_of(self.received.path) if tells_no_end else None,
+                ending=ending_of(record.received.path) if tells_no_end else None,
             )
 
     def _pings(self, head: ResponseHead) -> Pings | None:
         context = self.context
         if not context.ping_after or not takes_pings(head):
             return None
-        ping = ping_for(self.received.path)
+        ping = spoken(self.record.received.path).ping
         return Pings(context.clock, context.ping_after, ping, self.down.write)
 
     def _progressed(self, progress: Progress | None) -> None:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
-        session, seconds = self.session, self.context.clock.seconds() - self.started
+        record, session = self.record, self.record.session
         if session is not None:
-            running = (session.label, session.name, self.turn, progress, self.wall, seconds)
-            self.context.progressed(id(self), RunningPrefill(*running))
+            which = (session.label, session.name, record.turn)
+            running = RunningPrefill(*which, progress, record.wall, self._now())
+            self.context.progressed(id(self), running)
+
+    def _now(self) -> float:
+        """Return the seconds since the request had been read."""
+        return self.context.clock.seconds() - self.started  # type: ignore[no-any-return]
 
     # Answers of our own.
 
@@ -248,18 +241,21 @@ class _Running:
         """Answer with the whole ``body`` translated; raises ResponseError."""
         if self.tap is not None:
             self.tap.feed(body)
-        assert self.status is not None
+        record = self.record
+        assert record.status is not None
         try:
-            answer = translation.answer(self.status, body)
+            answer = translation.answer(record.status, body)
         except TranslationError as error:
             raise ResponseError(str(error)) from None
-        if answer.status < 300 and (self.received.json or {}).get("stream") is True:
+        if answer.status < 300 and (record.received.json or {}).get("stream") is True:
             raise ResponseError("the upstream gave a whole answer where a stream was asked for")
-        self._answer(answer.status, answer.body, self.response_headers)
+        self._answer(answer.status, answer.body, record.response_headers)
 
     def _answer(self, status: int, body: bytes, headers: Headers = ()) -> None:
         """Answer with a JSON body of our own making."""
-        self.status, self.reply, self.first_byte_at = status, body, self.context.clock.seconds()
+        record = self.record
+        record.status, record.first_byte, record.bytes_down = status, self._now(), len(body)
+        self.reply = body
         others = tuple(
             (name, value)
             for name, value in headers
@@ -271,16 +267,19 @@ class _Running:
         self.down.write(body)
         self.down.finish()
 
-    def _failed(self, failure: Failure) -> tuple[Outcome, str | None]:
+    def _failed(self, failure: Failure) -> None:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
-        down = self.down
+        down, record = self.down, self.record
         if self.gone is not None:
-            by_us = self.gone.check(ConnectionAborted)
-            return Outcome.CLIENT_LEFT, "cut off by the proxy" if by_us else None
+            record.outcome = Outcome.CLIENT_LEFT
+            record.error = "cut off by the proxy" if self.gone.check(ConnectionAborted) else None
+            return
+        record.outcome = Outcome.UPSTREAM_FAILED
         if self.chosen is not None and not failure.check(TranslationError):
-            self.attempt.server.health.doubt()
+            self.server.health.doubt()
         if self.relay is not None:  # the relay has broken off the response
-            return Outcome.UPSTREAM_FAILED, failure.getErrorMessage()
+            record.error = failure.getErrorMessage()
+            return
         status, message = explain(failure, self._where(failure))
         if self.unable and not failure.check(NoTranslationError):
             message += f"; no Chat Completions at {Chosen(self.unable).where}"
@@ -289,15 +288,16 @@ class _Running:
         if down.started:
             down.channel.abort()
         else:
-            self.status = status
+            record.status = status
             down.write(down.answer(status, message))
             down.finish()
-        refused = failure.check(TranslationError, CodingError) is not None
-        return Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message
+        record.error = message
+        if failure.check(TranslationError, CodingError):
+            record.outcome = Outcome.REFUSED
 
     def _where(self, failure: Failure) -> str:
         """Return which servers ``failure`` is about, for people."""
-        chosen, unable, server = self.chosen, self.unable, self.attempt.server
+        chosen, unable, server = self.chosen, self.unable, self.server
         if failure.check(NoTranslationError):
             return Chosen(unable).where
         if chosen and (server in unable or failure.check(ConnectError, DNSLookupError)):
@@ -306,64 +306,38 @@ class _Running:
 
     # The record.
 
-    def _answered(self, relay: Relay | None) -> bytes | None:
-        """Have the answer's reasoning remembered; return its body if that is recorded."""
-        session, asked, keeping = self.session, self.attempt.asked, self.attempt.server.keeping
-        body = relay.body if relay is not None else self.reply or None
-        is_whole = self.status == 200 and (relay is None or relay.bytes_down == len(body or b""))
+    def _take_answer(self, relay: Relay | None) -> None:
+        """Have the answer's reasoning remembered; take its figures, and its body if it is kept."""
+        record, keeping = self.record, self.server.keeping
+        body: bytes | None = self.reply or None
+        if relay is not None:
+            body, record.first_byte, record.bytes_down = (
+                relay.body,
+                None if relay.first_byte is None else relay.first_byte - self.started,
+                relay.bytes_down,
+            )
+        session, asked = record.session, self.attempt.asked if self.attempt else None
+        is_whole = record.status == 200 and record.bytes_down == len(body or b"")
         if keeping is not None and session is not None and asked is not None and is_whole:
-            dialect, headers = self.received.dialect, self.response_headers
+            dialect, headers = record.received.dialect, record.response_headers
             keeping.answered(session, asked, dialect, headers, body or b"")
-        if not self.context.keep_bodies or self._shows_key(body or b""):
-            return None
-        return body
+        if self.context.keep_bodies and not self._shows_key(body or b""):
+            record.response_body = body
 
     def _shows_key(self, body: bytes) -> bool:
         """Whether an error's ``body`` repeats the key that we sent: it must not be recorded."""
-        keys = self.attempt.server.upstream.keys if (self.status or 0) >= 400 else ()
-        plain = decoded(body, self.response_headers) if keys else body
+        keys = self.server.upstream.keys if (self.record.status or 0) >= 400 else ()
+        plain = decoded(body, self.record.response_headers) if keys else body
         return any(key in plain for key in keys)
 
-    def _record(
-        self, relay: Relay | None, body: bytes | None, outcome: Outcome, error: str | None
-    ) -> Exchange:
-        attempt, tap = self.attempt, self.tap
-        if isinstance(tap, PlacementRefusal) and outcome is Outcome.COMPLETE:
-            error = tap.said(self.received, attempt.sent or self.received)
-        has_failed = self.status is not None and self.status >= 400
-        first_byte_at, bytes_down = self.first_byte_at, len(self.reply)
-        if relay is not None:
-            first_byte_at, bytes_down = relay.first_byte, relay.bytes_down
-        return Exchange(
-            received=self.received,
-            sent=attempt.sent,
-            reports=attempt.reports,
-            session=self.session,
-            turn=0 if has_failed or attempt.sent is None else self.turn,
-            upstream=attempt.server.upstream.url.text,
-            status=self.status,
-            outcome=outcome,
-            usage=tap.close() if isinstance(tap, UsageReader) else NOTHING,
-            wall=self.wall,
-            first_byte=self._after(first_byte_at),
-            seconds=self.context.clock.seconds() - self.started,
-            bytes_down=bytes_down,
-            error=error,
-            edited_after=self._after(attempt.edited_at),
-            sent_after=self._after(attempt.sent_at),
-            head_after=self._after(self.head_at),
-            response_headers=self.response_headers,
-            response_body=body,
-            place=self.place,
-            server=attempt.server.name,
-            route=self.chosen.route if self.chosen is not None else "",
-            was_at=self.chosen.was if self.chosen is not None else "",
-        )
-
-    def _after(self, moment: float | None) -> float | None:
-        return None if moment is None else moment - self.started
-
-
-def _is_turn(request: Request) -> bool:
-    """Whether the server will evaluate a prompt: counting its tokens does not."""
-    return not request.path.rstrip("/").endswith(("/count_tokens", "/apply-template"))
+    def _take_end(self) -> None:
+        """Fill in what is known now that it is over."""
+        record, tap = self.record, self.tap
+        if isinstance(tap, UsageReader):
+            record.usage = tap.close()
+        elif tap is not None and record.outcome is Outcome.COMPLETE:
+            record.error = tap.said(record.received, record.sent or record.received)
+        if record.has_failed or record.sent is None:
+            record.turn = 0
+        record.upstream, record.server = self.server.upstream.url.text, self.server.name
+        record.seconds = self._now()

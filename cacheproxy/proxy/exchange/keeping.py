@@ -14,31 +14,30 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.http1.content_coding import codings_of, decoded
 from cacheproxy.core.http1.headers import values
-from cacheproxy.core.prompt.dialect import CHAT
-from cacheproxy.core.prompt.messages import messages_of
-from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.template.rendering import VLLM
+from cacheproxy.core.prompt.request import Headers, Request, messages_of
+from cacheproxy.core.servers.kinds import page_at
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.keeping import (
     NO,
-    AnswerPlace,
     KeepingWay,
     KeptThinking,
     keep,
     may_keep,
     may_remember,
+    place_of,
+    says,
     way_of,
 )
-from cacheproxy.core.thinking.words import says
-from cacheproxy.proxy.learning.profiling import Profiling
+from cacheproxy.proxy.servers.profiling import Profiling
 
 _log = Logger()
 _THREAD_ABOVE, _MOST_MESSAGES = 128 << 10, 64
@@ -121,8 +120,8 @@ class Keeping:
     def answered(
         self,
         session: Session,
-        asked: AnswerPlace,
-        dialect: str | None,
+        asked: int,
+        dialect: Dialect | None,
         headers: Headers,
         body: bytes,
     ) -> None:
@@ -150,16 +149,16 @@ class Keeping:
         if reading is not None:
             await reading.done()
 
-    def _remember(
-        self, session: Session, asked: AnswerPlace, found: tuple[int, Thought] | None
-    ) -> None:
+    def _remember(self, session: Session, asked: int, found: tuple[int, Thought] | None) -> None:
         if found is not None:
             said, thought = found
-            self._store.think(session, asked.place(said), thought)
+            self._store.think(session, place_of(asked, said), thought)
 
     def _holds_for(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""
-        return profile.page != VLLM or self._profiling.key(request)[0] == CHAT
+        page, dialect = page_at(profile.page), self._profiling.key(request)[0]
+        is_alone = page is not None and page.is_alone
+        return not is_alone or (dialect is not None and dialect.is_rendered)
 
     def _say_once(self, client: str) -> None:
         what = self.says
@@ -184,6 +183,6 @@ def _kept(
     return kept
 
 
-def _read(dialect: str | None, headers: Headers, body: bytes) -> tuple[int, Thought] | None:
+def _read(dialect: Dialect | None, headers: Headers, body: bytes) -> tuple[int, Thought] | None:
     kind = next(iter(values(headers, b"content-type")), b"").decode("latin-1")
     return read(dialect, kind, decoded(body, headers))

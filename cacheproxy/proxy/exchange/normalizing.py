@@ -6,24 +6,22 @@ or hook gets a thread and a deadline. After the deadline, the request goes on wi
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any
 
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.elsewhere import was_elsewhere
 from cacheproxy.core.conversation.prepare import Plan, Prepared, prepare
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, RuleReport, advance
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.note import WHY
-from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.proxy.exchange.workers import Workers
 
 _log = Logger()
@@ -42,31 +40,26 @@ body and reading the JSON 0.03 s; a machine at work on other things takes severa
 
 
 class Normalizing:
-    """Runs the rules over requests. ``edit`` is False for upstreams that are not local.
+    """Runs the rules of ``plan`` over requests.
 
-    ``store``: where a request's conversation is looked for. ``hooks``: asked in turn which session
-    a request belongs to. ``workers``: threads for the code of others; what is left out is counted
-    with them. ``collector`` is paused while a large body is read in a thread. ``memo``: what bodies
-    were read as, for requests.
+    ``store``: where a request's conversation is looked for. ``workers``: threads for the code of
+    others; what is left out is counted with them. ``collector`` is paused while a large body is
+    read in a thread. ``memo``: what bodies were read as, for requests.
     """
 
     def __init__(
         self,
         reactor: Any,
-        rules: Sequence[Normalizer],
+        plan: Plan,
         store: Store,
         *,
-        edit: bool,
-        hooks: Sequence[SessionHook] = (),
         workers: Workers,
         collector: Collector | None = None,
         memo: Memo | None = None,
     ) -> None:
         self._reactor = reactor
-        self._rules = tuple(rules) if edit else ()
-        self._plan = Plan(self._rules)
-        self._hooks = tuple(hooks)
-        owners = [rule.client for rule in self._rules] + [hook.client for hook in self._hooks]
+        self.plan = plan
+        owners = [rule.client for rule in plan.rules] + [hook.client for hook in plan.hooks]
         self._clients = frozenset(client for client in owners if client and client.lines)
         self._store = store
         self._workers = workers
@@ -79,7 +72,7 @@ class Normalizing:
         """Return ``request`` normalised, and where it belongs; never raises for a rule's sake."""
         if not request.body:
             return Prepared(request)
-        work = prepare(request, self._plan, self._hooks, self._store)
+        work = prepare(request, self.plan, self._store)
         step = await self._advance(work, request)
         while isinstance(step, Foreign):
             if step is LATE:
@@ -126,8 +119,7 @@ class Normalizing:
 
     def _leave_out(self, late: RuleReport) -> None:
         """Log and count a rule whose pattern took too long, and use it no more."""
-        self._rules = tuple(rule for rule in self._rules if rule.name != late.rule)
-        self._plan = Plan(self._rules)
+        self.plan = self.plan.only(*(one for one in self.plan.rules if one.name != late.rule))
         count = self._workers.failures.of(late.rule)
         count.failed += 1
         count.timed_out += 1

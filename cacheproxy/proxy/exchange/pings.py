@@ -7,22 +7,12 @@ from collections.abc import Callable
 from twisted.internet.interfaces import IReactorTime
 
 from cacheproxy.core.http1.response_head import ResponseHead
-from cacheproxy.core.prompt.dialect import ANTHROPIC, dialect_of
-from cacheproxy.proxy.transport.silence import Silence
+from cacheproxy.proxy.transport.deadline import Silence
 
-# Anthropic's API reference, "Streaming messages": any number of these may come anywhere.
-_ANTHROPIC_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
-# HTML Standard, section 9.2.6: a line that begins with a colon is a comment, against timeouts.
-_COMMENT = b": keep-alive\n\n"
 # How bytes end after an empty line, if lines may end with CR LF, LF or CR (section 9.2.5). Not
 # LF CR: another LF may belong to it.
 _EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r\n", b"\r\r")
 _LONGEST_END = max(map(len, _EVENT_ENDS))
-
-
-def ping_for(path: str) -> bytes:
-    """Return what an event stream for the request ``path`` may carry that means nothing."""
-    return _ANTHROPIC_PING if dialect_of(path) == ANTHROPIC else _COMMENT
 
 
 def takes_pings(head: ResponseHead) -> bool:

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, guessed
 from cacheproxy.core.placement.placing import late_messages, place
-from cacheproxy.core.placement.role_error import (
+from cacheproxy.core.placement.refusal import (
     LARGEST,
     STATUSES,
     refuses_late,
@@ -24,9 +24,8 @@ from cacheproxy.core.placement.role_error import (
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.proxy.learning.profiling import Key, Profiling
-from cacheproxy.proxy.upstream.collect import peek
-from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.servers.profiling import Key, Profiling
+from cacheproxy.proxy.upstream.connection import UpstreamConnection, peek
 
 _log = Logger()
 AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"

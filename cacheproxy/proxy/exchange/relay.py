@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from twisted.internet.interfaces import IReactorTime
 
-    from cacheproxy.core.conversation.usage_reader import UsageReader
+    from cacheproxy.core.conversation.usage import UsageReader
     from cacheproxy.core.placement.refusal import PlacementRefusal
-    from cacheproxy.core.server.prefill import PrefillReader, Progress
+    from cacheproxy.core.servers.prefill import PrefillReader, Progress
     from cacheproxy.proxy.downstream.request import ProxyRequest
     from cacheproxy.proxy.exchange.pings import Pings
     from cacheproxy.proxy.upstream.connection import UpstreamConnection

@@ -1,36 +1,71 @@
-"""Requests for an upstream that speaks another API than the client."""
+"""Requests for an upstream that speaks another API than the client: Chat Completions alone."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, succeed
 from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.dialect import Dialect, Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.proxy.translation.counting import Counting
-from cacheproxy.proxy.translation.dialects import Dialects
+from cacheproxy.core.servers.dialects import is_served, question
+from cacheproxy.proxy.servers.asker import PAGE_SECONDS, PROMPT_SECONDS, Asker
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
-from cacheproxy.translate.models import ListOfModels
-from cacheproxy.translate.translation import MessagesToChat
+from cacheproxy.translate import counting
+from cacheproxy.translate.translation import ListOfModels, MessagesToChat, asks_for_list
+from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
 
+_log = Logger()
 _THREAD_ABOVE = 256 << 10
 """Bytes of body beyond which a translation goes to a thread."""
-
 _UNKNOWN = (404, 405, 501)
-
 Translation = MessagesToChat | ListOfModels
+_OTHER = {MESSAGES: CHAT, CHAT: MESSAGES}
+_ALONE = (
+    "no Chat Completions at {upstream}, only Anthropic's Messages API, and the proxy translates "
+    f"only the other way: use a model server that has {CHAT.path}, or a client that speaks Messages"
+)
+_TOLD: dict[str, dict[Dialect, bool]] = {
+    "auto": {},
+    "anthropic": {MESSAGES: True},
+    "openai": {MESSAGES: False, CHAT: True},
+}
+"""What each value of ``--dialect`` says that the upstream serves."""
+
+
+class _CannotCountError(Exception):
+    """The upstream has no page that counts."""
 
 
 class Translating:
-    """Translates for one upstream, as ``dialects`` says."""
+    """Translates for one upstream, as it needs it. ``setting``: of ``--dialect``.
 
-    def __init__(self, reactor: Any, dialects: Dialects, counting: Counting) -> None:
-        self._reactor = reactor
-        self._dialects = dialects
-        self._counting = counting
+    Requests go as they are until the upstream says that it does not know their path. Then it is
+    asked, with two requests that evaluate nothing, which of the two it serves, as far as
+    ``setting`` does not say; this is remembered until it was down, since another server may have
+    taken its place.
+    """
+
+    def __init__(self, asker: Asker, spellings: Spellings, setting: str) -> None:
+        self._asker = asker
+        self._spellings = spellings
+        self._has_estimated = False
+        self._told = _TOLD[setting]
+        self._served = dict(self._told)
+        self._asking = DeferredLock()
+
+    def translates(self, request: Request) -> bool:
+        """Whether ``request`` has to be said in Chat Completions."""
+        return self._serves_alone(CHAT) and request.dialect is MESSAGES and _is_prompt(request)
+
+    def spoken(self, request: Request) -> Dialect | None:
+        """Return the API in which the upstream is sent ``request``."""
+        return CHAT if self.translates(request) else request.dialect
 
     async def translate(
         self, request: Request, spellings: Spellings | None = None
@@ -39,11 +74,11 @@ class Translating:
 
         ``spellings``: how the model spelled the arguments of earlier tool calls.
         """
-        if not self._dialects.is_chat_alone:
+        if not self._serves_alone(CHAT):
             return None
-        if _is_list(request):
+        if asks_for_list(request):
             return ListOfModels(request)
-        if self._dialects.translates(request):
+        if self.translates(request):
             return await self._to_chat(request, spellings)
         return None
 
@@ -58,7 +93,7 @@ class Translating:
             return False
         learned = True
         try:
-            learned = await self._dialects.learn(request)
+            learned = await self._learn(request)
         finally:
             if learned:  # or the client has left, or nobody can serve it there
                 response.abort()
@@ -67,26 +102,82 @@ class Translating:
     async def count(self, request: Request) -> bytes | None:
         """Return the answer to a ``count_tokens`` that the upstream does not know, else None.
 
-        Raises TranslationError.
+        A llama-server is asked for the prompt it would make, and its tokens; else they are
+        estimated. Raises TranslationError naming its place.
         """
-        if not _is_count(request) or not self._dialects.translates(request):
+        is_count = endpoint_of(request.path).purpose is Purpose.COUNT
+        if not is_count or not self.translates(request):
             return None
-        return await self._counting.count(request)
+        body = counting.template_body(request, self._spellings)
+        try:
+            prompt = await self._ask(request, counting.APPLY_TEMPLATE, body)
+            tokens = await self._ask(request, counting.TOKENIZE, counting.tokenize_body(prompt))
+            return counting.count(tokens)
+        except (_CannotCountError, TranslationError):
+            if not self._has_estimated:
+                self._has_estimated = True
+                _log.info(
+                    "the upstream cannot count tokens, so the proxy estimates count_tokens "
+                    "(logged once)"
+                )
+            return counting.estimate(request)
+
+    async def _ask(self, request: Request, path: str, body: bytes) -> bytes:
+        status, answer = await self._asker.post(path, body, PROMPT_SECONDS, request)
+        if status != 200:
+            raise _CannotCountError
+        return answer
 
     def forget(self) -> None:
-        """Know nothing of the upstream: it was down."""
-        self._dialects.forget()
+        """Know only what was told: the upstream was down, or does not know what it knew."""
+        self._served = dict(self._told)
+
+    async def _learn(self, request: Request) -> bool:
+        """Ask, since ``request`` was not known there; return whether it has to be translated.
+
+        Raises NoTranslationError for a chat request where Messages alone are served.
+        """
+        dialect = request.dialect
+        if dialect not in _OTHER or not _is_prompt(request):
+            return False
+        await self._asking.acquire()
+        try:
+            if await self._serves(request, dialect) is False:
+                await self._serves(request, _OTHER[dialect])
+        finally:
+            self._asking.release()
+        if request.dialect is CHAT and self._serves_alone(MESSAGES):
+            raise NoTranslationError(_ALONE)
+        return self.translates(request)
+
+    def _serves_alone(self, dialect: Dialect) -> bool:
+        served = self._served
+        return served.get(dialect) is True and served.get(_OTHER[dialect]) is False
+
+    async def _serves(self, request: Request, dialect: Dialect) -> bool | None:
+        known = self._served.get(dialect)
+        if known is not None:
+            return known
+        asked = question(request, dialect)
+        try:
+            status, body = await self._asker.ask(asked, PAGE_SECONDS)
+        except CancelledError:  # the client has left
+            raise
+        except Exception:  # down since
+            return None
+        served = is_served(status, body)
+        if served is not None:
+            self._served[dialect] = served
+            verb = "serves" if served else "does not serve"
+            _log.info("the upstream {verb} {dialect}", verb=verb, dialect=dialect.name)
+        return served
 
     def _to_chat(self, request: Request, spellings: Spellings | None) -> Deferred[MessagesToChat]:
         if len(request.body) <= _THREAD_ABOVE:
             return succeed(MessagesToChat(request, spellings))
-        pool = self._reactor.getThreadPool()
-        return deferToThreadPool(self._reactor, pool, MessagesToChat, request, spellings)
-
-
-def _is_count(request: Request) -> bool:
-    """Whether ``request`` asks for a number of tokens alone."""
-    return request.path.rstrip("/").endswith("/count_tokens")
+        reactor = self._asker.reactor
+        pool = reactor.getThreadPool()
+        return deferToThreadPool(reactor, pool, MessagesToChat, request, spellings)
 
 
 def is_stream(head: ResponseHead) -> bool:
@@ -94,8 +185,10 @@ def is_stream(head: ResponseHead) -> bool:
     return head.status == 200 and head.content_type.startswith(b"text/event-stream")
 
 
-def _is_list(request: Request) -> bool:
-    """Whether a client of Anthropic's API asks for the list of models."""
-    if request.method != "GET" or not request.path.rstrip("/").endswith("/models"):
-        return False
-    return bool(request.header("anthropic-version"))
+def _is_prompt(request: Request) -> bool:
+    """Whether it is one that both APIs have: a prompt to be answered, or to be counted.
+
+    Another proxy's ``question`` is none, so that two of them never ask each other.
+    """
+    is_asked = endpoint_of(request.path).purpose in (Purpose.CHAT, Purpose.COUNT)
+    return request.method == "POST" and is_asked and "messages" in (request.json or {})

@@ -1,9 +1,10 @@
-"""The reactor's round without a log context for each event."""
+"""The reactor's round without a log context for each event, and the clock it goes by."""
 
 from __future__ import annotations
 
 import errno
 import select
+import time
 from types import MethodType
 from typing import Any
 
@@ -55,3 +56,13 @@ def _poll(reactor: Any, timeout: float | None) -> None:
                 act(selectable, descriptor, event)
         except Exception:
             _log.failure("a connection failed")
+
+
+def keep_time(reactor: Any) -> None:
+    """Let ``reactor`` count its seconds by ``time.monotonic``; before it has any timer.
+
+    Twisted counts by the time of day (``twisted.python.runtime.seconds``): set back by an hour, the
+    machine's clock would stop every deadline, ping, poll and record for that hour; set forward, it
+    would end them all at once.
+    """
+    vars(reactor)["seconds"] = time.monotonic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from typing import Protocol as Shape
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IHandshakeListener, ISSLTransport
 from twisted.internet.protocol import ClientFactory, Protocol
@@ -14,7 +14,7 @@ from zope.interface import implementer
 
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
 from cacheproxy.proxy.transport import eager
-from cacheproxy.proxy.transport.silence import Silence
+from cacheproxy.proxy.transport.deadline import Silence
 from cacheproxy.proxy.upstream import tls
 
 if TYPE_CHECKING:
@@ -269,3 +269,68 @@ class _Only(ClientFactory):
     def buildProtocol(self, addr: object) -> UpstreamConnection:  # noqa: ARG002
         """Return it."""
         return self._connection
+
+
+class _TooLongError(Exception):
+    """There is more than was wanted."""
+
+
+class _Gathering:
+    """Keeps a body up to ``most`` bytes.
+
+    ``done`` fires when it is whole. It errbacks with the upstream's reason if it broke off, with
+    _TooLongError if it is longer. Cancelling it closes the upstream.
+    """
+
+    def __init__(self, response: UpstreamConnection, most: int) -> None:
+        self.done: Deferred[None] = Deferred(lambda _: response.abort())
+        self.pieces: list[bytes] = []
+        self._left = most
+        response.deliver(self)
+
+    def take(self, data: bytes) -> None:
+        """Keep a piece."""
+        self.pieces.append(data)
+        self._left -= len(data)
+        if self._left < 0 and not self.done.called:
+            self.done.errback(_TooLongError())
+
+    def end(self, why: Failure | None) -> None:
+        """Take note that the body has ended, wholly or not."""
+        if not self.done.called:
+            self.done.callback(None) if why is None else self.done.errback(why)
+
+
+async def collect(response: UpstreamConnection, most: int) -> bytes:
+    """Return the body of ``response``; raises what broke it off, ResponseError if it is too long.
+
+    ``most``: bytes. Cancelled, it closes the upstream.
+    """
+    gathering = _Gathering(response, most)
+    try:
+        await gathering.done
+    except _TooLongError:
+        response.abort()
+        raise ResponseError(f"the upstream's answer is over {most} bytes") from None
+    return b"".join(gathering.pieces)
+
+
+async def peek(response: UpstreamConnection, most: int) -> bytes | None:
+    """Return the body of ``response``, None if it is over ``most`` bytes or breaks off.
+
+    It can be delivered afterwards all the same. Cancelled, it closes the upstream.
+    """
+    gathering = _Gathering(response, most)
+    try:
+        await gathering.done
+    except CancelledError:
+        raise
+    except _TooLongError:
+        response.pauseProducing()
+        whole = False
+    except Exception:  # whoever it is delivered to next is told
+        whole = False
+    else:
+        whole = True
+    response.take_back(gathering.pieces)
+    return b"".join(gathering.pieces) if whole else None

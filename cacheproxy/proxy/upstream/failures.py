@@ -41,13 +41,9 @@ def explain(failure: Failure, upstream: str) -> tuple[int, str]:
         return 502, f"cannot connect to {upstream}; check that the model server is running there"
     if failure.check(TooLargeError):
         return 413, failure.getErrorMessage()
-    if failure.check(NoTranslationError):
+    if isinstance(failure.value, NoTranslationError):
         # As the server said of the path: clients and proxies before us do not try that again.
-        return 404, (
-            f"no Chat Completions at {upstream}, only Anthropic's Messages API, and the proxy "
-            "translates only the other way: use a model server that has /v1/chat/completions, or "
-            "a client that speaks Messages"
-        )
+        return 404, failure.value.at(upstream)
     if failure.check(TranslationError, CodingError):
         return 400, failure.getErrorMessage()
     if failure.check(UpstreamSilent):

@@ -8,11 +8,11 @@ from urllib.parse import unquote, urlsplit
 
 from twisted.internet.defer import Deferred
 
+from cacheproxy.core.dialects.dialects import UNKNOWN
 from cacheproxy.core.http1.headers import CREDENTIALS, PROBE, end_to_end, values
 from cacheproxy.core.privacy.access import TOKEN_HEADER, without_our_cookies
-from cacheproxy.core.prompt.dialect import ANTHROPIC
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.server.base_url import server_root
+from cacheproxy.core.servers.base_url import server_root
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.endpoints import endpoint_of
 from cacheproxy.proxy.upstream.tamed_treq import TamedTreq
@@ -141,8 +141,7 @@ class Upstream:
         lines += map(b": ".join, headers)
         lines += map(b": ".join, also)
         if self._key:
-            is_messages = request.dialect == ANTHROPIC
-            lines.append((b"x-api-key: " if is_messages else b"Authorization: Bearer ") + self._key)
+            lines.append((request.dialect or UNKNOWN).key + self._key)
         if via:
             lines.append(b"Via: " + via)
         if request.body or values(request.headers, b"content-length"):

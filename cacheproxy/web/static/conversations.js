@@ -1,13 +1,24 @@
 // The list of conversations, by the page.
 import { get } from "./ask.js";
-import { $, button, cell, el, leads, meter, refill, shape } from "./dom.js";
-import { change, href, route } from "./route.js";
-import { LENGTHS, compact, count, known, lasting, percent, plural, shortly, when } from "./words.js";
+import { $, button, cell, el, refill, shape } from "./dom.js";
+import { change, route } from "./route.js";
+import { headOf, nameOf, reuseOf, rowOf, td } from "./table.js";
+import { LENGTHS, compact, count, known, lasting, percent, plural, when } from "./words.js";
 
 const CALM = 3000; // ms between two looks, while requests come in
 const SVG = "http://www.w3.org/2000/svg";
 const list = { key: "", window: "1h", found: [], next: null, count: 0, asked: 0, again: 0 };
 const parts = {};
+const COLUMNS = [
+  { head: "conversation", cell: whoOf },
+  { head: "first seen", text: (each) => when(each.first) },
+  { head: "turns", kind: "n", cell: turnsOf },
+  { head: "prompts", cell: (each) => td("spark-cell", spark(each.recent || [])) },
+  { head: "reuse", cell: shareOf },
+  { head: "saved", kind: "n", cell: savedOf },
+  { head: "lost", kind: "n", cell: lostOf },
+  { head: "upstream", cell: (each) => td("name id", each.upstream || "") },
+];
 
 function build() {
   parts.title = el("h2", { id: "list-h", class: "title", text: "Conversations" });
@@ -23,14 +34,13 @@ function build() {
     typing = setTimeout(() => change({ search: parts.search.value.trim() }, true), 150);
   });
   parts.sort.addEventListener("change", () => change({ sort: parts.sort.value }));
-  const heads = [["conversation"], ["first seen"], ["turns", "n"], ["prompts"], ["reuse"], ["saved", "n"], ["lost", "n"], ["upstream"]];
   $("conversations").replaceChildren(el("section", { class: "panel wide", "aria-labelledby": "list-h" },
     el("div", { class: "head" }, parts.title,
       el("label", { class: "search" }, el("span", { class: "unseen", text: "Search client, conversation or model" }), parts.search),
       el("label", {}, el("span", { class: "unseen", text: "Order" }), parts.sort)),
     parts.count,
     el("table", { class: "requests conversations", role: "table", "aria-labelledby": "list-h" },
-      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...heads.map(([text, kind]) => el("th", { role: "columnheader", scope: "col", class: kind, text })))),
+      el("thead", { role: "rowgroup" }, headOf(COLUMNS)),
       parts.rows),
     parts.error, parts.more));
 }
@@ -62,29 +72,44 @@ async function ask(before = null) {
   parts.count.textContent = `${plural(page.count, "conversation")} in the last ${LENGTHS[list.window]}`;
   if (before === null) {
     list.found = page.conversations;
-    refill(parts.rows, list.found.map(rowOf));
+    refill(parts.rows, list.found.map(lineOf));
   } else {
     list.found.push(...page.conversations);
-    parts.rows.append(...page.conversations.map(rowOf));
+    parts.rows.append(...page.conversations.map(lineOf));
   }
   parts.more.hidden = page.next === null;
 }
 
-function rowOf(each) {
-  const share = each.reused + each.evaluated ? each.reused / (each.reused + each.evaluated) : null;
-  const link = el("a", { href: href("conversation", each.id), "data-key": each.id, title: each.session }, each.client, el("span", { class: "id", text: `/${shortly(each.session)}` }));
-  const reuse = el("td", { role: "cell", class: "metered share" });
-  if (share === null) reuse.textContent = "–";
-  else reuse.append(meter(share, `${percent(share)} reused`, "split"), el("b", { text: percent(share), "aria-hidden": "true" }));
-  const who = el("td", { role: "cell", class: "name" }, link, " ", el("small", { text: [each.root ? "subagent" : "", each.branches ? plural(each.branches, "branch").replace("branchs", "branches") : ""].filter(Boolean).join(" · ") }));
-  const lost = each.breaks ? el("td", { role: "cell", class: "n", "data-label": "lost" }, shape("⚑"), `${compact(each.lost)} `, el("small", { text: [plural(each.breaks, "break"), known(each.lost_seconds) ? lasting(each.lost_seconds) : ""].filter(Boolean).join(" · ") })) : cell("–", "n", "lost");
-  const saved = cell(each.saved ? compact(each.saved) : "–", "n", "saved");
-  if (known(each.saved_seconds) && each.saved) saved.append(" ", el("small", { text: `≈ ${lasting(each.saved_seconds)}` }));
+function lineOf(each) {
+  return rowOf(COLUMNS, each, nameOf(each, { "data-key": each.id, title: each.session }));
+}
+
+function whoOf(each, link) {
+  const said = [each.root ? "subagent" : "", each.branches ? plural(each.branches, "branch").replace("branchs", "branches") : ""];
+  return td("name", link, " ", el("small", { text: said.filter(Boolean).join(" · ") }));
+}
+
+function turnsOf(each) {
   const turns = cell(count(each.turns), "n", "turns");
   if (each.side) turns.append(" ", el("small", { text: `+ ${count(each.side)} beside` }));
-  return leads(el("tr", { role: "row" }, who, cell(when(each.first), "", "first seen"), turns,
-    el("td", { role: "cell", class: "spark-cell" }, spark(each.recent || [])), reuse, saved, lost,
-    el("td", { role: "cell", class: "name id", text: each.upstream || "" })), link);
+  return turns;
+}
+
+function shareOf(each) {
+  const share = each.reused + each.evaluated ? each.reused / (each.reused + each.evaluated) : null;
+  return reuseOf(share, `${percent(share)} reused`);
+}
+
+function savedOf(each) {
+  const saved = cell(each.saved ? compact(each.saved) : "–", "n", "saved");
+  if (known(each.saved_seconds) && each.saved) saved.append(" ", el("small", { text: `≈ ${lasting(each.saved_seconds)}` }));
+  return saved;
+}
+
+function lostOf(each) {
+  if (!each.breaks) return cell("–", "n", "lost");
+  const said = [plural(each.breaks, "break"), known(each.lost_seconds) ? lasting(each.lost_seconds) : ""];
+  return el("td", { role: "cell", class: "n", "data-label": "lost" }, shape("⚑"), `${compact(each.lost)} `, el("small", { text: said.filter(Boolean).join(" · ") }));
 }
 
 // The last prompts, a bar each, as one path.

@@ -10,15 +10,18 @@ export function showEmpty(said) {
   const nothing = isEmpty(said);
   show("empty", nothing);
   for (const part of document.querySelectorAll("#overview > :not(#empty)")) part.hidden = nothing;
+  if (nothing && !$("clients").children.length) showStarts(said.starts);
 }
 
-const where = proxyOption();
-const LINES = [
-  ["Claude Code", `eval "$(cacheproxy env claude${where})" && claude`],
-  ["OpenClaw", `cacheproxy env openclaw${where}`],
-  ["Other clients", `cacheproxy env --help`],
-  ["By hand: base URL", `${location.origin}/v1`],
-];
-$("clients").replaceChildren(...LINES.flatMap(([name, line]) => [el("dt", { text: name }), el("dd", {}, command(line))]));
+function showStarts(starts) {
+  const here = (line) => line.replaceAll("{url}", location.origin).replaceAll("{option}", proxyOption());
+  const lines = [
+    ...Object.entries(starts).map(([names, line]) => [names, here(line)]),
+    ["Other clients", "cacheproxy env --help"],
+    ["By hand: base URL", `${location.origin}/v1`],
+  ];
+  $("clients").replaceChildren(...lines.flatMap(([name, line]) => [el("dt", { text: name }), el("dd", {}, command(line))]));
+}
+
 $("clients-note").replaceChildren("Was the proxy started with a token? Then the client needs it too, as its API key: ",
   code("export CACHEPROXY_TOKEN=…"), " before these commands.");

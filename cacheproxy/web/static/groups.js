@@ -1,14 +1,31 @@
 // What broke, and who asked: the window's figures by cause, client, model and upstream.
-import { $, cell, command, el, leads, refill, say, show } from "./dom.js";
+import { $, cell, command, el, refill, show } from "./dom.js";
 import { change, href, route } from "./route.js";
+import { headOf, rowOf, td } from "./table.js";
 import { count, diagnose, known, lasting, percent, phrase } from "./words.js";
 
 const LINKS = {
   client: (each) => href("conversations", "", { search: each.name }),
-  model: (each, from) => href("overview", "", { search: each.name, by: "model", from }),
+  model: (each) => href("overview", "", { search: each.name, by: "model", from }),
   upstream: (each) => href("conversations", "", { search: each.name }),
 };
-const NAMES = { client: "client", model: "model", upstream: "upstream" };
+const GROUP_COLUMNS = [
+  { head: "name", cell: (each, link) => td("name", link || each.name || "–") },
+  { head: "requests", kind: "n", text: (each) => count(each.requests) },
+  { head: "prompt", kind: "n", text: (each) => count(each.prompt) },
+  { head: "reused", kind: "n", text: (each) => (each.prompt ? percent(each.reused / each.prompt) : "–") },
+  { head: "tokens lost", kind: "n", label: "lost", text: (each) => count(each.lost) },
+  { head: "time lost", kind: "n", text: (each) => (known(each.seconds) ? lasting(each.seconds) : "–") },
+];
+const CAUSE_COLUMNS = [
+  { head: "why the cache broke", cell: (each, link) => td(null, link) },
+  { head: "what it was", cell: (each) => td("name", each.shape || "–", " ", each.place ? el("small", { text: each.place }) : "") },
+  { head: "count", kind: "n", cell: counted },
+  { head: "tokens lost", kind: "n", cell: lostOf },
+  { head: "of all", kind: "n", text: ({ share }) => (share > 0 && share < 0.001 ? "< 0.1 %" : percent(share)) },
+  { head: "in the terminal", cell: (each) => td("do", ...advice(each)) },
+];
+let from = 0; // what is counted began since then
 
 export function showGroups(said) {
   const by = route.query.get("by") || "cause";
@@ -17,41 +34,37 @@ export function showGroups(said) {
   show("breaks-table", causes && said.breaks.length > 0);
   show("breaks-none", causes && said.breaks.length === 0);
   show("groups-table", !causes);
-  const { start } = said.overview; // what is counted began since then
-  if (causes) showBreaks(said.breaks, start); else showBy(by, (said.groups && said.groups[by]) || [], start);
+  from = said.overview.start;
+  if (causes) showBreaks(said.breaks); else showBy(by, (said.groups && said.groups[by]) || []);
   for (const name of ["requests", "conversations"]) $(`${name}-csv`).href = `/_cacheproxy/${name}.csv?window=${said.overview.window}`;
 }
 
+$("breaks-head").append(headOf(CAUSE_COLUMNS));
 $("groups-by").addEventListener("change", (event) => change({ by: event.target.value === "cause" ? "" : event.target.value }));
 
-function showBy(by, found, from) {
-  say("groups-name", NAMES[by] || by);
+function showBy(by, found) {
+  $("groups-head").replaceChildren(headOf([{ ...GROUP_COLUMNS[0], head: by }, ...GROUP_COLUMNS.slice(1)]));
   refill($("groups"), found.slice(0, 24).map((each) => {
-    const name = each.name || "–";
-    const link = LINKS[by] && each.name ? el("a", { href: LINKS[by](each, from), "data-key": `${by}-${name}`, text: name }) : null;
-    const row = el("tr", { role: "row" }, el("td", { role: "cell", class: "name" }, link || name),
-      cell(count(each.requests), "n", "requests"), cell(count(each.prompt), "n", "prompt"),
-      cell(each.prompt ? percent(each.reused / each.prompt) : "–", "n", "reused"),
-      cell(count(each.lost), "n", "lost"), cell(known(each.seconds) ? lasting(each.seconds) : "–", "n", "time lost"));
-    return link ? leads(row, link) : row;
+    const link = LINKS[by] && each.name ? el("a", { href: LINKS[by](each), "data-key": `${by}-${each.name}`, text: each.name }) : null;
+    return rowOf(GROUP_COLUMNS, each, link);
   }));
 }
 
-function showBreaks(breaks, from) {
+function showBreaks(breaks) {
   refill($("breaks"), breaks.slice(0, 12).map((each) => {
-    const lost = cell(count(each.lost), "n", "tokens lost");
-    if (each.seconds) lost.append(" ", el("small", { text: `≈ ${lasting(each.seconds)}` }));
-    const share = each.share > 0 && each.share < 0.001 ? "< 0.1 %" : percent(each.share);
     const link = el("a", { href: known(each.number) ? href("break", each.number) : href("overview", "", { filter: "breaks", from }), "data-key": `cause-${each.reason}-${each.shape}`, text: phrase(each.reason) });
-    return leads(el("tr", { role: "row" }, el("td", { role: "cell" }, link),
-      el("td", { role: "cell", class: "name" }, each.shape || "–", " ", each.place ? el("small", { text: each.place }) : ""),
-      counted(each, from), lost, cell(share, "n", "of all"),
-      el("td", { role: "cell", class: "do" }, ...advice(each))), link);
+    return rowOf(CAUSE_COLUMNS, each, link);
   }));
+}
+
+function lostOf(each) {
+  const lost = cell(count(each.lost), "n", "tokens lost");
+  if (each.seconds) lost.append(" ", el("small", { text: `≈ ${lasting(each.seconds)}` }));
+  return lost;
 }
 
 // The requests that are counted.
-function counted({ reason, shape, count: number }, from) {
+function counted({ reason, shape, count: number }) {
   const made = cell("", "n", "count");
   const fields = { filter: "breaks", from, cause: [reason, shape].filter(Boolean).join(" ") };
   made.append(el("a", { href: href("overview", "", fields), "aria-label": `List ${number} of them`, text: count(number) }));

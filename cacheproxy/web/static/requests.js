@@ -1,10 +1,11 @@
 // The table of requests: the last as they come, older ones by the page, cut down by filter, search and time.
 import { get } from "./ask.js";
-import { $, cell, el, leads, meter, say, show } from "./dom.js";
+import { $, el, say, show } from "./dom.js";
 import { change, go, href, route } from "./route.js";
 import { LATEST, shown } from "./shown.js";
+import { headOf, nameOf, reuseOf, rowOf, td } from "./table.js";
 import {
-  conversationOf, count, isBreak, isDear, known, lasting, percent, period, rate, shareOf, shortly, speedOf, when,
+  count, isBreak, isDear, known, lasting, period, rate, shareOf, speedOf, when,
 } from "./words.js";
 
 const MOST_ROWS = 400;
@@ -72,24 +73,31 @@ function matches(row) {
   return text.includes(table.search.toLowerCase());
 }
 
-function rowOf(row) {
-  const share = shareOf(row);
+const COLUMNS = [
+  { head: "time", cell: (row, link) => td(null, link) },
+  { head: "conversation", cell: whoOf },
+  { head: "turn", kind: "n", text: (row) => (row.turn ? count(row.turn) : "–") },
+  { head: "prompt", kind: "n", text: (row) => count(row.prompt) },
+  { head: "reused", cell: (row) => reuseOf(shareOf(row), undefined, " blank") },
+  { head: "new", kind: "n", text: (row) => count(row.evaluated) },
+  { head: "first", kind: "n", text: (row) => lasting(row.first_seconds) },
+  { head: "out", kind: "n", text: (row) => count(row.output) },
+  { head: "tok/s", kind: "n", text: (row) => (known(speedOf(row)) ? (row.speed_source === "estimated" ? "≈ " : "") + rate(row.speed) : "–") },
+  { head: "verdict", cell: endOf },
+  { head: "rules that edited", cell: ({ rules }) => td(`what${rules.length ? "" : " blank"}`, ...rules.map((rule) => el("small", { text: rule }))) },
+];
+
+function lineOf(row) {
   const link = el("a", { href: href("request", row.id), "data-key": `row-${row.id}`, text: when(row.at), "aria-label": `Details of the request at ${when(row.at)}` });
-  const reuse = el("td", { role: "cell", class: "metered share" });
-  if (share === null) { reuse.textContent = "–"; reuse.classList.add("blank"); }
-  else reuse.append(meter(share, percent(share), "split"), el("b", { text: percent(share), "aria-hidden": "true" }));
-  const who = el("td", { role: "cell", class: "name", title: [row.asked, row.model].filter(Boolean).join(" → ") || null });
-  if (row.client && row.session) who.append(el("a", { href: href("conversation", conversationOf(row)) }, row.client, el("span", { class: "id", text: `/${shortly(row.session)}` })));
-  else who.textContent = row.client || "–";
-  return leads(el("tr", { role: "row", class: isDear(row) ? "broke" : null }, el("td", { role: "cell" }, link), who,
-    cell(row.turn ? count(row.turn) : "–", "n", "turn"), cell(count(row.prompt), "n", "prompt"), reuse,
-    cell(count(row.evaluated), "n", "new"), cell(lasting(row.first_seconds), "n", "first"), cell(count(row.output), "n", "out"),
-    cell(known(speedOf(row)) ? (row.speed_source === "estimated" ? "≈ " : "") + rate(row.speed) : "–", "n", "tok/s"),
-    endOf(row), el("td", { role: "cell", class: `what${row.rules.length ? "" : " blank"}` }, ...row.rules.map((rule) => el("small", { text: rule })))), link);
+  return rowOf(COLUMNS, row, link, isDear(row) ? "broke" : null);
+}
+
+function whoOf(row) {
+  const models = [row.asked, row.model].filter(Boolean).join(" → ") || null;
+  return el("td", { role: "cell", class: "name", title: models }, row.client && row.session ? nameOf(row) : row.client || "–");
 }
 
 function endOf(row) {
-  const made = el("td", { role: "cell", class: "end" });
   const told = [];
   if (isBreak(row)) {
     const text = `⚑ ${row.reason.replaceAll("_", " ")}`;
@@ -100,19 +108,18 @@ function endOf(row) {
   else if (row.outcome !== "complete") told.push(el("small", { text: row.outcome }));
   if (row.side) told.push(el("small", { text: "side request" }));
   if (!told.length) told.push(el("small", { text: row.verdict || "" }));
-  made.append(...told.flatMap((each) => [each, " "]));
-  return made;
+  return td("end", ...told.flatMap((each) => [each, " "]));
 }
 
 function drawRows() {
-  $("rows").replaceChildren(...table.rows.map(rowOf));
+  $("rows").replaceChildren(...table.rows.map(lineOf));
   rowsShown();
 }
 
 function add(rows) {
   if (rows.length) {
     table.rows = [...rows, ...table.rows].slice(0, MOST_ROWS);
-    $("rows").prepend(...rows.map(rowOf));
+    $("rows").prepend(...rows.map(lineOf));
     while ($("rows").children.length > MOST_ROWS) $("rows").lastElementChild.remove();
   }
   rowsShown();
@@ -134,10 +141,11 @@ async function ask(before = null) {
   table.next = page.next;
   if (before === null) { table.rows = page.requests; drawRows(); return; }
   table.rows.push(...page.requests);
-  $("rows").append(...page.requests.map(rowOf));
+  $("rows").append(...page.requests.map(lineOf));
   rowsShown();
 }
 
+$("rows-head").append(headOf(COLUMNS));
 $("filters").addEventListener("change", (event) => change({ filter: event.target.value === "all" ? "" : event.target.value }));
 $("period").addEventListener("click", () => {
   $("filters").querySelector("input:checked")?.focus({ preventScroll: true });

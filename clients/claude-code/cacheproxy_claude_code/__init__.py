@@ -5,11 +5,12 @@ from __future__ import annotations
 from cacheproxy import Client, CodeRule, Rule
 from cacheproxy_claude_code.advice import ADVICE
 from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER, LITERAL
+from cacheproxy_claude_code.checks import cacheproxy_checkup
 from cacheproxy_claude_code.env import cacheproxy_setup
 from cacheproxy_claude_code.pins import PIN_CURRENT_DATE, PIN_DATE, PIN_GIT_STATUS, PIN_MONTH
 from cacheproxy_claude_code.skills import KEEP_SKILLS
 
-__all__ = ["CLIENT", "RULES", "cacheproxy_setup"]
+__all__ = ["CLIENT", "RULES", "cacheproxy_checkup", "cacheproxy_setup"]
 
 CLIENT = Client(
     name="claude",
@@ -23,6 +24,9 @@ CLIENT = Client(
         "You are a Claude agent, built on Anthropic's Claude Agent SDK",
     ),
     advice=ADVICE,
+    title="Claude Code",
+    start='eval "$(cacheproxy env claude{option})" && claude',
+    sends_late="Claude Code 2.1.197 and later sends one in each turn",
 )
 RULES: tuple[Rule | CodeRule, ...] = (
     DROP_BILLING_HEADER,  # before the constant, which then finds nothing left to do

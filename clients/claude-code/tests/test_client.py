@@ -9,7 +9,14 @@ from cacheproxy_claude_code.billing import CONSTANT
 
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite, Verdict
 from cacheproxy.core.judge.advice import advice
-from cacheproxy.testing import assert_extends, assert_untouched, normalized, request, rules_of
+from cacheproxy.testing import (
+    assert_extends,
+    assert_untouched,
+    from_another,
+    normalized,
+    request,
+    rules_of,
+)
 
 RULES = rules_of(cacheproxy_claude_code)
 ON = [rule for rule in RULES if rule.default]
@@ -77,7 +84,7 @@ def test_a_rule_that_pins_works_behind_a_gateway_too(path, shape):
 def test_a_user_agent_that_names_another_client_is_believed(path, shape, agent):
     """Even where its prompt begins as Claude Code's does."""
     turn = request(shape(HEADER, IDENTITIES[0], DATE.format(1)), path, {"User-Agent": agent})
-    assert_untouched(RULES, turn, request(shape(HEADER, DATE.format(2)), path))
+    assert_untouched(RULES, from_another(turn), request(shape(HEADER, DATE.format(2)), path))
 
 
 @each_shape

@@ -8,8 +8,15 @@ import cacheproxy_cline
 import pytest
 from cacheproxy_cline import CLIENT
 
-from cacheproxy.core.prompt.client import declared_name
-from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
+from cacheproxy.core.prompt.client import Clients
+from cacheproxy.testing import (
+    APIS,
+    assert_told_once,
+    assert_untouched,
+    conversation,
+    from_another,
+    rules_of,
+)
 
 RULES = rules_of(cacheproxy_cline)
 SDK = {"User-Agent": "ai-sdk/openai-compatible/3.0.37 ai-sdk/provider-utils/5.0.30 runtime/bun"}
@@ -51,9 +58,9 @@ def test_the_first_sentence_tells_and_names_the_session(path, head):
     """Its user agent is an SDK's; not where another client names itself."""
     one = turn(path, head + ENV, "hi")
     assert CLIENT.sent(one)
-    assert declared_name(one, [CLIENT]) == "cline"
+    assert Clients([CLIENT]).name_of(one) == "cline"
     for agent in OTHERS:
-        assert not CLIENT.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
+        assert not CLIENT.sent(from_another(turn(path, head, "hi", headers={"User-Agent": agent})))
 
 
 def test_the_user_agent_of_its_extension_tells():

@@ -6,8 +6,8 @@ import pytest
 from cacheproxy_codex import CLIENT, cacheproxy_session
 
 from cacheproxy.core.conversation.session import parent_of, session_of
-from cacheproxy.core.prompt.client import declared_name
-from cacheproxy.testing import find_captures, load_capture, request
+from cacheproxy.core.prompt.client import Clients
+from cacheproxy.testing import find_captures, from_another, load_capture, request
 
 PATH = "/v1/responses"
 HEADS = (
@@ -50,7 +50,7 @@ def test_behind_a_gateway_the_beginning_of_the_prompt_tells(head, agent):
     headers = {"User-Agent": agent}
     for one in (turn(head, headers), request({"instructions": head, "input": []}, PATH, headers)):
         assert CLIENT.sent(one)
-        assert declared_name(one, [CLIENT]) == "codex"
+        assert Clients([CLIENT]).name_of(one) == "codex"
 
 
 @pytest.mark.parametrize("agent", [*OTHERS, "OpenAI/JS 6.26.0", ""])
@@ -62,7 +62,7 @@ def test_its_words_in_another_clients_request_do_not_tell(agent, head):
     one = turn(f"You are somebody. {head}", headers, head, client_metadata=metadata)
     assert not CLIENT.sent(one)
     if agent in OTHERS:
-        assert not CLIENT.sent(turn(head, headers, "hi"))
+        assert not CLIENT.sent(from_another(turn(head, headers, "hi")))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_thread_of_a_session_is_an_agent_that_works_for_it(headers, session, r
         names = {"session-id": "session_id", "thread-id": "thread_id"}
         metadata = {names.get(name, name): value for name, value in headers.items()}
         one = turn("Be kind.", agent, client_metadata=metadata, prompt_cache_key="key")
-    found = session_of(one, cacheproxy_session(one))
+    found = session_of(Clients([CLIENT]).introduce(one), cacheproxy_session(one))
     assert found[:2] == ("codex", session)
     parent = parent_of(one, found)
     assert (parent and parent.id) == root

@@ -8,7 +8,14 @@ import cacheproxy_continue
 import pytest
 from cacheproxy_continue import CLIENT, cacheproxy_session
 
-from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
+from cacheproxy.testing import (
+    APIS,
+    assert_told_once,
+    assert_untouched,
+    conversation,
+    from_another,
+    rules_of,
+)
 
 RULES = rules_of(cacheproxy_continue)
 SDK = {"User-Agent": "ls/JS 5.23.2"}
@@ -35,7 +42,9 @@ def test_a_sentence_of_its_own_tells():
     assert CLIENT.sent(turn(APIS[0], HEAD, "hi"))
     assert not CLIENT.sent(turn(APIS[0], "You are kind.", "hi"))
     for agent in OTHERS:
-        assert not CLIENT.sent(turn(APIS[0], HEAD, "hi", headers={"User-Agent": agent}))
+        assert not CLIENT.sent(
+            from_another(turn(APIS[0], HEAD, "hi", headers={"User-Agent": agent}))
+        )
 
 
 @each_api

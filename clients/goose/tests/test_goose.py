@@ -8,7 +8,13 @@ import cacheproxy_goose
 import pytest
 from cacheproxy_goose import CLIENT, cacheproxy_session
 
-from cacheproxy.testing import assert_told_once, assert_untouched, conversation, rules_of
+from cacheproxy.testing import (
+    assert_told_once,
+    assert_untouched,
+    conversation,
+    from_another,
+    rules_of,
+)
 
 RULES = rules_of(cacheproxy_goose)
 IDENTITIES = (
@@ -46,7 +52,7 @@ def test_the_beginning_of_the_system_text_tells():
     subagent = "You are a specialized subagent within the goose AI framework"
     assert CLIENT.sent(turn("hi", identity=subagent))
     assert not CLIENT.sent(turn("hi", identity="Be kind.\n\n"))
-    assert not CLIENT.sent(turn("hi", headers={"User-Agent": "opencode/1.2"}))
+    assert not CLIENT.sent(from_another(turn("hi", headers={"User-Agent": "opencode/1.2"})))
 
 
 def test_the_session_is_that_of_the_header():

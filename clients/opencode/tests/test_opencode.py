@@ -8,7 +8,14 @@ import cacheproxy_opencode
 import pytest
 from cacheproxy_opencode import CLIENT, KILO
 
-from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
+from cacheproxy.testing import (
+    APIS,
+    assert_told_once,
+    assert_untouched,
+    conversation,
+    from_another,
+    rules_of,
+)
 
 RULES = rules_of(cacheproxy_opencode)
 OWN = {"User-Agent": "opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3.14"}
@@ -50,7 +57,7 @@ def test_else_the_beginning_of_its_system_text_tells(path, head):
     """Of versions before 1.1, and behind a gateway; not where another client names itself."""
     assert CLIENT.sent(turn(path, f"{head}\n{ENV.format(FIRST)}", "hi", headers=PLAIN))
     for agent in OTHERS:
-        assert not CLIENT.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
+        assert not CLIENT.sent(from_another(turn(path, head, "hi", headers={"User-Agent": agent})))
 
 
 SHAPES = {

@@ -8,12 +8,13 @@ import cacheproxy_pi
 import pytest
 from cacheproxy_pi import CLIENT, OMP
 
-from cacheproxy.core.prompt.client import declared_name
+from cacheproxy.core.prompt.client import Clients
 from cacheproxy.testing import (
     APIS,
     assert_told_once,
     assert_untouched,
     conversation,
+    from_another,
     request,
     rules_of,
 )
@@ -53,9 +54,9 @@ def test_the_first_sentence_tells_and_names_the_session(path, head):
     """Its user agent is an SDK's; not where another client names itself."""
     one = turn(path, f"{head}\n\nAvailable tools:\n", "hi")
     assert CLIENT.sent(one)
-    assert declared_name(one, [CLIENT]) == "pi"
+    assert Clients([CLIENT]).name_of(one) == "pi"
     for agent in OTHERS:
-        assert not CLIENT.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
+        assert not CLIENT.sent(from_another(turn(path, head, "hi", headers={"User-Agent": agent})))
 
 
 @pytest.mark.parametrize("agent", OWN)

@@ -10,6 +10,7 @@ from cacheproxy.testing import (
     assert_extends,
     assert_idempotent,
     assert_untouched,
+    from_another,
     normalized,
     request,
     rule_named,
@@ -131,7 +132,7 @@ def test_another_client_may_say_the_same():
     """The user agent of Qwen Code tells, or the beginning of its system text."""
     for agent in ("opencode/1.2", "claude-cli/2.1"):
         first, later = (
-            turn(*texts, day=day, headers={"User-Agent": agent})
+            from_another(turn(*texts, day=day, headers={"User-Agent": agent}))
             for texts, day in ((["hello"], MONDAY), (["hello", "again"], TUESDAY))
         )
         assert_untouched(RULES, later, first)

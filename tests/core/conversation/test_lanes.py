@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.lanes import Place
+from cacheproxy.core.conversation.lanes import Place, share_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.prompt import prompt_of
@@ -159,5 +159,5 @@ def test_how_much_of_a_conversation_a_prompt_contains():
     first, second, third = chat(3)
     place(store, second)
     known = store.conversation(ONE)
-    assert known.share(prompt_of(request(third))) == 1
-    assert 0 < known.share(prompt_of(request(first))) < 1
+    assert share_of(known.lanes, prompt_of(request(third))) == 1
+    assert 0 < share_of(known.lanes, prompt_of(request(first))) < 1

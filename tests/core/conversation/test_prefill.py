@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.prefill import PrefillCost
+from cacheproxy.core.conversation.speeds import PrefillCost
 
 BASE, SLOPE = 2e-4, 2e-8
 

@@ -8,7 +8,7 @@ import pytest
 
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Lane
-from cacheproxy.core.conversation.prepare import prepare
+from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
@@ -31,7 +31,7 @@ class Proxy:
         named = [{"name": name, "description": name * 9} for name in tools]
         body = json.dumps({"system": "You are.", "messages": texts, "tools": named}).encode()
         request = Request("POST", "/v1/messages", ((b"x-session-id", b"s"),), body)
-        prepared = run(prepare(request, self.rules, (), self.store))
+        prepared = run(prepare(request, Plan(self.rules), self.store))
         self.place = self.store.begin(prepared.turn, prepared.request)
         self.store.end(prepared.session, self.place, None)
         return "".join(tool["name"] for tool in prepared.request.json["tools"])
@@ -103,7 +103,7 @@ def test_a_call_that_is_spelled_anew_is_the_same_answer(path):
             messages += CALLS[path](text) if text != "so" else [{"role": "user", "content": "so"}]
         body = json.dumps({"input" if "responses" in path else "messages": messages}).encode()
         request = Request("POST", path, ((b"user-agent", b"OpenAI/JS 5.20.1"),), body)
-        prepared = run(prepare(request, BUILT_IN, (), store))
+        prepared = run(prepare(request, Plan(BUILT_IN), store))
         place = store.begin(prepared.turn, prepared.request)
         store.end(prepared.session, place, None)
         sessions.append(prepared.session.id)

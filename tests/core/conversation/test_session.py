@@ -37,12 +37,12 @@ def text(*texts: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("agent", "client"),
     [
-        ("claude-cli/2.1.329 (external, cli)", "claude"),
-        ("codex_cli_rs/0.169.0 (Debian)", "codex"),
-        ("codex_exec/0.169.0", "codex"),
+        ("claude-cli/2.1.329 (external, cli)", "claude-cli"),
+        ("codex_cli_rs/0.169.0 (Debian)", "codex_cli_rs"),
+        ("codex_exec/0.169.0", "codex_exec"),
         ("opencode/1.18.33 ai-sdk/provider", "opencode"),
-        ("QwenCode/0.24.4 (linux; x64)", "qwen"),
-        ("GeminiCLI/0.61.0/gemini", "gemini"),
+        ("QwenCode/0.24.4 (linux; x64)", "qwencode"),
+        ("GeminiCLI/0.61.0/gemini", "geminicli"),
         ("pi/1.5.2 (linux; node/v24.21.0; x64)", "pi"),
         ("OpenAI/JS 7.15.0", "openai-sdk"),
         ("AsyncOpenAI/Python 2.20.0", "openai-sdk"),
@@ -57,7 +57,7 @@ def text(*texts: str) -> list[dict[str, str]]:
     ],
 )
 def test_client_is_told_by_its_user_agent(agent, client):
-    """The names of clients we know, else the product's own name, short."""
+    """By its product's own name, short, where no client is known."""
     headers = ((b"User-Agent", agent.encode("latin-1")),)
     assert client_of(Request("POST", "/", headers)) == client
     assert client_of(Request("POST", "/")) == "client"
@@ -68,9 +68,9 @@ def test_client_is_told_by_its_user_agent(agent, client):
     [
         ("mine/42", Session("mine", "42")),
         ("mine/4/2", Session("mine", "4/2")),
-        ("42", Session("claude", "42")),
-        ("mine/", Session("claude", "mine/")),
-        ("/42", Session("claude", "/42")),
+        ("42", Session("claude-cli", "42")),
+        ("mine/", Session("claude-cli", "mine/")),
+        ("/42", Session("claude-cli", "/42")),
     ],
 )
 def test_a_plugins_answer_wins(answer, session):

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation import conversation as module
+from cacheproxy.core.conversation.conversation import Thought
 from cacheproxy.core.conversation.lanes import Before
-from cacheproxy.core.conversation.prepare import prepare
+from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
@@ -36,7 +36,7 @@ class Proxy:
 
     def __call__(self, asked: Request, *, answered=True) -> tuple[str, Session]:
         """Return the system text as it is sent, and the session."""
-        prepared = run(prepare(asked, (PIN,), (), self.store))
+        prepared = run(prepare(asked, Plan((PIN,)), self.store))
         place = self.store.begin(prepared.turn, prepared.request)
         if answered:
             self.store.end(prepared.session, place, None)
@@ -225,7 +225,7 @@ def test_a_pin_in_a_message_comes_from_that_message_alone(headers):
     def sent(said, date):
         texts = [f"{text} date={date}" if at % 2 == 0 else text for at, text in enumerate(said)]
         asked = turn(texts, 0, headers=headers)
-        prepared = run(prepare(asked, (USERS,), (), store))
+        prepared = run(prepare(asked, Plan((USERS,)), store))
         store.end(prepared.session, store.begin(prepared.turn, prepared.request), None)
         return [one["content"][-1] for one in prepared.request.json["messages"][::2]]
 
@@ -399,8 +399,9 @@ def test_the_verdict_compares_with_the_turn_that_the_store_says():
     for sent in (one, other):
         place = store.begin(store.find(ONE, sent), sent)
         done = exchange({}, session="one")
-        found = verdicts.judge(replace(done, sent=sent, received=sent, place=place))
-        places.append((place, found.place, found.before is not None))
+        made = replace(done, sent=sent, received=sent, place=place)
+        evidence = verdicts.judge(made)
+        places.append((place, made.place, evidence.before is not None))
     assert [(place.turn, judged.turn, known) for place, judged, known in places] == [
         (1, 1, False),
         (2, 2, True),

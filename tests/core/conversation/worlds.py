@@ -17,17 +17,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.prepare import prepare
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
+from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.thinking.keeping import KeepingWay, keep
-from cacheproxy.core.thinking.said import said
+from cacheproxy.core.thinking.answer import said
+from cacheproxy.core.thinking.keeping import KeepingWay, keep, place_of
 from cacheproxy.plugin.packages import configured
 
 CANARY = re.compile(r"C(\d+)([A-Z])(\d+)")
@@ -103,9 +103,9 @@ class World:
     ``found``: how often something was put back; ``wrong``: what was not as it has to be.
     """
 
-    def __init__(self, seed: int, rules: tuple, hooks: tuple, memory: int = 1 << 26) -> None:
+    def __init__(self, seed: int, plan: Plan, memory: int = 1 << 26) -> None:
         self.random = random.Random(seed)
-        self.rules, self.hooks, self.memory = rules, hooks, memory
+        self.plan, self.memory = plan, memory
         self.store, self.memo = Store(memory), Memo()
         self.talks: list[Talk] = []
         self.numbers = itertools.count(1)
@@ -213,7 +213,7 @@ class World:
             headers.append((b"Authorization", f"Bearer {talk.key}".encode()))
         data = json.dumps(asked).encode()
         came = Request("POST", talk.kind.path, tuple(headers), data, self.memo)
-        prepared = run(prepare(came, self.rules, self.hooks, self.store))
+        prepared = run(prepare(self.plan.clients.introduce(came), self.plan, self.store))
         turn = prepared.turn
         assert turn is not None
         begun = self.store.begin(turn, prepared.request)
@@ -231,7 +231,7 @@ class World:
         thought = self.canary(talk, "R")
         if kept.asked is not None:
             spelled = Thought("reasoning_content", json.dumps(thought))
-            self.store.think(turn.session, kept.asked.place(said(text, ())), spelled)
+            self.store.think(turn.session, place_of(kept.asked, said(text, ())), spelled)
             talk.truth[len(talk.items)] = thought
         talk.items.append({"role": "assistant", "content": text})
         if kept.asked is not None:
@@ -330,7 +330,7 @@ def world_of(seed: int, turns: int) -> World:
     known = configured(Config())
     rules = (OWN, *known.on)
     memory = 1 << 26 if seed % 4 else 3_000_000
-    world = World(seed, rules, tuple(known.packages.session_hooks()), memory)
+    world = World(seed, known.packages.plan(rules), memory)
     for _ in range(turns):
         world.step()
     return world

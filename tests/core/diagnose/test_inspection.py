@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.config import Config
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import DOCTOR, Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.diagnose.conversations import lanes_of
@@ -16,6 +15,7 @@ from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.plugin.packages import configured
 from tests.core.planting import anthropic, captured, chat, numbered, plant, prose, tool
+from tests.record.recorded import but, recorded
 
 from .test_volatile import set_system
 
@@ -48,9 +48,8 @@ def test_our_own_doctor_s_requests_are_left_out(named):
     """Old captures have them: under its name, or (as a HAR) with its user agent alone."""
     doctors = [
         replace(
-            record,
+            but(record, headers=((b"User-Agent", b"cacheproxy-doctor/1"),)),
             session=Session(DOCTOR, "x") if named else None,
-            headers=((b"User-Agent", b"cacheproxy-doctor/1"),),
         )
         for record in captured(chat(3))
     ]
@@ -129,7 +128,7 @@ def test_a_subagent_of_its_own_session_is_beside_its_parent():
     own = ((b"x-claude-code-session-id", b"a"),)
     agents = (*own, (b"x-claude-code-agent-id", b"b"))
     result = inspect(
-        [replace(first, headers=own), replace(first, headers=agents), replace(second, headers=own)]
+        [but(first, headers=own), but(first, headers=agents), but(second, headers=own)]
     )
     assert [view.id for view in result.sessions] == ["a"]
     assert [side.evictions for side in result.sides] == [1]
@@ -139,14 +138,14 @@ def test_a_conversation_without_an_id_is_found_again_after_its_first_message_cha
     def change(body, turn):
         body["messages"][1]["content"] = f"{prose('files' if turn < 2 else 'others', 160)}"
 
-    result = inspect([replace(one, headers=()) for one in captured(plant(chat(4), change))])
+    result = inspect([but(one, headers=()) for one in captured(plant(chat(4), change))])
     assert [view.turns for view in result.sessions] == [4]
     assert [field.path for field in result.fields] == ["/messages/1/content"]
 
 
 def test_what_differs_between_sessions_is_told_apart():
     records = [
-        replace(one, headers=((b"x-session-id", b"s%d" % number),))
+        but(one, headers=((b"x-session-id", b"s%d" % number),))
         for number in range(3)
         for one in captured(plant(anthropic(2), lambda body, _, n=number: with_uuid(body, n)))
     ]
@@ -166,8 +165,8 @@ def test_a_compaction_is_counted():
 
 def test_requests_without_a_prompt_are_left_out():
     records = [
-        Captured("GET", "/v1/models"),
-        Captured("POST", "/v1/messages", body=b"{"),
+        recorded("GET", "/v1/models"),
+        recorded("POST", "/v1/messages", body=b"{"),
         *captured(chat(1)),
     ]
     result = inspect(records)

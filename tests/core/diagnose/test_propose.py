@@ -15,9 +15,9 @@ from cacheproxy.config import Config
 from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.prove import objection
 from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.diagnose.wording import rule_toml
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.toml import rule_toml
 from cacheproxy.testing import assert_extends
 from tests.core.planting import anthropic, insert, numbered, plant, request, requests
 
@@ -29,7 +29,13 @@ KINDS = ["uuid", "clock", "nonce", "counter"]
 def proposals(bodies, rules=()):
     sent = requests(bodies)
     steps = list(pairwise(sent))
-    return propose(fields(steps, rules), steps, sent, {rule.name for rule in rules})
+    return apart(propose(fields(steps, rules), steps, sent, {rule.name for rule in rules}))
+
+
+def apart(found):
+    """Those with a rule, and those without."""
+    made = list(found)
+    return [one for one in made if one.rule], [one for one in made if not one.rule]
 
 
 def planted(bodies, kind, at=500, label="run id: "):

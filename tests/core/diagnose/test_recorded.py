@@ -7,18 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.config import Config
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.inspection import inspect
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit, apply
-from cacheproxy.core.prompt.prompt import Part, PromptOrder
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.plugin.packages import configured
+from cacheproxy.record.files import read
 from cacheproxy.testing import capture_name, find_captures
 from tests.core.planting import numbered
+from tests.record.recorded import recorded
 
 FILES = [capture_name(file) for file in find_captures("*.jsonl", __file__)]
 
@@ -191,7 +192,7 @@ def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
         what = f" planted={numbered(kind, number, 3)};"
         edit = Edit(longest.path, what, "", (place, place))
         text = apply(turn.request.document, [edit])
-        planted.append(Captured("POST", turn.record.target, turn.record.headers, text))
+        planted.append(recorded("POST", turn.request.target, turn.request.headers, text))
     result = inspect(planted)
     if len(planted) > 1:
         assert [field.label for field in result.fields] == ["planted="]

@@ -6,10 +6,10 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import (
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
@@ -17,19 +17,19 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.advice import Changed, advice, may_be_curable
 from cacheproxy.core.judge.explain import command
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.server.flags import KINDS, of_kind
-from cacheproxy.core.server.identify import LLAMA_SERVER, ServerFacts
-from cacheproxy.core.server.profile import (
+from cacheproxy.core.servers.kinds import BUILT_IN, kind_called
+from cacheproxy.core.servers.profile import (
     UNKNOWN,
     Memory,
     Profile,
     Reporting,
+    ServerFacts,
     Thinking,
     ThinkingProfile,
 )
 
-OTHERS, SLOTS, RESTARTED = Evidence.OTHERS, Evidence.SLOTS, Evidence.RESTARTED
-ALL_KINDS = [flags.name for flags in KINDS]
+OTHERS, SLOTS, RESTARTED = Sign.OTHERS, Sign.SLOTS, Sign.RESTARTED
+ALL_KINDS = [kind.name for kind in BUILT_IN]
 OWN = {
     "llama-server": ("--cache-ram", "--slot-prompt", "--checkpoint-min-step", "--swa-full"),
     "vLLM": ("--gpu-memory", "--kv-offloading", "--max-model-len", "--enable-prompt-tokens"),
@@ -68,7 +68,7 @@ def told(verdict, profile=UNKNOWN, client=None, changed=Changed()):  # noqa: B00
 
 @pytest.mark.parametrize("judgement", [Judgement.OK, Judgement.COLD, Judgement.COMPACTED])
 def test_where_all_is_well_nothing_is_advised(judgement):
-    assert told(Verdict(judgement), at(LLAMA_SERVER)) == []
+    assert told(Verdict(judgement), at("llama-server")) == []
 
 
 @pytest.mark.parametrize("kind", [*ALL_KINDS, "model server", "TabbyAPI"])
@@ -93,11 +93,11 @@ def test_every_cause_has_advice_and_never_that_of_another_server(reason, kind):
         ((OTHERS,), False, ["--slot-prompt-similarity 0.5", "--cache-ram 8192", "--parallel 4"]),
         ((SLOTS,), False, ["--cache-ram 8192", "--parallel 4"]),
         ((SLOTS,), True, ["--cache-ram 16384"]),
-        ((Evidence.FULL,), True, ["--cache-ram 16384"]),
+        ((Sign.FULL,), True, ["--cache-ram 16384"]),
     ],
 )
 def test_llama_server_gets_the_flags_that_fit_its_memory(evidence, has_ram, flags):
-    profile = at(LLAMA_SERVER, memory=Memory(has_ram=has_ram))
+    profile = at("llama-server", memory=Memory(has_ram=has_ram))
     lines = told(broke(Reason.EVICTED, evidence=evidence), profile)
     assert [line.split(": ")[:2] for line in lines] == [["llama-server", flag] for flag in flags]
 
@@ -166,7 +166,7 @@ DOCTOR = "see: cacheproxy doctor"
         ),
         (
             broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.CLOCK),
-            at(LLAMA_SERVER),
+            at("llama-server"),
             None,
             [
                 ("nothing: if the template prints only the date"),
@@ -224,7 +224,7 @@ DOCTOR = "see: cacheproxy doctor"
         ),
         (UNTOLD, at("SGLang"), None, ["SGLang: --enable-cache-report"]),
         (UNTOLD, at("LM Studio", reporting=Reporting.NEVER), None, ["nothing: LM Studio does not"]),
-        (UNTOLD, at(LLAMA_SERVER, reporting=Reporting.ALWAYS), None, []),
+        (UNTOLD, at("llama-server", reporting=Reporting.ALWAYS), None, []),
     ],
 )
 def test_what_is_advised(verdict, profile, client, lines):
@@ -248,7 +248,7 @@ def test_what_is_advised(verdict, profile, client, lines):
     ],
 )
 def test_what_changed_comes_first(verdict, lines):
-    found = told(verdict, at(LLAMA_SERVER), changed=IDS)
+    found = told(verdict, at("llama-server"), changed=IDS)
     assert all(line.startswith(start) for line, start in zip(found, lines, strict=True)), found
 
 
@@ -287,9 +287,9 @@ def test_a_date_that_changes_in_every_third_turn_does_not_change_once_a_day(seen
 
 def test_names_of_servers():
     """A kind is known however it is spelt."""
-    assert of_kind("lm-studio").name == "LM Studio"
-    assert of_kind("").name == of_kind("model server").name == "this server"
-    assert of_kind("KoboldCpp").name == "KoboldCpp"
+    assert kind_called("lm-studio").name == "LM Studio"
+    assert kind_called("").called == kind_called("model server").called == "this server"
+    assert kind_called("KoboldCpp").name == "KoboldCpp"
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.verdict import Basis, Evidence, Reason, Rewrite
-from cacheproxy.core.judge.cause import NOTHING_SEEN, Cause, Loss, Meanwhile, cause_of, evidence_of
-from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import UNKNOWN, Memory, MemoryKind, Profile
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign, Verdict
+from cacheproxy.core.judge.cause import allowed, cause_of, near, signs_of
+from cacheproxy.core.judge.evidence import NOTHING_SEEN, Before, Evidence, Meanwhile, Proof
+from cacheproxy.core.servers.profile import UNKNOWN, Memory, MemoryKind, Profile
+from tests.core.judging import FIRST, SECOND
+from tests.core.planting import request
 
 BEFORE = 10_000
 REWINDABLE = Profile(memory=Memory(MemoryKind.REWINDABLE))
@@ -18,22 +21,20 @@ SYSTEM = Reason.SYSTEM_CHANGED
 ADDS = "this request only appends to the one before"
 
 
-def loss(reused, **other):
-    """A turn that only adds to the last: nothing is known of the server, nothing was seen."""
-    known = {
-        "before": BEFORE,
-        "prompt": 11_000,
-        "reused": reused,
-        "shared": BEFORE,
-        "change": None,
-        "was_ok": True,
-        "generated": 50,
-        "profile": UNKNOWN,
-        "meanwhile": NOTHING_SEEN,
-        "proof": None,
-        "caches": True,
-    }
-    return Loss(**(known | other))
+def loss(reused, *, shared=BEFORE, change=None, was_ok=True, generated=50, caches=True, **other):
+    """A turn that only adds to the last: nothing is known of the server, nothing was seen.
+
+    With what ``cause_of`` is told besides.
+    """
+    before = Before(FIRST, FIRST, BEFORE, was_ok=was_ok, generated=generated)
+    asked = request({"messages": [], "cache_prompt": caches})
+    usage = Usage(11_000, reused)
+    return Evidence(before, SECOND, SECOND, usage, request=asked, **other), change, shared
+
+
+def because(reason, basis=None, rewrite=None, beneath=None, **other):
+    """What is said of a break."""
+    return Verdict(Judgement.BREAK, reason, basis=basis, rewrite=rewrite, beneath=beneath, **other)
 
 
 def rendered(shared, **other):
@@ -59,14 +60,14 @@ def of(memory, **other):
 FULL = of(Memory(context=11_000))
 BLOCKS_OF_1024 = of(Memory(MemoryKind.BLOCKS, block=1024))
 CLOCK = rendered(BEFORE, clock=300)
-MODEL = Cause(Reason.MODEL_CHANGED, Basis.TOLD)
-MOVED = Cause(Reason.MOVED, Basis.TOLD)
-NOT_CACHED = Cause(Reason.NOT_CACHED, Basis.TOLD)
-SHIFTED = Cause(Reason.CONTEXT_SHIFTED, Basis.TOLD)
-RESTARTED = Cause(Reason.EVICTED, Basis.TOLD, evidence=(Evidence.RESTARTED,))
-COUNTED, RENDERED = Cause(SYSTEM, Basis.COUNTED), Cause(SYSTEM, Basis.RENDERED)
-DROPPED = Cause(Reason.TEMPLATE_CHANGED, Basis.RENDERED, Rewrite.THINKING)
-MOVED_ON = Cause(Reason.TEMPLATE_CHANGED, Basis.RENDERED, Rewrite.CLOCK)
+MODEL = because(Reason.MODEL_CHANGED, Basis.TOLD)
+MOVED = because(Reason.MOVED, Basis.TOLD)
+NOT_CACHED = because(Reason.NOT_CACHED, Basis.TOLD)
+SHIFTED = because(Reason.CONTEXT_SHIFTED, Basis.TOLD)
+RESTARTED = because(Reason.EVICTED, Basis.TOLD, evidence=(Sign.RESTARTED,))
+COUNTED, RENDERED = because(SYSTEM, Basis.COUNTED), because(SYSTEM, Basis.RENDERED)
+DROPPED = because(Reason.TEMPLATE_CHANGED, Basis.RENDERED, Rewrite.THINKING)
+MOVED_ON = because(Reason.TEMPLATE_CHANGED, Basis.RENDERED, Rewrite.CLOCK)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ MOVED_ON = Cause(Reason.TEMPLATE_CHANGED, Basis.RENDERED, Rewrite.CLOCK)
     ],
 )
 def test_a_cause_is_named_with_proof(turn, cause):
-    assert cause_of(turn) == cause
+    assert cause_of(*turn) == cause
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_a_cause_is_named_with_proof(turn, cause):
     ],
 )
 def test_else_it_is_unknown_and_what_it_is_not_is_said(turn, said):
-    found = cause_of(turn)
+    found = cause_of(*turn)
     assert (found.reason, found.basis, found.evidence) == (Reason.UNKNOWN, None, ())
     assert found.ruled_out[0] == said
 
@@ -149,33 +150,33 @@ def test_only_what_was_watched_is_ruled_out():
     """A capture shows one conversation: it does not show that there was no other."""
     profile = of(Memory(MemoryKind.REWINDABLE), start="1")
     watched = Meanwhile(others=0, restarted=False)
-    none, alive, rewinds = cause_of(loss(0, profile=profile, meanwhile=watched)).ruled_out[1:]
+    none, alive, rewinds = cause_of(*loss(0, profile=profile, meanwhile=watched)).ruled_out[1:]
     assert none == "no other conversation came through this proxy in between"
     assert alive == "the server was not restarted"
-    assert cause_of(loss(0, profile=profile)).ruled_out[1:] == (rewinds,)
-    assert cause_of(loss(0, meanwhile=watched)).ruled_out[1:] == (none,)
+    assert cause_of(*loss(0, profile=profile)).ruled_out[1:] == (rewinds,)
+    assert cause_of(*loss(0, meanwhile=watched)).ruled_out[1:] == (none,)
 
 
 @pytest.mark.parametrize(
     ("turn", "evidence"),
     [
-        (loss(0, meanwhile=OTHERS), Evidence.OTHERS),
-        (loss(0, meanwhile=OTHERS, proof=AGREE), Evidence.OTHERS),
-        (edited(0, meanwhile=OTHERS), Evidence.OTHERS),
-        (edited(0, meanwhile=OTHERS, proof=FITS), Evidence.OTHERS),
-        (loss(0, meanwhile=Meanwhile(emptied=True)), Evidence.SLOTS),
-        (loss(0, meanwhile=Meanwhile(others=9, evaluated=9_000), profile=BLOCKS), Evidence.FULL),
+        (loss(0, meanwhile=OTHERS), Sign.OTHERS),
+        (loss(0, meanwhile=OTHERS, proof=AGREE), Sign.OTHERS),
+        (edited(0, meanwhile=OTHERS), Sign.OTHERS),
+        (edited(0, meanwhile=OTHERS, proof=FITS), Sign.OTHERS),
+        (loss(0, meanwhile=Meanwhile(emptied=True)), Sign.SLOTS),
+        (loss(0, meanwhile=Meanwhile(others=9, evaluated=9_000), profile=BLOCKS), Sign.FULL),
     ],
 )
 def test_with_evidence_it_was_evicted(turn, evidence):
-    basis = Basis.COUNTED if turn.proof is None else Basis.RENDERED
-    assert cause_of(turn) == Cause(Reason.EVICTED, basis, evidence=(evidence,))
+    basis = Basis.COUNTED if turn[0].proof is None else Basis.RENDERED
+    assert cause_of(*turn) == because(Reason.EVICTED, basis, evidence=(evidence,))
 
 
 SLOTS = of(Memory(MemoryKind.REWINDABLE, slots=2))
 ONE_SLOT = of(Memory(MemoryKind.REWINDABLE, slots=1))
 BETWEEN = Meanwhile(others=3, alike=100)
-TAKEN = (Evidence.OTHERS,)
+TAKEN = (Sign.OTHERS,)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +191,9 @@ TAKEN = (Evidence.OTHERS,)
         (1_000, Meanwhile(others=1, alike=5_000), SLOTS, ()),
         (1_000, Meanwhile(others=1), UNKNOWN, TAKEN),
         (1_000, Meanwhile(others=9, evaluated=5_000), BLOCKS, ()),
-        (1_000, Meanwhile(others=1, evaluated=6_001), BLOCKS, (Evidence.FULL,)),
+        (1_000, Meanwhile(others=1, evaluated=6_001), BLOCKS, (Sign.FULL,)),
         (0, OTHERS, BLOCKS_OF_1024, TAKEN),  # blocks, nobody knows how many
-        (0, Meanwhile(restarted=True, emptied=True), SLOTS, (Evidence.RESTARTED, Evidence.SLOTS)),
+        (0, Meanwhile(restarted=True, emptied=True), SLOTS, (Sign.RESTARTED, Sign.SLOTS)),
         # it would have left what it has in common, or nothing: not most
         (9_000, BETWEEN, ONE_SLOT, ()),
         (110, BETWEEN, ONE_SLOT, TAKEN),
@@ -200,7 +201,8 @@ TAKEN = (Evidence.OTHERS,)
     ],
 )
 def test_what_counts_as_evidence(reused, meanwhile, profile, evidence):
-    assert evidence_of(loss(reused, meanwhile=meanwhile, profile=profile)) == evidence
+    turn, _, shared = loss(reused, meanwhile=meanwhile, profile=profile)
+    assert signs_of(turn, shared) == evidence
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_what_counts_as_evidence(reused, meanwhile, profile, evidence):
     ],
 )
 def test_memory_that_could_only_go_back_to_a_checkpoint(turn, basis, beneath, rewrite):
-    assert cause_of(turn) == Cause(Reason.CHECKPOINT, basis, rewrite, beneath)
+    assert cause_of(*turn) == because(Reason.CHECKPOINT, basis, rewrite, beneath)
 
 
 @pytest.mark.parametrize(("reused", "reason"), [(0, Reason.EVICTED), (3_000, Reason.CHECKPOINT)])
@@ -227,23 +229,74 @@ def test_what_is_left_tells_a_checkpoint_from_an_eviction(reused, reason):
     """More than the other conversation has in common with this one was left."""
     meanwhile = Meanwhile(others=1, alike=400)
     turn = edited(reused, proof=FITS, profile=CHECKPOINTED, meanwhile=meanwhile)
-    assert cause_of(turn).reason is reason
+    assert cause_of(*turn).reason is reason
 
 
 def test_what_the_memory_did_hides_no_change_beneath_it():
-    found = cause_of(edited(1_000, shared=9_000, proof=LATE, profile=REWINDABLE))
+    found = cause_of(*edited(1_000, shared=9_000, proof=LATE, profile=REWINDABLE))
     assert (found.reason, found.beneath) == (Reason.UNKNOWN, SYSTEM)
 
 
 CHANGES = [None, Reason.MODEL_CHANGED, SYSTEM, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED]
+COUNTS = st.integers()
 
 
-@given(st.builds(Loss, change=st.sampled_from(CHANGES)))
-def test_no_cause_without_proof(turn):
-    found = cause_of(turn)
+@given(
+    change=st.sampled_from(CHANGES),
+    shared=COUNTS,
+    before=st.builds(
+        Before,
+        st.just(FIRST),
+        st.just(FIRST),
+        COUNTS,
+        generated=st.none() | COUNTS,
+        was_ok=st.booleans(),
+    ),
+    usage=st.builds(Usage, st.none() | COUNTS, st.none() | COUNTS),
+    profile=st.builds(Profile),
+    meanwhile=st.builds(Meanwhile),
+    proof=st.none() | st.builds(Proof),
+    caches=st.booleans(),
+)
+def test_no_cause_without_proof(change, shared, before, usage, caches, **known):
+    asked = request({"messages": [], "cache_prompt": caches})
+    turn = Evidence(before, SECOND, SECOND, usage, request=asked, **known)
+    found = cause_of(turn, change, shared)
     assert (found.basis is None) == (found.reason is Reason.UNKNOWN)
     assert bool(found.evidence) == (found.reason is Reason.EVICTED)
-    assert set(found.evidence) <= set(evidence_of(turn))
+    assert set(found.evidence) <= set(signs_of(turn, shared))
     assert found.basis is not Basis.RENDERED or turn.proof is not None
     assert bool(found.ruled_out) == (found.reason is Reason.UNKNOWN)
-    assert found.beneath in (None, turn.change, Reason.TEMPLATE_CHANGED)
+    assert found.beneath in (None, change, Reason.TEMPLATE_CHANGED)
+
+
+REWINDS = Memory(MemoryKind.REWINDABLE)
+CHECKPOINTS = Memory(MemoryKind.CHECKPOINTED)
+
+
+def blocks(size, *, is_hybrid=False):
+    return Memory(MemoryKind.BLOCKS, block=size, is_hybrid=is_hybrid)
+
+
+@pytest.mark.parametrize(
+    ("before", "prompt", "memory", "changed", "tokens"),
+    [
+        (2000, 2100, REWINDS, False, 100),
+        (2000, 2100, Memory(), False, 100),
+        (2000, 2100, blocks(128), False, 228),
+        (2000, 2100, blocks(448, is_hybrid=True), False, 996),
+        (2000, 2100, CHECKPOINTS, False, 740),
+        # going back to a checkpoint is the cost of a change where there is one: else a quarter of
+        # a prompt could be lost to an edit, and be called fine
+        (2000, 2100, CHECKPOINTS, True, 100),
+        (2000, 2100, blocks(128), True, 228),
+        (2000, 1500, REWINDS, False, 600),  # a shorter prompt cannot reuse more than it has
+        (100, 120, REWINDS, False, 32),  # short ones have a batch of tolerance
+    ],
+)
+def test_what_may_be_evaluated_again_without_a_break(before, prompt, memory, changed, tokens):
+    assert allowed(before, prompt, memory, changed=changed) == tokens
+
+
+def test_what_is_near():
+    assert (near(100), near(100, blocks(16)), near(10_000)) == (32, 48, 300)

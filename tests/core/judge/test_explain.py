@@ -8,15 +8,15 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Break,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
+    Sign,
     TokenCount,
     Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.judge.explain import PHRASES, said_of
+from cacheproxy.core.judge.explain import PHRASES, said_of, share_in_words
 
 MEASURED = TokenCount(4_000, "measured")
 ESTIMATED = TokenCount(4_000, "estimated")
@@ -93,7 +93,7 @@ def left(reused):
             ),
         ),
         (
-            broke(Reason.EVICTED, expected=MEASURED, evidence=(Evidence.RESTARTED,)),
+            broke(Reason.EVICTED, expected=MEASURED, evidence=(Sign.RESTARTED,)),
             left(20),
             (
                 "the server still had 20 of 4,000 tokens that both requests share: the server was "
@@ -101,7 +101,7 @@ def left(reused):
             ),
         ),
         (
-            broke(Reason.EVICTED, evidence=(Evidence.OTHERS, Evidence.SLOTS)),
+            broke(Reason.EVICTED, evidence=(Sign.OTHERS, Sign.SLOTS)),
             NO_USAGE,
             (
                 "the server still had 0 of the tokens that both requests share: another "
@@ -136,3 +136,11 @@ def test_every_reason_has_a_sentence_and_a_short_phrase(reason):
     assert 10 < len(PHRASES[reason]) < 60
     assert PHRASES[reason][0].isupper()
     assert len(set(PHRASES.values())) == len(Reason)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0, "0.0 %"), (0.0004, "less than 0.1 %"), (0.004, "0.4 %"), (1, "100.0 %")],
+)
+def test_little_is_not_nothing(share, words):
+    assert share_in_words(share) == words

@@ -8,18 +8,19 @@ from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
-    Evidence,
     Judgement,
     Reason,
+    Sign,
     TokenCount,
     Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.judge.cause import Meanwhile
-from cacheproxy.core.judge.judge import Before, judge, order_of
-from cacheproxy.core.prompt.prompt import PromptOrder, reordered
-from cacheproxy.core.server.profile import Memory, Profile
-from cacheproxy.core.server.profile import MemoryKind as Memories
+from cacheproxy.core.judge.evidence import Before, Evidence, Meanwhile
+from cacheproxy.core.judge.judge import describe_change, excerpt, located, order_of, parted_at
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
+from cacheproxy.core.servers.profile import Memory, Profile
+from cacheproxy.core.servers.profile import MemoryKind as Memories
+from tests.core.diagnose.test_volatile import set_system
 from tests.core.judging import (
     FIRST,
     GROWN,
@@ -27,6 +28,7 @@ from tests.core.judging import (
     TOKENS,
     before,
     changed,
+    judged,
     prompts,
     shared,
     summarised,
@@ -35,9 +37,9 @@ from tests.core.judging import (
     with_nonce,
     with_tool,
 )
-from tests.core.planting import chat, numbered
+from tests.core.planting import anthropic, chat, numbered, plant, request
 
-_BEGUN = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
+_BEGUN = Verdict(Judgement.COLD, evidence=(Sign.BEGUN_ELSEWHERE,))
 
 
 @pytest.mark.parametrize(
@@ -55,12 +57,12 @@ def test_the_first_turn_that_we_see_is_cold_only_where_the_server_had_little(
     prompt, usage, verdict
 ):
     """It may have begun elsewhere, or share its head with others."""
-    assert judge(None, prompt, prompt, usage, first=True) == verdict
+    assert judged(None, prompt, usage, is_first=True) == verdict
 
 
 def test_a_side_request_of_a_conversation_that_we_know_began_here():
     """It repeats what was said, so it has answers in it."""
-    found = judge(None, SECOND, SECOND, Usage(GROWN, 0), first=True, known=True)
+    found = judged(None, SECOND, Usage(GROWN, 0), is_first=True, is_known=True)
     assert found == Verdict(Judgement.COLD)
 
 
@@ -187,7 +189,7 @@ def test_where_the_order_is_not_known_the_one_that_predicts_what_was_reused_is_t
     one, two, reused = in_order(order, change)
     found = verdict(reused, sent=two, known=before(one))
     assert (found.reason, found.expected.tokens) == (reason, reused)
-    assert order_of(before(one), two, Usage(GROWN, reused)) is order
+    assert order_of(Evidence(before(one), two, two, Usage(GROWN, reused))) is order
 
 
 def test_an_order_that_is_known_is_not_guessed():
@@ -205,8 +207,8 @@ def test_an_order_that_is_known_is_not_guessed():
 @pytest.mark.parametrize("usage", [Usage(), Usage(GROWN, None), Usage(GROWN, 300)])
 def test_counts_that_fit_no_order_or_both_show_none(usage):
     one, two = changed(with_nonce)
-    assert order_of(before(one), two, usage) is None
-    assert order_of(before(), SECOND, Usage(GROWN, TOKENS)) is None
+    assert order_of(Evidence(before(one), two, two, usage)) is None
+    assert order_of(Evidence(before(), SECOND, SECOND, Usage(GROWN, TOKENS))) is None
 
 
 @pytest.mark.parametrize("reused", [None, "what they share"])
@@ -214,28 +216,28 @@ def test_a_history_that_the_client_wrote_anew_is_no_break(reused):
     """Nothing is lost: there is nothing more that could have been reused."""
     one, two = summarised()
     usage = Usage(GROWN // 2, shared(one, two) if reused else None)
-    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    found = judged(before(one), two, usage, is_replaced=True)
     assert (found.judgement, found.reason, found.where) == (Judgement.COMPACTED, None, None)
     assert (found.lost, found.seconds_lost) == (None, None)
     assert 0 < found.expected.tokens < GROWN // 2
-    assert judge(None, two, two, usage, first=False, replaced=True).judgement == "compacted"
+    assert judged(None, two, usage, is_replaced=True).judgement == "compacted"
 
 
 def test_a_compaction_that_found_not_even_its_head_is_a_break():
     """The tools and the system text are equal."""
     one, two = summarised()
     usage = Usage(GROWN // 2, 0)
-    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    found = judged(before(one), two, usage, is_replaced=True)
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.UNKNOWN)
     seen = Meanwhile(emptied=True)
-    found = judge(before(one), two, two, usage, meanwhile=seen, first=False, replaced=True)
-    assert (found.reason, found.evidence) == (Reason.EVICTED, (Evidence.SLOTS,))
+    found = judged(before(one), two, usage, meanwhile=seen, is_replaced=True)
+    assert (found.reason, found.evidence) == (Reason.EVICTED, (Sign.SLOTS,))
 
 
 def test_a_compaction_with_another_system_text_broke_there():
     one, two = changed(with_nonce)
     usage = Usage(GROWN, shared(one, two))
-    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    found = judged(before(one), two, usage, is_replaced=True)
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
 
 
@@ -257,7 +259,7 @@ def test_a_change_of_model_blames_no_text(reused):
     ],
 )
 def test_a_turn_whose_predecessor_is_forgotten(usage, judgement, reason):
-    found = judge(None, SECOND, SECOND, usage, first=False)
+    found = judged(None, SECOND, usage)
     assert (found.judgement, found.reason) == (judgement, reason)
 
 
@@ -279,15 +281,133 @@ def test_what_the_edits_saved_is_told_from_what_would_have_been_reused():
 )
 def test_figures_are_never_negative(reused, prompt, tokens, change, memory):
     one, two = changed(with_nonce) if change else (FIRST, SECOND)
-    found = judge(
+    found = judged(
         Before(one, FIRST, tokens),
         two,
-        SECOND,
         Usage(prompt, reused, 1, 2.0),
-        Profile(memory=Memory(memory)),
-        first=False,
+        unedited=SECOND,
+        profile=Profile(memory=Memory(memory)),
     )
     for count in (found.expected, found.lost, found.unedited, found.saved):
         assert count is None or count.tokens >= 0
     assert found.seconds_lost is None or 0 <= found.seconds_lost <= 2.0
     assert found.reason is not Reason.EVICTED
+
+
+def planted(change, bodies=None):
+    return [prompt_of(request(body)) for body in plant(bodies or anthropic(2), change)]
+
+
+def with_text(text):
+    """A change of the system text, by ``text``, another in each turn."""
+    return lambda body, turn: set_system(body, lambda system: f"{text(turn)}\n{system}")
+
+
+def respell(tools):
+    """Another order of the members, the same tool."""
+    tools[0] = dict(reversed(tools[0].items()))
+
+
+def rename(tools):
+    """Another tool."""
+    tools[0]["name"] = "zz"
+
+
+FIELDS = (ChangeKind.NONCE, ChangeKind.DATE, ChangeKind.CLOCK, ChangeKind.UUID)
+SAME = planted(lambda body, turn: None)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (with_text(lambda turn: numbered("nonce", turn)), ChangeKind.NONCE),
+        (with_text(lambda turn: numbered("date", turn)), ChangeKind.DATE),
+        (with_text(lambda turn: numbered("clock", turn)), ChangeKind.CLOCK),
+        (with_text(lambda turn: numbered("uuid", turn)), ChangeKind.UUID),
+        (with_text(lambda turn: ("one", "two")[turn]), ChangeKind.TEXT),
+        (lambda body, turn: turn and body["tools"].pop(), ChangeKind.REMOVED),
+        (lambda body, turn: turn or body["tools"].pop(), ChangeKind.ADDED),
+        (lambda body, turn: turn and body["tools"].reverse(), ChangeKind.REORDERED),
+        (lambda body, turn: turn and respell(body["tools"]), ChangeKind.REORDERED),
+        (lambda body, turn: turn and rename(body["tools"]), ChangeKind.TEXT),
+        (lambda body, turn: turn and body["messages"][0]["content"].clear(), ChangeKind.MOVED),
+        (lambda body, turn: turn and body["messages"].clear(), ChangeKind.REMOVED),
+        (lambda body, turn: None, ChangeKind.ADDED),
+    ],
+)
+def test_a_change_is_described_by_its_shape(change, kind):
+    one, two = planted(change)
+    found, token = describe_change(parting(one, two), one, two)
+    assert found is kind
+    assert (token is not None) is (kind in FIELDS)
+
+
+def test_a_place_is_given_in_bytes_and_in_tokens():
+    one, two = planted(with_text(lambda turn: f"é🜁\ud83d: {numbered('nonce', turn)}"), chat(2))
+    left = parting(one, two)
+    found = located(left, one, two, 1000)
+    assert (found.path, found.kind) == ("/messages/0/content", ChangeKind.NONCE)
+    assert found.byte == len("é🜁".encode()) + 3 + len(": ")
+    assert found.position == TokenCount(round(left.shared * 1000 / two.chars), "estimated")
+    assert located(left, one, two, None).position == TokenCount(round(left.shared / 4), "estimated")
+    assert numbered("nonce", 0) in found.was
+    assert numbered("nonce", 1) in found.now
+    one, two = planted(lambda body, turn: turn and body["messages"].clear())
+    gone = located(parting(one, two), one, two, 1000)
+    assert (gone.byte, gone.now, bool(gone.was)) == (0, "", True)
+    assert gone.path.startswith("/messages/0")
+
+
+QUESTION = "What of this is worth remembering? Answer in two lines."
+ANSWER = {"role": "assistant", "content": "Done."}
+
+
+def asked(*texts):
+    """A chat in which the user said ``texts``, and was answered all but the last."""
+    said = [{"role": "user", "content": text} for text in texts]
+    return {"messages": [each for one in said for each in (one, ANSWER)][:-1]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        # A question that is asked anew at the end of each request, and not kept.
+        (("one", QUESTION), ("one", "and two", QUESTION), ChangeKind.MOVED),
+        (("one", QUESTION), ("one", "and two", f"{QUESTION} Again."), ChangeKind.MOVED),
+        # A reminder behind the user's newest text alone.
+        ((f"one {QUESTION}",), ("one", f"two {QUESTION}"), ChangeKind.MOVED),
+        # The last message itself was changed, or taken back.
+        (("one", QUESTION), ("one", "and two"), ChangeKind.TEXT),
+        (("one", QUESTION), ("one", "and two", "and three"), ChangeKind.TEXT),
+        (("one", f"At 10:00: {QUESTION}"), ("one", f"At 10:05: {QUESTION}"), ChangeKind.CLOCK),
+        (
+            ("one", f"At 10:00: {QUESTION}"),
+            ("one", f"At 10:05: {QUESTION}", f"At 10:05: {QUESTION}"),
+            ChangeKind.CLOCK,
+        ),
+        # Not the last one.
+        (("one", QUESTION, "two"), ("one", "two", QUESTION), ChangeKind.TEXT),
+    ],
+)
+def test_a_last_message_that_stays_last_has_moved(before, after, kind):
+    one, two = (prompt_of(request(asked(*texts))) for texts in (before, after))
+    found, _ = describe_change(parting(one, two), one, two)
+    assert found is kind
+
+
+def test_where_prompts_part_is_said_though_it_is_no_break():
+    last = anthropic(2)[1]
+    short = {**last, "messages": [*last["messages"][:-1], {"role": "user"}]}
+    one, two = (prompt_of(request(body)) for body in (last, short))
+    assert parted_at(one, two, None).path.startswith("/messages/")
+    assert parted_at(*SAME, None) is None
+
+
+@pytest.mark.parametrize("at", [0, 5, 500, 1000])
+def test_an_excerpt_is_short_and_holds_the_place(at):
+    text = "".join(chr(0x100 + number) for number in range(1000))
+    found = excerpt(text, at)
+    assert len(found) <= 180
+    assert text[at : at + 1] in found
+    assert found in text
+    assert excerpt("", at) == ""

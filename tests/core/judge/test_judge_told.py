@@ -13,17 +13,17 @@ from cacheproxy.core.conversation.verdict import (
     TokenCount,
     Verdict,
 )
-from cacheproxy.core.judge.cause import Meanwhile
+from cacheproxy.core.judge.evidence import Evidence, Meanwhile, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
-from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.server.profile import Memory, Profile, Reporting
-from cacheproxy.core.server.profile import MemoryKind as Memories
+from cacheproxy.core.servers.profile import Memory, Profile, Reporting
+from cacheproxy.core.servers.profile import MemoryKind as Memories
 from tests.core.judging import (
     GROWN,
     SECOND,
     TOKENS,
     before,
     changed,
+    judged,
     shared,
     summarised,
     verdict,
@@ -42,13 +42,14 @@ UNMEASURED = [
 @pytest.mark.parametrize(("usage", "profile"), UNMEASURED)
 def test_where_nothing_was_measured_nothing_is_judged_but_a_change_is_shown(usage, profile):
     one, two = changed(with_nonce)
-    found = judge(before(one), two, two, usage, profile, first=False)
+    found = judged(before(one), two, usage, profile=profile)
     assert (found.judgement, found.reason) == (Judgement.UNKNOWN, Reason.SYSTEM_CHANGED)
     assert (found.basis, found.where.path) == (None, "/messages/0/content")
     assert found.lost.source == found.expected.source == "estimated"
     assert 0 < found.lost.tokens < TOKENS
     assert found.seconds_lost is None
-    found = judge(before(), SECOND, SECOND, usage, profile, first=False)
+    turn = Evidence(before(), SECOND, SECOND, usage, profile)
+    found = judge(turn)
     assert found == Verdict(
         Judgement.UNKNOWN,
         expected=found.expected,
@@ -56,15 +57,15 @@ def test_where_nothing_was_measured_nothing_is_judged_but_a_change_is_shown(usag
         unedited=found.expected,
         saved=TokenCount(0, "estimated"),
     )
-    assert not wants_proof(found, usage)
+    assert not wants_proof(turn, found)
 
 
 def test_a_constant_is_no_count_of_a_forgotten_turn_or_a_compaction_either():
     never = Profile(reporting=Reporting.NEVER)
-    found = judge(None, SECOND, SECOND, Usage(GROWN, 0), never, first=False)
+    found = judged(None, SECOND, Usage(GROWN, 0), profile=never)
     assert found == Verdict(Judgement.UNKNOWN)
     one, two = summarised()
-    found = judge(before(one), two, two, Usage(500, 0), never, first=False, replaced=True)
+    found = judged(before(one), two, Usage(500, 0), profile=never, is_replaced=True)
     assert found.judgement is Judgement.COMPACTED
 
 
@@ -72,7 +73,7 @@ def test_a_constant_is_no_count_of_a_forgotten_turn_or_a_compaction_either():
     ("usage", "source"), [(Usage(GROWN, 0), "measured"), (Usage(), "estimated")]
 )
 def test_a_server_that_reuses_nothing_is_told_so_whether_it_counts_or_not(usage, source):
-    found = judge(before(), SECOND, SECOND, usage, Profile(reuses=False), first=False)
+    found = judged(before(), SECOND, usage, profile=Profile(reuses=False))
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.NOT_CACHED)
     assert (found.basis, found.lost) == (Basis.TOLD, TokenCount(TOKENS, source))
 
@@ -112,14 +113,21 @@ def test_no_more_is_shared_than_the_prompt_has():
     assert found.expected == TokenCount(GROWN, "measured")
 
 
+def is_proof_wanted(reused, **known):
+    turn = Evidence(
+        **{"before": before(), "sent": SECOND, "unedited": SECOND} | known,
+        usage=Usage(GROWN, reused),
+    )
+    return wants_proof(turn, judge(turn))
+
+
 def test_a_proof_is_wanted_where_the_requests_do_not_tell():
     one, two = changed(with_nonce)
     exact = shared(one, two)
     for reused, wanted in ((exact, False), (exact + 60, True), (300, True), (TOKENS, False)):
-        found = verdict(reused, sent=two, known=before(one))
-        assert wants_proof(found, Usage(GROWN, reused)) is wanted, reused
-    assert wants_proof(verdict(30), Usage(GROWN, 30))
-    assert not wants_proof(verdict(0, meanwhile=Meanwhile(moved=True)), Usage(GROWN, 0))
-    assert not wants_proof(verdict(590, proof=REWRITTEN), Usage(GROWN, 590))
-    forgotten = judge(None, SECOND, SECOND, Usage(GROWN, 0), first=False)
-    assert not wants_proof(forgotten, Usage(GROWN, 0))
+        turn = {"before": before(one), "sent": two, "unedited": two}
+        assert is_proof_wanted(reused, **turn) is wanted, reused
+    assert is_proof_wanted(30)
+    assert not is_proof_wanted(0, meanwhile=Meanwhile(moved=True))
+    assert not is_proof_wanted(590, proof=REWRITTEN)
+    assert not is_proof_wanted(0, before=None)

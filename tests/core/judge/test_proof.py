@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Rewrite, TokenCount
-from cacheproxy.core.judge.located import parted_at
-from cacheproxy.core.judge.proof import Compared, Rendered, proof_of
+from cacheproxy.core.judge.evidence import Before, Evidence
+from cacheproxy.core.judge.judge import parted_at
+from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.prompt import prompt_of
+from cacheproxy.core.servers.profile import Profile
 from tests.core.planting import chat, insert, plant, prose, request
 from tests.core.templates import hoist, inline, thinking, tools_last
 
@@ -29,10 +31,10 @@ def tokenized(text):
 
 def compared(one, two, was, now, *, off=0, has_clock=False):
     """The turn of two bodies; ``off``: tokens by which the answers' counts are others."""
-    prompts = [prompt_of(request(body)) for body in (one, two)]
-    left = parting(*prompts)
-    counts = (len(was.tokens) + off, len(now.tokens) + off)
-    return Compared(*prompts, *counts, left, has_clock)
+    before, after = (prompt_of(request(body)) for body in (one, two))
+    known = Before(before, before, len(was.tokens) + off)
+    profile = Profile(clock="the date" if has_clock else "")
+    return Evidence(known, after, after, Usage(len(now.tokens) + off), profile)
 
 
 def proved(bodies, template, **other):

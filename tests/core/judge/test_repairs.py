@@ -6,21 +6,25 @@ import pytest
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.content import Part
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
+from cacheproxy.core.judge.evidence import Before
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided
 from cacheproxy.core.placement.placement import BY_OPTION, Late, alike
 from cacheproxy.core.placement.placing import place
-from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of, reordered
-from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM, ServerFacts
-from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.testing import request
+from tests.core.judging import judged
 from tests.core.late import PATHS, assistant, body_of, system, text, user
 
 HEADER = "x-anthropic-billing-header: cc_version=2.1.114.{0}a3; cc_entrypoint=cli; cch=0000{1};"
 TOOLS = [{"name": "ls", "description": "list files " * 20, "input_schema": {}}]
-ON_VLLM = Profile(server=ServerFacts(VLLM, "0.32.0"))
-ON_LLAMA = Profile(server=ServerFacts(LLAMA_SERVER))
-DIALECTS = {"messages": "anthropic", "chat": "openai-chat", "responses": "openai-responses"}
+ON_VLLM = Profile(server=ServerFacts("vLLM", "0.32.0"))
+ON_LLAMA = Profile(server=ServerFacts("llama-server"))
+DIALECTS = {"messages": MESSAGES, "chat": CHAT, "responses": RESPONSES}
 
 
 def headed(version, cch, api="messages", role="system"):
@@ -132,7 +136,7 @@ def saved(late, told_by="test"):
     known = Before(before, as_unaided(before, "anthropic", profile), 1000)
     sent = prompt_of(placed)
     assert parting(before, sent).was is None
-    return judge(known, sent, came, Usage(1100, 1000), first=False).saved.tokens
+    return judged(known, sent, Usage(1100, 1000), unedited=came).saved.tokens
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,7 @@ def test_the_header_is_credited_where_the_server_keeps_it(profile, least):
     unaided = [as_unaided(headed(n, n), "anthropic", profile) for n in (1, 2)]
     sent = headed(0, 0)
     known = Before(sent, unaided[0], 1000)
-    found = judge(known, sent, unaided[1], Usage(1010, 1000), first=False).saved.tokens
+    found = judged(known, sent, Usage(1010, 1000), unedited=unaided[1]).saved.tokens
     assert found == 0 if not least else found > 500
 
 

@@ -39,7 +39,8 @@ def test_what_is_not_on_the_list_loses_its_value(name):
         *("anthropic-version", "anthropic-beta", "openai-beta", "x-stainless-arch"),
         *("x-claude-code-session-id", "x-claude-code-agent-id", "session_id", "session-id"),
         *("x-session-affinity", "thread-id", "x-openai-subagent", "x-parent-session-id"),
-        *("x-any-session-id", "x-any-agent-id"),
+        *("x-any-session-id", "x-any-agent-id", "x-any-parent-thread-id", "x-any-window-id"),
+        *("x-any-beta-features", "x-codex-window-id"),
         *("traceparent", "retry-after", "anthropic-ratelimit-tokens-remaining", "request-id"),
     ],
 )
@@ -55,6 +56,7 @@ def test_what_names_a_session_or_helps_to_diagnose_stays(name):
     [
         *("authorization ", "x-api-key\x00", "\xff", "", SECRET * 2, f"x-{SECRET}-7f3a9b"),
         *(f"x-{SECRET}-7f3a9b-session-id", f"x-{SECRET * 2}-agent-id"),
+        *(f"x-{SECRET}-7f3a9b-window-id", f"x-{SECRET * 2}-thread-id"),
         *(f"Bearer {SECRET}", "sk-ant-api03-7f3a9b", "x" * 21, "-".join("x" * 9)),
     ],
 )

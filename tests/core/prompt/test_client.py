@@ -10,15 +10,15 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import (
     Client,
     ClientError,
+    Clients,
     client_of,
-    declared_name,
     is_shared,
 )
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.testing import request
+from cacheproxy.testing import from_another, request
 from tests.core.document.test_search import LATE
 
 HEAD = "You are Example, made by us."
@@ -66,10 +66,7 @@ def said(place: str, text: str, **headers: str) -> Request:
 @pytest.mark.parametrize(
     ("agent", "client"),
     [
-        ("claude-cli/2.1.329 (external, cli)", "claude"),
-        ("codex_exec/0.169.0 (Debian)", "codex"),
-        ("GeminiCLI-tui/0.61.0/gemini-2.5-pro", "gemini"),
-        ("GeminiCLI/0.9", "gemini"),
+        ("claude-cli/2.1.329 (external, cli)", "claude-cli"),
         ("OpenAI/JS 7.15.0", "openai-sdk"),
         ("MyThing/1", "mything"),
         ("", "client"),
@@ -127,7 +124,7 @@ def test_the_head_and_lines_of_system_text_tell(place, text, wanted):
     assert EXAMPLE.sent(said(place, text, user_agent="OpenAI/JS 7.15.0")) is wanted
     assert EXAMPLE.sent(said(place, text, user_agent="litellm/1.80")) is wanted
     # One that names another client is the end of it: the text may quote whatever files hold.
-    assert not EXAMPLE.sent(said(place, text, user_agent="claude-cli/2.1.329"))
+    assert not EXAMPLE.sent(from_another(said(place, text)))
 
 
 @pytest.mark.parametrize("text", [HEAD, LINE.format("7f")])
@@ -160,7 +157,7 @@ def test_nothing_that_a_user_or_a_tool_wrote_tells(text):
 
 def test_a_name_alone_is_told_by_the_user_agent():
     """As a rule of the config file names a client that no package declares."""
-    assert Client("codex").sent(request({}, headers={"User-Agent": "codex_exec/0.169"}))
+    assert Client("codex").sent(request({}, headers={"User-Agent": "codex/0.169"}))
     assert Client("mything").sent(request({}, headers={"User-Agent": "MyThing/1"}))
     assert Client("client").sent(request({}))
     assert not Client("codex").sent(request({"system": "You are Codex"}))
@@ -201,12 +198,25 @@ def test_what_cannot_be_told_is_refused(arguments, words):
 
 def test_the_user_agent_names_a_session_before_what_is_declared_does():
     """A gateway's user agent gives way to a declared client; another client's does not."""
-    clients = (Client("*"), Client("other", headers=("x-other",)), EXAMPLE)
-    assert declared_name(said("chat", HEAD, user_agent="litellm/1.80"), clients) == "example"
-    assert declared_name(said("chat", HEAD, x_other="1"), clients) == "other"
-    assert declared_name(said("chat", HEAD, user_agent="codex/1"), clients) is None
-    assert declared_name(said("chat", HEAD, user_agent="Example/1"), clients) is None
-    assert declared_name(said("chat", "Hello.", user_agent="litellm/1.80"), clients) is None
+    known = Client("known", agents=("codex",))
+    clients = Clients([Client("*"), Client("other", headers=("x-other",)), EXAMPLE, known])
+
+    def name(text, **headers):
+        return clients.name_of(clients.introduce(said("chat", text, **headers)))
+
+    assert name(HEAD, user_agent="litellm/1.80") == "example"
+    assert name(HEAD, x_other="1") == "other"
+    assert name(HEAD, user_agent="codex/1") == "known"
+    assert name(HEAD, user_agent="Example/1") == "example"
+    assert name("Hello.", user_agent="litellm/1.80") == "litellm"
+
+
+def test_a_librarys_name_is_nobodys_word():
+    """A package may call its client so: others speak through that library, too."""
+    clients = Clients([EXAMPLE, Client("openai-sdk")])
+    for text, name in ((HEAD, "example"), ("Hello.", "openai-sdk")):
+        asked = clients.introduce(said("chat", text, user_agent="OpenAI/JS 7.15.0"))
+        assert (asked.speaker, clients.name_of(asked)) == ("", name)
 
 
 def test_it_stays_so_whatever_is_edited():
@@ -234,7 +244,7 @@ def test_a_rule_of_another_client_is_not_asked_and_costs_no_reading():
         Rule("table", "user", "a", "b", client=EXAMPLE),
     ]
     body = {"system": HEAD, "messages": [{"role": "user", "content": "a"}]}
-    codex, plain = request(body, headers={"User-Agent": "codex/1"}), request(body)
+    codex, plain = from_another(request(body, headers={"User-Agent": "codex/1"})), request(body)
     assert normalize(codex, rules) == (codex, ())
     rule = Rule("literal", "user", "a", "b", literals=("nowhere",), client=EXAMPLE)
     assert normalize(plain, [rule]) == (plain, ())
@@ -275,7 +285,7 @@ def test_a_librarys_name_may_not_be_enough(place, name):
     bound = Client(name, must_begin=HEAD)
     assert bound.sent(said(place, f"{HEAD}\nMore.", user_agent="ls/JS 5.23.2"))
     assert not bound.sent(said(place, f"No. {HEAD}", user_agent="ls/JS 5.23.2"))
-    other = said(place, HEAD, user_agent="codex_exec/0.169")
+    other = from_another(said(place, HEAD))
     assert bound.sent(other) == (name == "*")
 
 

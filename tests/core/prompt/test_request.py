@@ -7,15 +7,15 @@ import json
 
 import pytest
 
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
 
 
 def test_a_body_is_read_once_and_not_until_asked():
     """Making a request, and asking for its head, parses nothing."""
     request = Request("POST", "/v1/messages?x=1?y", ((b"A", b"caf\xe9"), (b"a", b"2")), b'{"a": 1}')
-    assert (request.path, request.dialect) == ("/v1/messages", dialect.ANTHROPIC)
+    assert (request.path, request.dialect) == ("/v1/messages", MESSAGES)
     assert (request.header("a"), request.header("x-two")) == ("café", None)
     assert "document" not in request.__dict__
     assert request.json == {"a": 1}

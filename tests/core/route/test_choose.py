@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
 
-from cacheproxy.core.route.choose import KnownConversation, Target, TargetState, choose
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.route.choose import KnownConversation, Target, TargetState, choose, ranked
 from cacheproxy.core.route.facts import Facts
-from cacheproxy.core.route.price import Price
-from cacheproxy.core.route.rendezvous import ranked
-from cacheproxy.core.route.route import EVERYWHERE, Route
+from cacheproxy.core.route.route import EVERYWHERE, Price, Route
 
 THREE = [Target("a"), Target("b"), Target("c")]
 NAMES = ["a", "b", "c"]
 UP = TargetState()
 DOWN = TargetState(is_up=False)
+SEVERAL = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8, unique=True)
 
 
 def order(
@@ -150,3 +153,36 @@ def test_a_price_is_of_a_million_tokens(reused, price):
     assert Price(3.0, 15.0, 0.3).of_prompt(1_000_000, reused) == pytest.approx(price)
     assert Price(3.0, 15.0).of_prompt(1_000_000, reused) == pytest.approx(3.0)
     assert Price(3.0, 15.0, 0.3).of(1_000_000, reused, 100_000) == pytest.approx(price + 1.5)
+
+
+@given(st.text(max_size=40), SEVERAL, st.randoms())
+def test_the_order_is_that_of_the_key_whatever_order_the_names_had(key, names, chance):
+    """So that several proxies agree."""
+    shuffled = list(names)
+    chance.shuffle(shuffled)
+    assert ranked(key, names) == ranked(key, shuffled)
+    assert sorted(ranked(key, names)) == sorted(names)
+
+
+@given(st.lists(st.text(max_size=12), max_size=30), SEVERAL, st.data())
+def test_where_a_name_goes_away_only_its_own_keys_move(keys, names, data):
+    """And each to the next in its order."""
+    gone = data.draw(st.sampled_from(names))
+    left = [name for name in names if name != gone]
+    for key in keys:
+        before, after = ranked(key, names), ranked(key, left)
+        assert after == [name for name in before if name != gone]
+        if before[0] != gone:
+            assert after[0] == before[0]
+
+
+def test_keys_spread_evenly():
+    """1,000 keys over three names: each has a third, within a few standard deviations of 15."""
+    counts = Counter(ranked(f"key{number}", ["a", "b", "c"])[0] for number in range(1000))
+    assert all(260 < count < 410 for count in counts.values())
+    moved = Counter(
+        ranked(f"key{n}", ["a", "b"])[0]
+        for n in range(1000)
+        if ranked(f"key{n}", ["a", "b", "c"])[0] == "c"
+    )
+    assert set(moved) == {"a", "b"}

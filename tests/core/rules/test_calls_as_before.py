@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.document.alike import alike
+from cacheproxy.core.document.compare import alike
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.calls_as_before import CALLS_AS_BEFORE
+from cacheproxy.core.rules.built_in import CALLS_AS_BEFORE
 from cacheproxy.core.rules.fold import normalize
 from tests.core.rules.test_tools_as_before import VALUES, spelled
 

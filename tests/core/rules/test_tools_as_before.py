@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.document.alike import alike
+from cacheproxy.core.document.compare import alike
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.built_in import TOOLS_AS_BEFORE
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
 
 A, B, C = '{"name": "a", "input_schema": {"x": 1, "y": [2]}}', '{"name":"b"}', '{ "name":"c" }'
 A_AGAIN = '{"input_schema":{"y":[2],"x":1.0},"name":"\\u0061"}'

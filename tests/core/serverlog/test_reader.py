@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.core.serverlog.reader import LogReader
-from cacheproxy.core.serverlog.verdict import REMEMBERED
+from cacheproxy.core.serverlog.reader import REMEMBERED, LogReader
 
 
 def read(text):

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.placement.placement import Late, Placement, Treatment
-from cacheproxy.core.template.questions import PLAIN, body_of, first_questions, tool_questions
-from cacheproxy.core.template.rendering import LLAMA, asking, placement_of
+from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
+from cacheproxy.core.template.rendering import (
+    PLAIN,
+    asking,
+    body_of,
+    first_questions,
+    placement_of,
+    read,
+    text_of,
+    tool_questions,
+)
 from tests.core.templates import (
     RefusedError,
     as_user,
@@ -25,10 +34,13 @@ from tests.core.templates import (
 )
 
 QUESTIONS = first_questions() | tool_questions()
+VLLM = ["<|im_start|>", "s", "ystem", "Ċ", "cache", "pro", "xy", "-", "head", "Ċ", "Ã", "¼", "n"]
+VLLM += ["Ã", "¯", "Ġ", "2", "2", "ĠNo", "v", "<|im_end|>", "Ċ"]
+"""As vLLM 0.32 answers to ``cacheproxy-head\\nünï 22 Nov``."""
 
 
 def ask(template):
-    return asked(asking(LLAMA), template)[0]
+    return asked(asking(LLAMA_CPP.rendering), template)[0]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +60,7 @@ def test_each_kind_of_template_is_told_by_its_text(template, late, lead):
     placement = ask(template)
     assert bool(placement.refuses) is joins  # a user's own message behind a tool's result
     placement = replace(placement, refuses=())
-    assert placement == Placement(treatment, treatment, joins, joins, told_by=LLAMA)
+    assert placement == Placement(treatment, treatment, joins, joins, told_by="/apply-template")
 
 
 def test_behind_a_tools_result_what_costs_the_least_is_chosen():
@@ -122,7 +134,7 @@ def test_a_server_that_renders_not_even_a_plain_conversation_tells_nothing():
     def refuses(messages, tools=None):
         raise RefusedError
 
-    assert asked(asking(LLAMA), refuses) == (None, 1)
+    assert asked(asking(LLAMA_CPP.rendering), refuses) == (None, 1)
 
 
 PLAINLY = inline(**QUESTIONS[PLAIN])
@@ -160,3 +172,54 @@ def test_a_question_is_a_chat_body_of_a_dozen_words():
         body = body_of(question, model="m")
         assert len(body) < 1000
         assert json.loads(body) == question | {"model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({"prompt": "a"}, "a"),
+        ({"count": 2, "tokens": [1, 2], "token_strs": ["a", "b"]}, "ab"),
+        ({"tokens": [1]}, None),
+        ({"token_strs": ["a", None]}, None),
+        ({"token_strs": None, "prompt": 1}, None),
+        ([], None),
+        ("prompt", None),
+        (None, None),
+    ],
+)
+def test_the_text_of_either_server(answer, text):
+    """llama-server gives a text, vLLM tokens."""
+    assert text_of(answer) == text
+
+
+DEEPSEEK = "<\uff5cbegin▁of▁sentence\uff5c>"
+"""A mark of a byte-level tokenizer that has SentencePiece's space in its name."""
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        (VLLM, "<|im_start|>system\ncacheproxy-head\nünï 22 Nov<|im_end|>\n"),
+        (["<s>", "▁a", "▁head", "<0x0A>", "▁gr", "<0xC3>", "<0xBC>", "n"], "<s> a head\n grün"),
+        ([DEEPSEEK, "a", "Ġb", "Ġc", "ĊĊ", "d"], f"{DEEPSEEK}a b c\n\nd"),
+    ],
+    ids=["byte level", "SentencePiece", "DeepSeek's"],
+)
+def test_tokens_become_text(pieces, text):
+    """Spaces, line ends, letters beyond ASCII and bytes without a token come back."""
+    assert text_of({"token_strs": pieces}) == text
+
+
+@given(st.lists(st.text()))
+def test_any_tokens_make_a_text(pieces):
+    """Nothing of it raises."""
+    assert isinstance(text_of({"token_strs": pieces}), str)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[" * 100_000, b'{"prompt": 1}', b"null"])
+def test_a_body_that_is_no_answer(body):
+    """It tells nothing, and raises nothing; we asked for a dozen words, not for megabytes."""
+    assert read(body) is None
+    large = json.dumps({"prompt": "x" * (4 << 20)}).encode()
+    assert read(large) is None
+    assert read(large, len(large)) is not None

@@ -9,18 +9,18 @@ from functools import partial
 import pytest
 
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.profile import Thinking, ThinkingProfile
-from cacheproxy.core.template.questions import KEEPERS
-from cacheproxy.core.template.rendering import LLAMA, NoPageError
-from cacheproxy.core.template.traits import Traits, asking_traits
+from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
+from cacheproxy.core.servers.profile import Profile, Thinking, ThinkingProfile
+from cacheproxy.core.template.rendering import KEEPERS, NoPageError
+from cacheproxy.core.template.traits import asking_traits
 from tests.core.templates import RefusedError, asked, chatml, thinking, turns
 
 NOW = datetime(2026, 11, 5, 9, 41, tzinfo=UTC)
 
 
-def ask(template, path=LLAMA, formats=(), model=""):
+def ask(template, page=LLAMA_CPP.rendering, formats=(), model=""):
     """Ask a template; return what it told, and how often it was asked."""
-    return asked(asking_traits(path, model, NOW, formats), template, path)
+    return asked(asking_traits(page, model, NOW, formats), template, page)
 
 
 KEPT = partial(thinking, keeps=lambda *_: True)
@@ -115,14 +115,14 @@ def test_a_template_that_refuses_tools_tells_nothing_of_turns():
     def no_tools(messages, tools=None):
         raise RefusedError
 
-    assert ask(no_tools)[0] == Traits()
+    assert ask(no_tools)[0] == Profile()
     assert ask(turns)[0].thoughts.way in (Thinking.UNKNOWN, Thinking.NEVER_SHOWN)
 
 
 @pytest.mark.parametrize("answer", [(200, b"{}"), (404, b""), (503, b""), (200, b"x" * 70_000)])
 def test_a_page_that_goes_away_ends_the_questions(answer):
     """Nothing is known then."""
-    asking = asking_traits(LLAMA)
+    asking = asking_traits(LLAMA_CPP.rendering)
     next(asking)
     with pytest.raises(NoPageError):
         asking.send(answer)

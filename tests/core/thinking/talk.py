@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.document.edits import encode
-from cacheproxy.core.server.profile import Memory, MemoryKind, Profile, Thinking
-from cacheproxy.core.server.profile import ThinkingProfile as Fare
-from cacheproxy.core.thinking.keeping import keep, way_of
-from cacheproxy.core.thinking.said import said_in
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Thinking
+from cacheproxy.core.servers.profile import ThinkingProfile as Fare
+from cacheproxy.core.thinking.answer import said_in
+from cacheproxy.core.thinking.keeping import keep, place_of, way_of
 from cacheproxy.testing import request
 from tests.core.templates import thinking
 
@@ -88,7 +88,7 @@ class Talk:
         self._was = self._render([*messages, said], **kwargs)
         thought = said.get("reasoning_content")
         if thought and kept.asked is not None and (said["content"] or said.get("tool_calls")):
-            place = kept.asked.place(said_in(said))
+            place = place_of(kept.asked, said_in(said))
             name = "reasoning_content" if self._api == "chat" else ""
             self.thoughts.keep(place, Thought(name, encode(thought)))
         self.messages.append(said if self._sends else without(said))

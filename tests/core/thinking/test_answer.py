@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
-from cacheproxy.core.thinking.answer import read
-from cacheproxy.core.thinking.said import said
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
+from cacheproxy.core.thinking.answer import read, said, said_in
 
 JSON, STREAM = "application/json", "text/event-stream; charset=utf-8"
 CALL = ("look", '{"path":"a"}')
@@ -98,7 +99,7 @@ def test_a_chat_answer_and_the_name_that_its_reasoning_has(name):
 
 @pytest.mark.parametrize(("kind", "body"), [(JSON, message()), (STREAM, messages_stream())])
 def test_a_messages_answer(kind, body):
-    answer, thought = read(ANTHROPIC, kind, body)
+    answer, thought = read(MESSAGES, kind, body)
     assert answer == said("Done.", [CALL])
     assert (thought.name, json.loads(thought.spelled)) == ("", THOUGHT)
 
@@ -107,7 +108,7 @@ def test_a_messages_answer(kind, body):
     ("kind", "body"), [(JSON, message("s" * 200)), (STREAM, messages_stream("s" * 200))]
 )
 def test_what_a_vendor_signed_is_left_alone(kind, body):
-    assert read(ANTHROPIC, kind, body) is None
+    assert read(MESSAGES, kind, body) is None
 
 
 def test_an_answer_that_was_broken_off_is_what_came_of_it():
@@ -157,7 +158,7 @@ STRANGE = st.recursive(
 )
 
 
-@given(st.lists(STRANGE, max_size=4), st.sampled_from([CHAT, ANTHROPIC]))
+@given(st.lists(STRANGE, max_size=4), st.sampled_from([CHAT, MESSAGES]))
 def test_no_answer_is_too_strange(values, dialect):
     """Whatever a server says, in whichever shape."""
     read(dialect, STREAM, events(*values))
@@ -171,3 +172,70 @@ def test_a_lone_surrogate_is_kept_as_it_is():
     _, thought = read(CHAT, JSON, body)
     assert json.loads(thought.spelled).startswith("\ud83d")
     assert thought.spelled.isascii()
+
+
+LOOK = ("look", '{"path": "a.py", "deep": 1.0}')
+
+
+def chat(content, *calls):
+    made = [{"id": "x", "function": {"name": name, "arguments": given}} for name, given in calls]
+    return {"role": "assistant", "content": content, **({"tool_calls": made} if made else {})}
+
+
+def blocks(*made):
+    return {"role": "assistant", "content": list(made)}
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def use(given):
+    return {"type": "tool_use", "id": "y", "name": "look", "input": given}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        chat("I look.", LOOK),
+        chat("I look.\n", LOOK),
+        chat([text("I look.")], LOOK),
+        chat("I look.", ("look", '{"deep":1,"path":"a.py"}')),
+        chat("I look.", ("look", {"deep": 1, "path": "a.py"})),
+        blocks(text("I "), text("look."), use({"path": "a.py", "deep": 1})),
+        blocks(text("I look."), use({"path": "a.py", "deep": 1.0})),
+    ],
+)
+def test_however_it_is_spelled(message):
+    """White space around it, blocks, the order and the numbers of arguments."""
+    assert said_in(message) == said("I look.", [LOOK])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        chat("I looked.", LOOK),
+        chat("I look."),
+        chat("I look.", LOOK, LOOK),
+        chat("I look.", ("look", '{"path": "b.py", "deep": 1.0}')),
+        chat("I look.", ("seek", LOOK[1])),
+    ],
+)
+def test_an_edited_message_says_another_thing(message):
+    assert said_in(message) != said("I look.", [LOOK])
+
+
+@pytest.mark.parametrize("content", [None, "", []])
+def test_a_call_alone(content):
+    """With any of the contents that clients send for none."""
+    assert said_in(chat(content, LOOK)) == said("", [LOOK])
+
+
+@pytest.mark.parametrize("given", ["{", '{"a": NaN}', "[" * 100_000, "", None, 7])
+def test_arguments_that_are_no_object_are_compared_as_they_stand(given):
+    assert said_in(chat("", ("look", given))) == said("", [("look", given)])
+
+
+def test_nothing_of_a_strange_message_raises():
+    strange = {"content": [7, {"type": "text"}, {}], "tool_calls": [7, {}, {"function": 7}]}
+    assert said_in(strange) == said("", []) == said_in(json.loads("{}"))

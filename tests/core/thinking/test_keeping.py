@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts
-from cacheproxy.core.server.profile import MemoryKind, Profile, Thinking
-from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.conversation.conversation import Thought, Thoughts
+from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
+from cacheproxy.core.template.rendering import KEEPERS
 from cacheproxy.core.thinking import keeping
 from cacheproxy.core.thinking.keeping import (
     AUTO,
@@ -340,7 +340,7 @@ def test_an_answer_that_the_client_has_begun_is_not_remembered():
 def test_a_thought_of_another_name_stays_under_it():
     thoughts = Thoughts()
     asked = request({"messages": [user("x")]}, CHAT)
-    place = keep(asked, None, thoughts).asked.place(keeping.said_in(answer("y")))
+    place = keeping.place_of(keep(asked, None, thoughts).asked, keeping.said_in(answer("y")))
     thoughts.keep(place, Thought("reasoning", '"so"'))
     again = request({"messages": [user("x"), answer("y"), user("z")]}, CHAT)
     assert keep(again, KeepingWay(None), thoughts).request.json["messages"][1]["reasoning"] == "so"

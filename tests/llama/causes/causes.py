@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite, Sign
 
 from .reading import Named
 from .stage import Conversation, Readings, Stage
@@ -185,7 +185,7 @@ def sibling(stage: Stage) -> Conversation:
 
 @cause(
     "two siblings went on by turns, in one slot",
-    broken(Reason.EVICTED, evidence=frozenset({Evidence.OTHERS})),
+    broken(Reason.EVICTED, evidence=frozenset({Sign.OTHERS})),
     where=LLAMA,
 )
 def siblings_in_one_slot(stage: Stage) -> Conversation:
@@ -424,11 +424,11 @@ def template_clock(stage: Stage) -> Conversation:
 
 @cause(
     "other conversations took its place, there is room for one",
-    broken(Reason.EVICTED, evidence=frozenset({Evidence.OTHERS})),
+    broken(Reason.EVICTED, evidence=frozenset({Sign.OTHERS})),
     otherwise={
-        "vllm": (broken(Reason.EVICTED, evidence=frozenset({Evidence.FULL})),),
+        "vllm": (broken(Reason.EVICTED, evidence=frozenset({Sign.FULL})),),
         # what it keeps, and for whom, nobody is told
-        **unproven(broken(Reason.EVICTED, evidence=frozenset({Evidence.OTHERS}))),
+        **unproven(broken(Reason.EVICTED, evidence=frozenset({Sign.OTHERS}))),
     },
     setting=Setting(server=(("small", True),)),
 )
@@ -438,7 +438,7 @@ def evicted(stage: Stage) -> Conversation:
 
 @cause(
     "a request for a title took the only slot",
-    broken(Reason.EVICTED, evidence=frozenset({Evidence.OTHERS})),
+    broken(Reason.EVICTED, evidence=frozenset({Sign.OTHERS})),
     where=LLAMA,
 )
 def evicted_by_a_title(stage: Stage) -> Conversation:
@@ -453,7 +453,7 @@ def evicted_by_a_title(stage: Stage) -> Conversation:
 
 @cause(
     "the server was restarted in between",
-    broken(Reason.EVICTED, evidence=frozenset({Evidence.RESTARTED})),
+    broken(Reason.EVICTED, evidence=frozenset({Sign.RESTARTED})),
     otherwise=unproven(),
     setting=Setting(options=("--verbose",)),
 )
@@ -549,7 +549,7 @@ def context_shifted(stage: Stage) -> Conversation:
 @cause(
     "the slot was erased behind our back",
     broken(Reason.UNKNOWN),
-    broken(Reason.EVICTED, evidence=frozenset({Evidence.SLOTS})),
+    broken(Reason.EVICTED, evidence=frozenset({Sign.SLOTS})),
     where=LLAMA,
 )
 def erased(stage: Stage) -> Conversation:

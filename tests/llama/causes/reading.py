@@ -12,7 +12,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from cacheproxy.cli.main import main
-from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite, Sign
 
 _JUDGED = re.compile(rf"  ({'|'.join(Judgement)}|side)(?= {{2}}|$)")
 _TURN = re.compile(r"^\S+ \S+/\S* +#\d+ ")
@@ -65,7 +65,7 @@ def from_log(log: str, label: str) -> tuple[Named, str]:
         path=path[1].removesuffix("/role") if path else "",
         rewrite=next((one for one in Rewrite if one in follows), "") if is_rendered else "",
         beneath=next((one for one in changes if one in follows), "") if is_rendered else "",
-        evidence=frozenset(one for one in Evidence if one in follows),
+        evidence=frozenset(one for one in Sign if one in follows),
     )
     return named, f"{line}\n{follows}"
 

@@ -9,9 +9,9 @@ import pytest
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.prompt.dialect import CHAT
+from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.thinking.keeping import YES, AnswerPlace
+from cacheproxy.core.thinking.keeping import YES
 from cacheproxy.proxy.exchange.keeping import Keeping
 
 SESSION = Session("agent", "s")
@@ -37,6 +37,6 @@ def test_a_long_answer_is_read_in_a_thread(reactor, body, headers, at_once):
     store.begin(store.find(SESSION, request), request)
     thoughts = store.conversation(SESSION).thoughts
     fields = ((b"Content-Type", b"application/json"), *headers)
-    Keeping(reactor, None, store, YES).answered(SESSION, AnswerPlace(0), CHAT, fields, body)
+    Keeping(reactor, None, store, YES).answered(SESSION, 0, CHAT, fields, body)
     assert bool(thoughts.cost) == at_once
     reactor.turn_until(lambda: thoughts.cost)

@@ -10,6 +10,7 @@ from time import thread_time
 import pytest
 from twisted.internet.defer import Deferred
 
+from cacheproxy.core.conversation.prepare import Plan
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.edits import Edit
@@ -143,15 +144,8 @@ STAMP = Rule("stamp", "system", "stamp=[0-9]+", "stamp=0")
 PIN = Rule("pin", "system", "id=[a-z]+", pin=True)
 
 
-def normalizing(reactor, *rules, edit=True, hooks=()):
-    return Normalizing(
-        reactor,
-        rules,
-        Store(),
-        edit=edit,
-        hooks=hooks,
-        workers=Workers(reactor),
-    )
+def normalizing(reactor, *rules, hooks=()):
+    return Normalizing(reactor, Plan(rules, hooks), Store(), workers=Workers(reactor))
 
 
 def begin(unit, request):
@@ -173,7 +167,7 @@ def prepared(unit, request):
 )
 def test_only_a_local_upstreams_requests_are_edited(reactor, host, sent):
     """A vendor may check what we would change (law 5); sessions are known all the same."""
-    unit = normalizing(reactor, STAMP, PIN, edit=is_local(host))
+    unit = normalizing(reactor, *((STAMP, PIN) if is_local(host) else ()))
     request = Request("POST", "/v1/messages", (), body_with(b"stamp=1"))
     found = prepared(unit, request)
     assert found.request.body == body_with(sent)
@@ -410,6 +404,7 @@ def test_code_of_others_sees_nothing_of_another_client(reactor, filler):
     """Neither rule nor session hook is called, by whatever the client is told."""
     called = []
     mine = clients.Client("mine", agents=("mine/",), head=("You are Mine.",))
+    known = clients.Clients([mine, clients.Client("known", agents=("codex",))])
 
     def find(*_):
         called.append("rule")
@@ -425,12 +420,13 @@ def test_code_of_others_sees_nothing_of_another_client(reactor, filler):
     def asked(agent, system):
         more = {"system": system, "filler": "z" * FILLER[filler], "a": "x", "note": ""}
         body = json.dumps(more).encode()
-        return prepared(unit, Request("POST", "/v1/messages", ((b"User-Agent", agent),), body))
+        request = Request("POST", "/v1/messages", ((b"User-Agent", agent),), body)
+        return prepared(unit, known.introduce(request))
 
     for agent, system in ((b"codex/1", "You are Mine."), (b"litellm/1", "See: You are Mine.")):
         found = asked(agent, system)
         assert (found.reports, called) == ((), [])
-        assert found.session.client in ("codex", "litellm")
+        assert found.session.client in ("known", "litellm")
     for agent, system in ((b"mine/1", "Hello."), (b"litellm/1", "You are Mine.")):
         found = asked(agent, system)
         assert (found.request.json["note"], found.request.json["a"]) == ("mine", "y")
@@ -486,7 +482,7 @@ def test_what_others_do_to_their_request_reaches_nobody(reactor):
 def test_a_turn_that_another_proxy_had_is_said_once(log):
     """With what to do, and none of its text."""
     store, roles = Store(), ("user", "assistant") * 4
-    normalizing = Normalizing(TurningReactor(), (), store, edit=True, workers=Workers(None))
+    normalizing = Normalizing(TurningReactor(), Plan(()), store, workers=Workers(None))
     for session in (b"one", b"two"):
         for count in (1, 5, 7):
             said = [{"role": role, "content": "secret"} for role in roles[:count]]

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
+from cacheproxy.core.dialects.dialects import spoken
 from cacheproxy.core.http1.response_head import ResponseHead
-from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
+from cacheproxy.proxy.exchange.pings import Pings, takes_pings
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, eventually, head
 
 COMMENT = b": keep-alive\n\n"
@@ -307,5 +308,5 @@ def test_which_answers_take_pings(status, fields, length, takes):
 
 def test_only_anthropic_s_api_has_a_ping_of_its_own():
     """For all others a comment does."""
-    assert ping_for("/v1/messages") == ping_for("/openai/v1/messages/") == PING
-    assert ping_for("/v1/chat/completions") == ping_for("/") == COMMENT
+    assert spoken("/v1/messages").ping == spoken("/openai/v1/messages/").ping == PING
+    assert spoken("/v1/chat/completions").ping == spoken("/").ping == COMMENT

@@ -12,7 +12,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.privacy.access import Access
-from cacheproxy.core.server.prefill import PrefillReader, Progress
+from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.relay import Relay

@@ -12,8 +12,7 @@ from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.route.facts import RequestKind
-from cacheproxy.core.server.identify import ServerFacts
-from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.core.servers.profile import UNKNOWN, ServerFacts
 from cacheproxy.tables import RouteTable, UpstreamTable
 from cacheproxy.tap import arrange, make_lasting
 from tests.core.route.builders import asking, found

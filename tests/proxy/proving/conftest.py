@@ -45,6 +45,6 @@ def ask(reactor, upstream, logged):
     def ask(pages, of=None, page=LLAMA, **profile):
         upstream.reset(pages)
         proving = proving_at(reactor, upstream.url, page=page, **profile)
-        return reactor.run(proving.prove(*(of or turn())))
+        return reactor.run(proving.prove(of or turn()))
 
     return ask

@@ -48,7 +48,7 @@ def turn(template=thinking, before=BEFORE, after=AFTER, headers=(), **fields):
     """Two requests and what is known of them: counted as ``template`` renders them."""
     one, other = chat(*before, headers=headers, **fields), chat(*after, headers=headers, **fields)
     counts = [len(tokens_of(template(list(each), fields.get("tools")))) for each in (before, after)]
-    return one, other, compared(one, other, *counts)
+    return compared(one, other, *counts)
 
 
 class Pages:

@@ -6,8 +6,8 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.server.metrics_page import sample_of
-from cacheproxy.core.server.status import Look, UpstreamState
+from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.servers.status import Look, UpstreamState
 from tests.proxy.harness import whole
 
 from .pages import (

@@ -90,8 +90,8 @@ def test_a_prompt_of_40_mb_is_not_taken(ask):
 def test_nobody_there_proves_nothing(reactor, logged):
     """The server is down, and that is said once."""
     proving = proving_at(reactor, f"http://127.0.0.1:{free_port()}", page=LLAMA, counts_reuse=True)
-    assert reactor.run(proving.prove(*turn())) is None
-    assert reactor.run(proving.prove(*turn())) is None
+    assert reactor.run(proving.prove(turn())) is None
+    assert reactor.run(proving.prove(turn())) is None
     assert reactor.run(proving.started()) is None
     assert reactor.run(proving.counted(Usage(10))) is None
     (line,) = (line for line in logged if "did not render a turn's prompts" in line)
@@ -104,7 +104,7 @@ def test_a_page_that_hangs_is_left(reactor, upstream, logged, page):
     left = []
     pages = llama(thinking, **{page: lambda peer: left.append(peer.wait_closed())})
     upstream.reset(pages)
-    asking = Deferred.fromCoroutine(proving_at(reactor, upstream.url, page=LLAMA).prove(*turn()))
+    asking = Deferred.fromCoroutine(proving_at(reactor, upstream.url, page=LLAMA).prove(turn()))
     hanging = f"/{page.replace('_', '-')}"
     reactor.until(lambda: hanging in pages.paths)
     reactor.clock.advance(2.9)
@@ -128,7 +128,7 @@ def test_pages_that_are_all_slow_are_left_together(reactor, upstream, logged):
 
     pages = llama(thinking, apply_template=slow(partial(render, thinking)), tokenize=slow(tokenize))
     upstream.reset(pages)
-    asking = Deferred.fromCoroutine(proving_at(reactor, upstream.url, page=LLAMA).prove(*turn()))
+    asking = Deferred.fromCoroutine(proving_at(reactor, upstream.url, page=LLAMA).prove(turn()))
     for number in (1, 2, 3):
         reactor.until(lambda number=number: len(pages.asked) == number or asking.called)
         assert not asking.called
@@ -144,7 +144,7 @@ def test_whoever_does_not_want_to_know_any_more_leaves_the_server(reactor, upstr
     left, failed = [], []
     pages = llama(thinking, apply_template=lambda peer: left.append(peer.wait_closed()))
     upstream.reset(pages)
-    asking = Deferred.fromCoroutine(proving_at(reactor, upstream.url, page=LLAMA).prove(*turn()))
+    asking = Deferred.fromCoroutine(proving_at(reactor, upstream.url, page=LLAMA).prove(turn()))
     asking.addErrback(failed.append)
     reactor.until(lambda: pages.asked)
     asking.cancel()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.proxy.learning import proving as module
+from cacheproxy.proxy.servers import proving as module
 from tests.core.templates import inline, thinking
 
 from .pages import (
@@ -80,8 +81,9 @@ def test_a_request_that_is_too_large_or_no_conversation_is_not_rendered(ask):
     pages = llama(thinking)
     for page in ("", "/api/show"):  # it renders nowhere, or on no page that we know
         assert ask(pages, page=page) is None
-    _, other, known = turn()
-    assert ask(pages, (Request("POST", "/v1/completions", (), b"{}"), other, known)) is None
+    known = turn()
+    other = known.before._replace(request=Request("POST", "/v1/completions", (), b"{}"))
+    assert ask(pages, replace(known, before=other)) is None
     assert pages.paths == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -11,13 +12,15 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.judge.proof import Compared
+from cacheproxy.core.conversation.lanes import Before
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import Profile
-from cacheproxy.proxy.learning.proving import _AGAIN, Proving
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, Asker
+from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually
 
@@ -63,8 +66,8 @@ class HandTurned:
 
         def all_done() -> bool:
             calls = self.clock.getDelayedCalls()
-            if any(call.getTime() - self.clock.seconds() <= _AGAIN for call in calls):
-                self.clock.advance(_AGAIN)
+            if any(call.getTime() - self.clock.seconds() <= COUNTED_AGAIN for call in calls):
+                self.clock.advance(COUNTED_AGAIN)
             return len(results) == len(coroutines)
 
         self.until(all_done)
@@ -92,7 +95,8 @@ class Told:
 
 def proving_at(reactor: HandTurned, url: str, **profile: Any) -> Proving:
     """Whoever asks the server at ``url``, of which ``profile`` is known."""
-    return Proving(reactor, Upstream(reactor.real, UpstreamURL.parse(url), 20.0), Told(**profile))
+    upstream = Upstream(reactor.real, UpstreamURL.parse(url), 20.0)
+    return Proving(Asker(reactor, upstream, time.time), Told(**profile))
 
 
 def chat(*messages: dict[str, Any], headers: Any = (), **fields: Any) -> Request:
@@ -101,10 +105,10 @@ def chat(*messages: dict[str, Any], headers: Any = (), **fields: Any) -> Request
     return Request("POST", "/v1/chat/completions", headers, json.dumps(body).encode())
 
 
-def compared(before: Request, after: Request, was: int, now: int) -> Compared:
+def compared(before: Request, after: Request, was: int, now: int) -> Evidence:
     """Two requests whose prompts were counted as ``was`` and ``now`` tokens."""
     one = prompt_of(before, PromptOrder.SYSTEM_FIRST)
     other = prompt_of(after, PromptOrder.SYSTEM_FIRST)
     assert one is not None
     assert other is not None
-    return Compared(one, other, was, now, parting(one, other))
+    return Evidence(Before(one, one, was, before), other, other, Usage(now), request=after)

@@ -8,6 +8,8 @@ import socket
 import pytest
 
 from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.proxy.translation.translating import Translating
 from tests.proxy.harness import CHUNKED, Client, Proxy, Upstream, eventually, free_port, whole
 
 pytestmark = pytest.mark.slow
@@ -326,3 +328,22 @@ def test_a_client_that_leaves_while_the_server_is_asked(fresh, upstream):
         upstream.received()
         upstream.received()
     eventually(lambda: closed == [True, True])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        ("/v1/messages", b'{"messages":[]}', True),
+        ("/v1/messages/count_tokens", b'{"messages":[]}', True),
+        ("/v1/messages", b"{}", False),
+        ("/v1/messages", b"[]", False),
+        ("/v1/chat/completions/", b'{"messages":[]}', False),
+        ("/apply-template", b'{"messages":[]}', False),
+        ("/v1/responses", b'{"messages":[]}', False),
+    ],
+)
+def test_what_is_translated_is_a_prompt_to_be_answered_or_counted(path, body, expected):
+    """But no other proxy's question, so that two of them never ask each other."""
+    translating = Translating(None, None, "openai")
+    assert translating.translates(Request("POST", path, (), body)) is expected
+    assert not translating.translates(Request("GET", path, (), body))

@@ -1,13 +1,14 @@
 """An epoll reactor without log contexts does what it did with them."""
 
 import socket
+import time
 
 import pytest
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.selectreactor import SelectReactor
 
-from cacheproxy.proxy.transport.polling import NAMES, poll_plainly
+from cacheproxy.proxy.transport.polling import NAMES, keep_time, poll_plainly
 from tests.logs import looking
 
 
@@ -93,3 +94,13 @@ def test_another_reactor_stays_as_it_is():
 def test_the_names_it_uses_are_there(reactor):
     """It fails first when Twisted renames what is not promised."""
     assert [name for name in NAMES if not hasattr(reactor, name)] == []
+
+
+def test_it_counts_by_the_clock_that_only_goes_forward():
+    reactor = EPollReactor()
+    keep_time(reactor)
+    before = time.monotonic()
+    timer = reactor.callLater(0, lambda: None)
+    assert before <= timer.getTime() <= time.monotonic()
+    timer.cancel()
+    reactor._poller.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain
 from cacheproxy.core.conversation.usage import Usage, usage_of
-from cacheproxy.core.placement.role_error import STATUSES, refuses_late
+from cacheproxy.core.placement.refusal import STATUSES, refuses_late
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from typing import Any
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.document.edits import Edit, apply
-from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.status import SLOTS, slots_of
+from cacheproxy.core.servers.llama_cpp import SLOTS, slots_of
 
 _HEAD = 300
 """Characters: a first line no longer than this may be a header that rules look for there."""
@@ -92,7 +91,7 @@ def _in_text(request: Request, mark: str) -> Iterator[Edit]:
 def _first_texts(request: Request) -> Iterator[tuple[str, str]]:
     """The texts of the system prompt, or of the first message if there is none: path and text."""
     body = request.json or {}
-    messages = "input" if request.dialect == dialect.RESPONSES else "messages"
+    messages = request.dialect.items if request.dialect is not None else ""
     for name in ("system", "instructions", messages, "prompt"):
         value = body.get(name)
         found = list(_texts(f"/{name}", value))

@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from cacheproxy.asking import Site
-from cacheproxy.core.judge.repairs import CCH
-from cacheproxy.core.prompt.dialect import ANTHROPIC
+from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.template.questions import FIRST, turn
-from cacheproxy.core.template.rendered import text_of
-from cacheproxy.core.template.rendering import LLAMA
+from cacheproxy.core.servers.llama_cpp import CCH, LLAMA_CPP
+from cacheproxy.core.template.rendering import FIRST, text_of, turn
 from cacheproxy.core.template.traits import order_of
 from cacheproxy.translate.counting import TOKENIZE
-from cacheproxy.translate.rendering import chat_of
+from cacheproxy.translate.translation import chat_of
+
+assert LLAMA_CPP.rendering is not None
+_PAGE = LLAMA_CPP.rendering
 
 
 class Counter:
@@ -37,7 +38,7 @@ class Counter:
         text = None if chat is None else self._render(chat)
         if text is None:
             return None
-        if request.dialect == ANTHROPIC:
+        if request.dialect is MESSAGES:
             text = CCH.text.sub(CCH.becomes, text, count=1)
         body = {"content": text, "add_special": True, "parse_special": True}
         answer = self._site.tell(TOKENIZE, body)
@@ -45,4 +46,4 @@ class Counter:
         return tokens if isinstance(tokens, list) else None
 
     def _render(self, chat: dict[str, Any]) -> str | None:
-        return text_of(self._site.tell(LLAMA, chat))
+        return text_of(self._site.tell(_PAGE.path, chat))

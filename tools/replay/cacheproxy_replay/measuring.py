@@ -15,11 +15,13 @@ from rich.text import Text
 from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import key_headers, print_json, read_settings, say, tell
-from cacheproxy.core.capture.files import read
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.server.identify import PAGES, ServerFacts, identify
+from cacheproxy.core.servers.looking import identify, marks
+from cacheproxy.core.servers.profile import ServerFacts
+from cacheproxy.core.servers.status import Answers
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.counter import Counter
 from cacheproxy_replay.estimate import assess
@@ -87,7 +89,7 @@ def measure(
 
 
 def _planned(
-    records: Sequence[Captured],
+    records: Sequence[Exchange],
     rules: Ruleset,
     session: str | None,
     *,
@@ -131,11 +133,11 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
             interrupted = True
         except CommandError as error:
             stopped = str(error)
-        good = [turn for turn in (*run.captured, *run.through) if turn.answer.error is None]
+        good = [turn for turn in (*run.captured, *run.through) if turn.error is None]
         if not good:
             if interrupted:
                 raise CommandError("Interrupted before anything was measured.")
-            first = run.captured[0].answer.error if run.captured else None
+            first = run.captured[0].error if run.captured else None
             raise CommandError(stopped or first or "nothing was measured.")
         told = order or ASSUMED
         try:
@@ -153,8 +155,9 @@ def _memory(slots: int | None) -> KeptPrompts:
 
 
 def _server(site: Site) -> ServerFacts:
-    pages = {page: site.tell(page) for page in PAGES}
-    return identify({page: said for page, said in pages.items() if said is not None})
+    pages = {page: site.tell(page) for page in marks()}
+    said = {page: value for page, value in pages.items() if value is not None}
+    return identify(Answers({}, said))
 
 
 def _saved(report: ReplayReport, file: str) -> list[str]:

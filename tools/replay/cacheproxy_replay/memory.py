@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
+from cacheproxy.core.servers.profile import ServerFacts
 
-_SIMILAR = 0.1
 _WORDS = 24
 _MOST_SLOTS = 8
 """With more, a conversation is hardly ever driven out: no need to ask."""
@@ -49,7 +49,7 @@ class Slots:
         """Return what the slot that would be chosen has of ``tokens``; see ``Everything``."""
         shares = [shared_tokens(held, tokens) for held in self._slots]
         best = max(range(len(shares)), key=lambda index: (shares[index], -index))
-        chosen = best if shares[best] > _SIMILAR * len(tokens) else 0
+        chosen = best if shares[best] > LLAMA_CPP.similarity * len(tokens) else 0
         del self._slots[chosen]
         self._slots.append(tokens)
         first, self._used = not self._used, True

@@ -12,27 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.dialect import Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.dialects.ollama import OLLAMA
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.privacy.redact import REDACTED
-from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Headers, Request
-
-PATHS = {
-    dialect.ANTHROPIC: "/v1/messages",
-    dialect.CHAT: "/v1/chat/completions",
-    dialect.RESPONSES: "/v1/responses",
-}
-"""Where local servers have these APIs; captures of gateways have them elsewhere."""
-
-LIMITS = {
-    dialect.ANTHROPIC: ("max_tokens",),
-    dialect.CHAT: ("max_completion_tokens", "max_tokens"),
-    dialect.RESPONSES: ("max_output_tokens",),
-    dialect.COMPLETION: ("n_predict", "max_tokens"),
-    dialect.OLLAMA: ("num_predict",),
-}
-"""The members that limit an answer, per dialect: those there are set, else the last is added."""
+from cacheproxy.record.exchange import Exchange
 
 _NOT_SENT = frozenset(
     {
@@ -64,14 +51,14 @@ class ReplayPlan:
     left_out: tuple[str, ...] = ()  #: what is not sent, and why, in words
 
 
-def plan(captured: Iterable[Captured], *, answers: int = 1, model: str | None = None) -> ReplayPlan:
+def plan(captured: Iterable[Exchange], *, answers: int = 1, model: str | None = None) -> ReplayPlan:
     """Return the requests to send, each asking for ``answers`` tokens at most."""
     ready: list[Request] = []
     reasons: dict[str, int] = {}
     for one in captured:
-        why = _unfit(one.request)
+        why = _unfit(one.received)
         if why is None:
-            ready.append(prepared(one.request, answers=answers, model=model))
+            ready.append(prepared(one.received, answers=answers, model=model))
         elif why:
             reasons[why] = reasons.get(why, 0) + 1
     items = tuple(PlannedRequest(number, request) for number, request in enumerate(ready, start=1))
@@ -86,19 +73,13 @@ def prepared(request: Request, *, answers: int, model: str | None = None) -> Req
 
     Streamed, since the time to the first token cannot be told from the time to the last else.
     """
-    body = request.json
+    body, dialect = request.json, request.dialect
     assert body is not None
-    spoken = request.dialect or ""
-    wanted: dict[str, Any] = {}
-    names = LIMITS[spoken]
-    if spoken == dialect.OLLAMA:
-        options = body.get("options")
-        wanted["options"] = (options if isinstance(options, dict) else {}) | {names[0]: answers}
-    else:
-        wanted |= dict.fromkeys([name for name in names if name in body] or names[-1:], answers)
-    if spoken != dialect.OLLAMA or body.get("stream") is False:
+    assert dialect is not None
+    wanted = dialect.limited(body, answers)
+    if dialect is not OLLAMA or body.get("stream") is False:
         wanted["stream"] = True
-    if spoken == dialect.CHAT:  # else most servers say nothing of usage when they stream
+    if dialect is CHAT:  # else most servers say nothing of usage when they stream
         options = body.get("stream_options")
         wanted["stream_options"] = (options if isinstance(options, dict) else {}) | {
             "include_usage": True
@@ -107,7 +88,7 @@ def prepared(request: Request, *, answers: int, model: str | None = None) -> Req
         wanted["model"] = model
     return replace(
         with_members(request, wanted),
-        target=_target(request, spoken),
+        target=_target(request),
         headers=tuple(_kept(request.headers)),
     )
 
@@ -138,7 +119,7 @@ def _unfit(request: Request) -> str | None:
     """Return why ``request`` is not sent, empty if that is not worth saying, or None."""
     if request.method != "POST":
         return ""
-    if request.path.rstrip("/").endswith(("/count_tokens", "/apply-template")):
+    if not endpoint_of(request.path).purpose.evaluates:
         return "left out: it only counts tokens"
     if request.dialect is None:
         return "left out: this command does not know its API"
@@ -147,10 +128,12 @@ def _unfit(request: Request) -> str | None:
     return None
 
 
-def _target(request: Request, spoken: str) -> str:
-    path = PATHS.get(spoken)
-    if path is None or request.path.endswith(path):
-        path = request.path
+def _target(request: Request) -> str:
+    """Return where local servers have its API; captures of gateways have it elsewhere."""
+    path, dialect = request.path, request.dialect
+    is_chat = endpoint_of(path).purpose is Purpose.CHAT
+    if dialect is not None and is_chat and not path.endswith(dialect.path):
+        path = dialect.path
     _, mark, query = request.target.partition("?")
     return path + mark + query
 

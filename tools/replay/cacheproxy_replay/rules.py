@@ -15,15 +15,13 @@ import msgspec
 
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Place
-from cacheproxy.core.conversation.prepare import prepare
+from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.fold import run
-from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.plugin.packages import Packages, choose
 
 
@@ -31,14 +29,13 @@ from cacheproxy.plugin.packages import Packages, choose
 class Ruleset:
     """The rules that are on."""
 
-    rules: tuple[Normalizer, ...]  #: in the order in which they are applied
-    hooks: tuple[SessionHook, ...]  #: of the client packages, which tell sessions
+    plan: Plan  #: with them in the order in which they are applied
     toml: str  #: configuration of a proxy that has just these
 
     @property
     def names(self) -> tuple[str, ...]:
         """The rules' names."""
-        return tuple(rule.name for rule in self.rules)
+        return tuple(rule.name for rule in self.plan.rules)
 
 
 def ruleset(
@@ -51,11 +48,7 @@ def ruleset(
     choose(known, more, less)  # a wrong name is told, also where nothing follows from it
     enable = sorted((set(settings.enable) - less) | more)
     disable = sorted((set(settings.disable) - more) | less)
-    return Ruleset(
-        tuple(choose(known, enable, disable)),
-        tuple(packages.session_hooks()),
-        _toml(settings, enable, disable),
-    )
+    return Ruleset(packages.plan(choose(known, enable, disable)), _toml(settings, enable, disable))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +63,13 @@ class Folded:
 class Fold:
     """Applies rules to requests one after another, as the proxy does, with a store of its own."""
 
-    def __init__(self, rules: Sequence[Normalizer], hooks: Sequence[SessionHook]) -> None:
-        self._rules, self._hooks = tuple(rules), tuple(hooks)
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self.store = Store(Config().memory << 20)  # as a proxy does by default
 
     def __call__(self, request: Request) -> Folded:
         """Return ``request`` as it is sent, and remember it."""
-        prepared = run(prepare(request, self._rules, self._hooks, self.store))
+        prepared = run(prepare(self._plan.clients.introduce(request), self._plan, self.store))
         turn = prepared.turn or Turn(session_of(prepared.request))
         place = self.store.end(turn.session, self.store.begin(turn, prepared.request), None)
         return Folded(prepared.request, turn.session, None if turn.prompt is None else place)

@@ -5,7 +5,7 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_replay.memory import Everything, Slots, shared_tokens, slots_without_ram
 
 from cacheproxy.asking import Site
-from cacheproxy.core.server.identify import ServerFacts
+from cacheproxy.core.servers.profile import ServerFacts
 from tests import conversation, needs
 from tests.peer import NOBODY
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from cacheproxy_replay.plan import headers_of, plan, prepared
 
-from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.prompt.request import Request
+from tests.record.recorded import recorded
 
 MESSAGES, CHAT, RESPONSES = "/v1/messages", "/v1/chat/completions", "/v1/responses"
 
@@ -85,11 +85,11 @@ def test_no_credential_and_nothing_of_the_connection_is_sent():
 
 def test_what_cannot_be_sent_is_said_once_per_kind():
     def post(target, body=b"{}"):
-        return Captured("POST", target, (), body)
+        return recorded("POST", target, (), body)
 
     made = plan(
         [
-            Captured("HEAD", "/"),
+            recorded("HEAD", "/"),
             post("/v1/messages/count_tokens"),
             post("/v1beta/models/g:streamGenerateContent"),
             post("/v1beta/models/g:streamGenerateContent"),

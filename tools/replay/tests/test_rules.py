@@ -1,11 +1,11 @@
 """The rules of a replay are those of the user's proxy."""
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 from cacheproxy_replay.rules import Fold, ruleset
 
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.sources import load
 from tests import conversation
@@ -61,7 +61,7 @@ def test_the_configuration_of_the_proxy_says_the_same(tmp_path):
     made = ruleset(settings(tmp_path, f'plugin = ["mine.py"]\n{TWO}'), without_rules=["on"])
     assert "mine" in made.names
     again = ruleset(settings(tmp_path, made.toml))
-    assert again.rules == made.rules
+    assert again.plan.rules == made.plan.rules
     assert again.names == made.names
     assert tomllib.loads(made.toml)["rule"][1]["pattern"] == "b\x7f"
 
@@ -69,7 +69,7 @@ def test_the_configuration_of_the_proxy_says_the_same(tmp_path):
 def test_folding_keeps_what_a_pin_rule_saw_first(tmp_path):
     pin = '[[rule]]\nname = "pin"\nwhere = "system"\npattern = "nonce-[0-9a-f]+"\npin = true\n'
     found = ruleset(settings(tmp_path, pin))
-    fold = Fold(found.rules, found.hooks)
-    requests = [Request("POST", one.target, (), one.body) for one in conversation.captured()]
+    fold = Fold(found.plan)
+    requests = [replace(one.received, headers=()) for one in conversation.captured()]
     systems = [fold(request).request.json["messages"][0]["content"] for request in requests]
     assert set(systems) == {conversation.system(1)}

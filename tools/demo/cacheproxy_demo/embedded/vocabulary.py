@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cacheproxy.core.template.rendered import BYTE_SPELLING
+from cacheproxy.core.template.rendering import BYTE_SPELLING
 
 Pair = tuple[str, str]
 

@@ -1,0 +1,194 @@
+"""What stands in a message, in most APIs alike: blocks, texts and tool calls; and how it reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from cacheproxy.core.document.pointer import Path
+
+SYSTEM_ROLES = ("system", "developer")
+"""The roles of system text. OpenAI's newer models call it developer."""
+_TEXTS = ("text", "input_text")
+_Json = dict[str, Any]
+_SOURCES = {
+    "assistant": "model",
+    "model": "model",
+    "user": "user",
+    "tool": "tool",
+    "function": "tool",
+}
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+THOUGHT_ENDS = tuple(f"/{name}" for name in _THOUGHTS)
+"""How the paths of reasoning end."""
+_SHOWN_TEXTS = (*_TEXTS, "output_text")
+
+
+class Call(NamedTuple):
+    """A tool call."""
+
+    id: Any  #: as the request has it
+    name: str  #: of the tool
+    path: Path  #: to its arguments
+    arguments: Any  #: a JSON text or a value, which stands at ``path``
+
+
+def blocks_of(content: Any) -> list[Any]:
+    """Return the content of a message as blocks, without cache breakpoints: no part of a prompt."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [
+        {key: value for key, value in block.items() if key != "cache_control"}
+        if isinstance(block, dict) and "cache_control" in block
+        else block
+        for block in (content if isinstance(content, list) else ())
+    ]
+
+
+def is_text(block: Any) -> bool:
+    """Whether ``block`` is one of text."""
+    return (
+        isinstance(block, dict)
+        and block.get("type") in _TEXTS
+        and isinstance(block.get("text"), str)
+    )
+
+
+def texts_in(content: Any) -> list[str]:
+    """Return the texts in the content of a message, one for each block."""
+    return [block["text"] for block in blocks_of(content) if is_text(block)]
+
+
+def texts_shown(content: Any) -> list[str]:
+    """Return those that hold anything but white space."""
+    if isinstance(content, str):
+        return [] if not content or content.isspace() else [content]
+    texts = []
+    for block in content if isinstance(content, list) else ():
+        text = block.get("text") if isinstance(block, dict) else None
+        if isinstance(text, str) and block.get("type") in _TEXTS and text and not text.isspace():
+            texts.append(text)
+    return texts
+
+
+def calls_in(message: _Json, at: Path = ()) -> Iterator[Call]:
+    """Yield the calls in a message, whose path is ``at``."""
+    if message.get("type") == "function_call":
+        name, given = str(message.get("name")), message.get("arguments")
+        yield Call(message.get("call_id"), name, (*at, "arguments"), given)
+    for number, call in _objects(message.get("tool_calls")):
+        function = call.get("function")
+        if isinstance(function, dict):
+            path = (*at, "tool_calls", number, "function", "arguments")
+            yield Call(call.get("id"), str(function.get("name")), path, function.get("arguments"))
+    for number, block in _objects(message.get("content")):
+        if block.get("type") == "tool_use":
+            path = (*at, "content", number, "input")
+            yield Call(block.get("id"), str(block.get("name")), path, block.get("input"))
+
+
+def call_ids_in(message: Any) -> Iterator[tuple[Path, str]]:
+    """Yield the ids of calls in a message, and of those whose results it has, by their paths."""
+    if not isinstance(message, dict):
+        return
+    found: list[tuple[Path, Any]] = []
+    if message.get("type") in ("function_call", "function_call_output"):
+        found.append((("call_id",), message.get("call_id")))
+    if message.get("role") == "tool":
+        found.append((("tool_call_id",), message.get("tool_call_id")))
+    for number, call in _objects(message.get("tool_calls")):
+        found.append((("tool_calls", number, "id"), call.get("id")))
+    for number, block in _objects(message.get("content")):
+        name = {"tool_use": "id", "tool_result": "tool_use_id"}.get(str(block.get("type")))
+        if name is not None:
+            found.append((("content", number, name), block.get(name)))
+    yield from ((path, spelled) for path, spelled in found if isinstance(spelled, str))
+
+
+def _objects(values: Any) -> Iterator[tuple[int, _Json]]:
+    for number, value in enumerate(values if isinstance(values, list) else ()):
+        if isinstance(value, dict):
+            yield number, value
+
+
+class Part(StrEnum):
+    """The part of a prompt that a segment belongs to."""
+
+    TOOLS = "tools"
+    SYSTEM = "system"
+    MESSAGES = "messages"
+
+
+class Segment(NamedTuple):
+    """One piece of a prompt."""
+
+    part: Part  #: the part it belongs to
+    path: str  #: JSON pointer to where it stands
+    text: str  #: how it reads
+    role: str = ""  #: of the message it is part of, empty for tools and the system text
+    source: str = "client"
+    """Who wrote it: ``client`` (tools, system), ``user``, ``model`` or ``tool``."""
+
+
+def item_of(path: str, item: Any, part: Part, role: str) -> Iterator[Segment]:
+    """One message, or one of the Responses API's other items (function_call …)."""
+    if not isinstance(item, dict):
+        yield Segment(part, path, compact(item), role, source_of(role))
+        return
+    kind = item.get("type")
+    if kind not in (None, "message"):
+        source = "tool" if str(kind).endswith("_output") else "model"
+        shown = {key: value for key, value in item.items() if key not in ("id", "status")}
+        yield Segment(part, path, compact(shown), str(kind), source)
+        return
+    yield Segment(part, f"{path}/role", f"\n<{role}>\n", role)
+    yield from content_of(f"{path}/content", item.get("content"), part, role)
+    for key in _THOUGHTS:
+        if isinstance(item.get(key), str):
+            yield Segment(part, f"{path}/{key}", item[key], role, "model")
+            break  # it is sent under both names by some, and read once
+    calls = item.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+        function = call.get("function") if isinstance(call, dict) else None
+        yield Segment(part, f"{path}/tool_calls/{index}", compact(function or call), role, "model")
+
+
+def content_of(path: str, content: Any, part: Part, role: str) -> Iterator[Segment]:
+    """Yield the texts of a message or system text: it is one string, or a list of blocks."""
+    if isinstance(content, str):
+        if content:
+            yield Segment(part, path, content, role, source_of(role))
+        return
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        yield from _block(f"{path}/{index}", block, part, role)
+
+
+def _block(path: str, block: Any, part: Part, role: str) -> Iterator[Segment]:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind in _SHOWN_TEXTS and isinstance(block.get("text"), str):
+        yield Segment(part, f"{path}/text", block["text"], role, source_of(role))
+    elif kind == "tool_result":
+        yield Segment(part, path, "\n<tool_result>\n", role, "tool")
+        yield from content_of(f"{path}/content", block.get("content"), part, "tool")
+    elif kind == "tool_use":
+        shown = {key: block.get(key) for key in ("name", "input")}
+        yield Segment(part, path, compact(shown), role, "model")
+    elif kind == "thinking" and isinstance(block.get("thinking"), str):
+        yield Segment(part, f"{path}/thinking", block["thinking"], role, "model")
+    else:
+        shown = block
+        if isinstance(block, dict):
+            shown = {key: value for key, value in block.items() if key != "cache_control"}
+        yield Segment(part, path, compact(shown), role, source_of(role))
+
+
+def source_of(role: str) -> str:
+    """Return who writes messages of ``role``, as ``Segment.source`` has it."""
+    return _SOURCES.get(role, "client")
+
+
+def compact(value: Any) -> str:
+    """Return ``value`` as JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

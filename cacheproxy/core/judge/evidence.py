@@ -1,0 +1,128 @@
+"""All that is known of a turn when it is judged, as one value.
+
+Who learns more of it replaces a field, and judges again: see ``cacheproxy.core.judge.judge``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cacheproxy.core.conversation.divergence import Parting, parting
+from cacheproxy.core.conversation.lanes import Before
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Break, Rewrite
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.judge.repairs import as_unaided
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.profile import UNKNOWN, Profile
+
+
+class Meanwhile(NamedTuple):
+    """What happened at the upstream between two turns of a conversation, as far as we know."""
+
+    others: int | None = None  #: conversations that had a turn; None where nobody watched
+    alike: int | None = None
+    """Tokens that this prompt shares with the last prompt of the one of them that fits what was
+    reused best."""
+    evaluated: int = 0  #: tokens by all of them
+    restarted: bool | None = None  #: the server is another since; None where nobody watched
+    emptied: bool = False  #: it was seen with slots, none of which held as much
+    moved: bool = False  #: the turn before went to another upstream
+
+
+NOTHING_SEEN = Meanwhile()
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a comparison of rendered prompts shows."""
+
+    before: int  #: tokens of the turn before
+    now: int  #: tokens of this one
+    shared: int  #: tokens that are equal from the start
+    fits: bool = False  #: they part where the requests do
+    rewrite: Rewrite | None = None  #: else, what the template did
+    where: Break | None = None  #: it did so, with an excerpt of both
+    clock: int | None = None
+    """Where the template prints a time that stands in no request; None: nowhere."""
+
+    @property
+    def lost(self) -> int:
+        """What of the prompt before stands behind the place where they part."""
+        return self.before - self.shared
+
+
+class Parted(NamedTuple):
+    """Two prompts in the order of a template, and where they part."""
+
+    was: Prompt  #: of the turn before
+    now: Prompt  #: of this turn
+    left: Parting  #: where they part
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a verdict on a turn rests on."""
+
+    before: Before | None
+    """The turn before; None where there is none (``is_first``), or it was forgotten."""
+    sent: Prompt  #: the prompt, as it went upstream
+    unedited: Prompt  #: the prompt, as it came; the same object where nobody edited it
+    usage: Usage  #: what was counted: by the answer, else by the server's counters
+    profile: Profile = UNKNOWN  #: of the upstream
+    request: Request | None = None  #: as it went upstream; None where only its prompt is known
+    meanwhile: Meanwhile = NOTHING_SEEN  #: what happened since the turn before
+    proof: Proof | None = None  #: what the two rendered prompts show; None: the server showed none
+    is_first: bool = False  #: it is the first turn of a session or of a side request
+    is_known: bool = False  #: the first turn's conversation has had other turns that we have seen
+    is_replaced: bool = False
+    """The client wrote the history anew (see ``Place``): no break as long as what stands before the
+    messages was reused."""
+    partings: dict[tuple[PromptOrder, bool], Parted] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """The prompts, compared: by the order of their parts, and whether they are those that nobody
+    edited. It is kept when a field is replaced, so each comparison is made once."""
+
+    @property
+    def had(self) -> int:
+        """Tokens of the turn before; 0 where nobody counted them."""
+        return (self.before.tokens or 0) if self.before is not None else 0
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of the prompt: as counted, else by the density of the turn before, if it was."""
+        before = self.before
+        if self.usage.prompt or before is None or before.tokens is None or not before.sent.chars:
+            return self.usage.prompt or None
+        return round(before.tokens * self.sent.chars / before.sent.chars)
+
+    @property
+    def api(self) -> Dialect | None:
+        """The dialect that it went upstream in, if that is known."""
+        return None if self.request is None else self.request.dialect
+
+    @property
+    def caches(self) -> bool:
+        """Whether the request leaves the server's cache on."""
+        said = None if self.request is None else self.request.json
+        return said is None or said.get("cache_prompt") is not False
+
+    def parted(self, before: Before, order: PromptOrder, *, unaided: bool = False) -> Parted:
+        """Return where this turn leaves the one ``before``, in ``order``.
+
+        ``unaided``: had nobody edited a request. Servers mend some by themselves.
+        """
+        key = order, unaided
+        found = self.partings.get(key)
+        if found is None:
+            if unaided:
+                api, profile = self.api, self.profile
+                was = as_unaided(reordered(before.unedited, order), api, profile)
+                now = as_unaided(reordered(self.unedited, order), api, profile)
+            else:
+                was, now = reordered(before.sent, order), reordered(self.sent, order)
+            found = self.partings[key] = Parted(was, now, parting(was, now))
+        return found

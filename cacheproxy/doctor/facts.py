@@ -1,0 +1,332 @@
+"""What doctor knows before it judges: the running proxy's own pages, and the model server's."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from cacheproxy.asking import (
+    HEALTH,
+    Answer,
+    CommandError,
+    NoAnswerError,
+    Site,
+    checked_url,
+    have_answered,
+    is_health,
+    is_loopback,
+    is_same,
+    shown,
+)
+from cacheproxy.client_setup.checkup import Volatile
+from cacheproxy.core.placement.placement import Late, Placement, alike
+from cacheproxy.core.servers import looking, routers
+from cacheproxy.core.servers.kind import ServerKind
+from cacheproxy.core.servers.kinds import all_kinds, kind_of
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, profile_in
+from cacheproxy.core.servers.status import Look
+from cacheproxy.core.template import rendering
+from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
+from cacheproxy.doctor.clients import CheckedClient, volatile_of
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.trial import Trial
+from cacheproxy.plugin.packages import Configured
+
+_DOCUMENTATION = ("192.0.2.1", 9)
+"""RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
+_UNTOLD = alike(Late.UNKNOWN, "")
+_RENDER_SECONDS = 2.0
+"""For an answer: to render a dozen words takes a server milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """The proxy as its health page tells; None where there is none, or it does not say."""
+
+    url: str  #: where it was looked for
+    version: str | None = None  #: None: no cacheproxy answers
+    upstream: str | None = None  #: URL of the first that is up
+    rules: tuple[str, ...] = ()  #: names of those that are on
+    problem: str | None = None  #: why ``version`` is None
+    fix: str = ""  #: what mends that; "": to start it
+    profile: Profile | None = None  #: what it knows of the server and its template
+    placement: Any = None  #: the page's own words on where late messages stand
+    keeps: str = ""  #: what it does with earlier reasoning there; "" for nothing
+    reachable: str | None = None  #: an address of this machine at which others can reach it, too
+    has_token: bool = False  #: whether they need a token then
+    pool: tuple[tuple[str, bool], ...] = ()  #: names of several upstreams, and whether they are up
+    at: str = ""  #: the name of ``upstream`` among several
+    probe: str = ""  #: what marks a request as ours
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a cacheproxy answers there."""
+        return self.version is not None
+
+    def sends_to(self, url: str) -> bool:
+        """Whether it runs, and sends to the server at ``url``."""
+        return self.is_up and self.upstream is not None and is_same(self.upstream, url)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenUpstream:
+    """The model server as it was found."""
+
+    url: str  #: where it was looked for
+    look: Look | None = None  #: None: there is a ``problem``
+    profile: Profile = UNKNOWN  #: what it tells of itself
+    model: str | None = None  #: the first it lists, unabridged
+    seconds: float = 0.0  #: until its first answer
+    problem: str | None = None  #: why it cannot be looked at
+    fix: str | None = None  #: what mends the problem
+
+    @property
+    def server(self) -> ServerFacts | None:
+        """Which one it is."""
+        return self.look.server if self.look is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """All that the checks judge."""
+
+    proxy: Proxy  #: as it was found
+    upstream: SeenUpstream  #: the model server as it was found
+    now: float  #: seconds since the epoch
+    found: Configured  #: client packages and rules, as they would be on here
+    edits: bool = True  #: whether the upstream is one whose requests are edited (law 5)
+    record: Record | None = None  #: None: the proxy keeps none, or none runs
+    profile: Profile = UNKNOWN  #: what is known of the server
+    checked: tuple[CheckedClient, ...] = ()  #: the clients whose packages were asked
+    trials: tuple[Trial, ...] = ()  #: with test prompts, one on each path
+    not_sent: str = ""  #: why the slots' sake forbade test prompts; "": it did not
+    send: bool | None = None  #: test prompts, as the user wishes
+    router_cure: str = ""  #: what mends the router before several servers
+    before: tuple[Look | None, Record | None] = (None, None)  #: before it was watched
+    watched: float = 0.0  #: seconds
+
+    @property
+    def server(self) -> ServerFacts | None:
+        """Which server it is; None: it cannot be looked at."""
+        return self.upstream.server
+
+    @property
+    def kind(self) -> ServerKind:
+        """What is true of such servers."""
+        return kind_of(self.profile)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the proxy sends to this server."""
+        return self.proxy.sends_to(self.upstream.url)
+
+    @property
+    def own(self) -> Record | None:
+        """The record, if it is of this server."""
+        return self.record if self.is_own else None
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Names of the rules that are on: in the running proxy, else here."""
+        return self.proxy.rules if self.proxy.is_up else tuple(rule.name for rule in self.found.on)
+
+    @property
+    def tried(self) -> CheckedClient | None:
+        """The client with whose volatile heads test prompts are sent."""
+        return volatile_of(self.checked)
+
+    @property
+    def heads(self) -> Volatile | None:
+        """These heads."""
+        return self.tried.checkup.volatile if self.tried is not None else None
+
+
+def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
+    """Ask the proxy at ``url`` for its health page. Never raises.
+
+    ``headers``: the proxy's token, if it has one.
+    """
+    site = Site(url, dict(headers))
+    try:
+        answer = site.get(HEALTH)
+    except NoAnswerError as error:
+        return Proxy(url, problem=f"no proxy answers at {shown(url)}: {error}")
+    if answer.status == 401:
+        fix = "run this command with the same CACHEPROXY_TOKEN as the proxy"
+        return Proxy(url, problem=f"{shown(url)} asks for its token: set CACHEPROXY_TOKEN", fix=fix)
+    page: Any = answer.json() if answer.status == 200 else None
+    if not is_health(page):
+        problem = f"the server at {shown(url)} is not a cacheproxy"
+        return Proxy(url, problem=problem, fix="name the proxy's own URL with --proxy")
+    pool = tuple(_pool(page.get("upstreams")))
+    number = next((at for at, (_, is_up) in enumerate(pool) if is_up), 0)
+    seen = Proxy(
+        url,
+        version=page["version"],
+        upstream=_url(page["upstreams"][number] if number else page.get("upstream")),
+        rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
+        reachable=_reachable(site),
+        has_token=bool(headers),
+        pool=pool,
+        at=pool[number][0] if pool else "",
+        probe=str(page.get("probe", "")),
+    )
+    if number:  # of the first the page tells more
+        return seen
+    thinking = page.get("thinking")
+    says = thinking.get("says") if isinstance(thinking, dict) else None
+    return replace(
+        seen,
+        profile=_profile(page),
+        placement=page.get("placement"),
+        keeps=says if isinstance(says, str) else "",
+    )
+
+
+def _profile(page: dict[str, Any]) -> Profile | None:
+    """Return what the page tells of the first server; where late messages stand is told beside."""
+    found = profile_in(page.get("profile"))
+    try:
+        placement = msgspec.convert(page.get("placement"), Placement)
+    except msgspec.ValidationError:
+        placement = _UNTOLD
+    return found and replace(found, placement=placement)
+
+
+def _pool(page: Any) -> Iterator[tuple[str, bool]]:
+    if isinstance(page, list) and all(isinstance(each, dict) for each in page):
+        for each in page:
+            yield str(each.get("name"))[:32], each.get("state") == "up"
+
+
+def _url(page: Any) -> str | None:
+    url = page.get("url") if isinstance(page, dict) else None
+    try:
+        return checked_url(url) if isinstance(url, str) else None
+    except CommandError:
+        return None
+
+
+def _reachable(site: Site) -> str | None:
+    """Return the address, not of the loopback interface, where the same proxy answers."""
+    port = urlsplit(site.url).port
+    if not is_loopback(site.url) or port is None:
+        return None
+    with contextlib.suppress(OSError, NoAnswerError):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(_DOCUMENTATION)
+            address = str(probe.getsockname()[0])
+        if not address.startswith("127."):
+            page = Site(f"http://{address}:{port}", site.headers).page(HEALTH)
+            return f"{address}:{port}" if is_health(page) else None
+    return None
+
+
+def look_at_server(site: Site) -> SeenUpstream:
+    """Ask the server at ``site`` for its status pages. Never raises."""
+    url = shown(site.url)
+    said: dict[str, Answer] = {}
+    why: list[str] = []
+
+    def get(path: str) -> tuple[int, bytes, str] | None:
+        try:
+            one = said[path] = site.get(path)
+        except NoAnswerError as error:
+            why.append(str(error))
+            return None
+        return one.status, one.body, one.software
+
+    answers = have_answered(looking.asking({}), get)
+    if answers is None:
+        problem = f"no model server answers at {url}: {why[0]}"
+        fix = "start the model server, or name it with --upstream URL"
+        if why[0].startswith("no answer"):
+            fix = "restart the model server: it takes connections, and answers none"
+        return SeenUpstream(site.url, problem=problem, fix=fix)
+    with contextlib.suppress(NoAnswerError):
+        if is_health(site.page(HEALTH)):  # through a proxy every server looks as if it needed none
+            problem = f"the server at {url} is a cacheproxy, not the model server behind it"
+            fix = "name the model server with --upstream URL"
+            return SeenUpstream(site.url, problem=problem, fix=fix)
+    if not _is_model_server(answers.pages) or _asks_for_a_key(said):
+        problem, fix = _refusal(url, said)
+        return SeenUpstream(site.url, problem=problem, fix=fix)
+    seen = looking.look_of(site.url, time.time(), time.monotonic(), answers)
+    model, seconds = _model(answers.pages.get("/v1/models")), next(iter(said.values())).seconds
+    return SeenUpstream(site.url, seen, looking.profile_from_look(seen), model, seconds)
+
+
+def _is_model_server(pages: Mapping[str, Any]) -> bool:
+    return any(
+        isinstance(pages.get(path), dict) and key in pages[path]
+        for path, key in looking.marks().items()
+    )
+
+
+def _asks_for_a_key(said: Mapping[str, Answer]) -> bool:
+    """llama-server lists its models to anybody, but tells its properties only with the key."""
+    return any(path in said and said[path].status in (401, 403) for path in [*looking.marks()][:2])
+
+
+def _refusal(url: str, said: Mapping[str, Answer]) -> tuple[str, str]:
+    """Say why none of the pages could be had."""
+    if _asks_for_a_key(said):
+        return f"the server at {url} asks for a key", "give the key with --api-key KEY"
+    for path in looking.marks():
+        if path in said and said[path].status == 503:
+            why = said[path].said() or "it answers 503"
+            return f"the server at {url} is not ready: {why}", "wait for it"
+    text = f"the server at {url} is not a model server: it has none of {', '.join(looking.marks())}"
+    return text, "name the model server's root URL with --upstream"
+
+
+def _model(page: Any) -> str | None:
+    data = page.get("data") if isinstance(page, dict) else None
+    first = data[0] if isinstance(data, list) and data else None
+    name = first.get("id") if isinstance(first, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def learned(
+    site: Site, profile: Profile, formats: tuple[str, ...] = (), model: str | None = None
+) -> Profile:
+    """Return ``profile`` with what the server at ``site`` tells of its template. Never raises.
+
+    The proxy learns it in the same way: the server renders a few dozen words, and evaluates
+    nothing. ``formats``: see ``Look``. ``model``: for servers that want to know it.
+    """
+    found: list[TemplateAnswer] = []
+
+    def render(path: str, body: bytes) -> tuple[int, bytes]:
+        answer = site.post(path, body, _RENDER_SECONDS)
+        return answer.status, answer.body
+
+    for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
+        questions = learning(found, page, model or "", datetime.now(UTC), formats)
+        try:
+            have_answered(questions, partial(render, page.path))
+        except NoAnswerError:
+            break
+        except rendering.NoPageError:
+            continue
+        if found:
+            break
+    return with_template(profile, found[-1:]) if found else profile
+
+
+def router_cure(site: Site) -> str:
+    """Return what makes the router at ``site`` keep a conversation at one server. Never raises."""
+    try:
+        models = site.get("/v1/models")
+    except NoAnswerError:
+        models = Answer(0, b"")
+    return routers.cure_of(models.software, models.body.decode("latin-1"), site.tell)

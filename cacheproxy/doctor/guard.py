@@ -1,0 +1,147 @@
+"""What a test prompt would push out of llama-server's slots, and whether to send it.
+
+A prompt unlike all others goes to a slot that was never used, else to the one used longest ago;
+what that one held is gone, unless the RAM cache (``--cache-ram``) has taken it. No page tells
+whether that is on. Where slots share one memory its profile shows it.
+On a server with one slot it shows in the turns that went through the proxy: one reused all of the
+turn before although another prompt had had the slot meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cacheproxy.asking import Site
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.looking import profile_from_look
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import Slot
+from cacheproxy.doctor.facts import look_at_server
+from cacheproxy.doctor.record import Record
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.words import counted
+
+CHEAP = 1000
+"""Tokens that a server reads again in no time; our own prompts are shorter, too."""
+_OURS = 2000
+"""Tokens of our prompts in all the slots that they can be in at a time."""
+_ALL = 0.9
+Ask = Callable[[str], bool]
+"""Asks people whether to send, with the reason not to."""
+
+
+def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
+    """Return how many tokens the next prompt may push out; None: the server does not tell.
+
+    ``keeps``: whether it is known that what is pushed out is kept in RAM.
+    """
+    if keeps:
+        return 0
+    if not slots:
+        return None
+    held = [slot.used for slot in slots]
+    idle = [slot for slot in slots if not slot.busy]
+    is_full = len(slots) > 1 and sum(held) + _OURS > slots[0].context
+    if is_full or not idle:  # a memory that slots share is made free; the first that is free takes
+        return _worth(max(held, default=0))
+    if any(slot.task is None for slot in idle):
+        return 0
+    return _worth(min(idle, key=lambda slot: slot.task or 0).used)
+
+
+def kept(record: Record | None, slots: int, alike: float) -> bool:
+    """Whether the turns through the proxy show that the prompts of one slot are kept in RAM.
+
+    ``alike``: the share of itself that a prompt has in common with the slot's, to be like it.
+    """
+    if record is None or slots != 1:
+        return False
+    for before, turn, between in later_turns(record):
+        prompt = before.usage.prompt or 0
+        if prompt <= CHEAP or (turn.usage.reused or 0) < _ALL * prompt:
+            continue
+        # One of them may hold what was reused.
+        if any((one.usage.prompt or 0) > prompt / 2 for one in between):
+            continue
+        if any(_had_the_slot(one, before, turn, alike) for one in between):
+            return True
+    return False
+
+
+def later_turns(
+    record: Record,
+) -> Iterator[tuple[Exchange, Exchange, Sequence[Exchange]]]:
+    """Yield each measured turn: the turn before, the turn, and what ended between the two."""
+    measured = [one for one in record.rows if one.usage.prompt is not None and not one.went_wrong]
+    last: dict[Session | None, int] = {}
+    for index, one in enumerate(measured):
+        if one.side:
+            continue
+        before = last.get(one.session)
+        last[one.session] = index
+        if before is not None and one.turn > 1 and one.usage.reused is not None:
+            yield measured[before], one, measured[before + 1 : index]
+
+
+def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float) -> bool:
+    """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
+    is_between = before.ended <= one.wall and one.ended <= turn.wall
+    is_unlike = one.usage.reused is not None and one.usage.reused <= alike * min(
+        one.usage.prompt or 0, before.usage.prompt or 0
+    )
+    return is_between and is_unlike
+
+
+def _worth(held: int) -> int:
+    return held if held > CHEAP else 0
+
+
+@dataclass(slots=True)
+class Guard:
+    """Looks at the server's slots before each prompt: none pushes out a conversation unasked."""
+
+    site: Site  #: the server
+    profile: Profile  #: what is known of the server
+    record: Record | None  #: of the proxy before it
+    ask: Ask | None  #: None: whatever it costs, send
+    why_not: str = ""  #: why a prompt was not sent; "": each was
+    ours: int = 0  #: tokens of our own prompt, 0 if not counted: what is no longer costs no more
+
+    def allows(self, ours: int = 0) -> bool:
+        """Return whether the next prompt, unlike those before, may be sent; it may ask people.
+
+        ``ours``: tokens of those that were, 0 if none was.
+        """
+        alike = kind_of(self.profile).similarity
+        self.ours = max(self.ours, ours)
+        if self.ask is None or not alike:
+            return True
+        look = look_at_server(self.site).look
+        slots = look.slots if look is not None else ()
+        self.profile = profile_from_look(look, self.profile) if look is not None else self.profile
+        keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots), alike)
+        stake = at_stake(slots, keeps=keeps)
+        if stake is not None and stake <= self.ours:
+            return True
+        why = _why(stake, len(slots))
+        if self.ask(f"About to send test prompts of 600 tokens; {why}."):
+            self.ask = None
+            return True
+        self.why_not = why
+        return False
+
+
+def _why(stake: int | None, slots: int) -> str:
+    if stake is None:
+        return (
+            "the server does not tell what its slots hold (--no-slots, or a key), and the test "
+            "prompts may push out a conversation"
+        )
+    whose = "the only slot holds" if slots == 1 else f"the {counted(slots, 'slot')} hold up to"
+    return (
+        f"{whose} a conversation of {stake:,} tokens, and the test prompts may push it out. The "
+        "server does not tell whether it keeps such a conversation (--cache-ram), so the next "
+        "turn may be slow"
+    )

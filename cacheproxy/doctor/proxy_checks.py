@@ -1,0 +1,292 @@
+"""Checks of the proxy: who can reach it, what came through it, and which rules it has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+from cacheproxy.asking import is_loopback, is_same, proxy_option, shown
+from cacheproxy.client_setup.finding import Finding, FindingState, fail, note, ok, warn
+from cacheproxy.core.judge.advice import setup_command
+from cacheproxy.core.judge.explain import share_in_words
+from cacheproxy.core.rules.built_in import NAMES
+from cacheproxy.core.servers.status import Look
+from cacheproxy.doctor import record as records
+from cacheproxy.doctor.facts import Examination
+from cacheproxy.doctor.record import Fault
+from cacheproxy.plugin.package import INSTALL
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.words import clients, counted
+
+PLACE = "start the proxy with --placement user"
+_MENDS = {
+    Fault.PLACE: PLACE,
+    Fault.KEY: "give the client the model server's key",
+    Fault.REQUEST: "mend what the client sends; the server says what is wrong with it",
+    Fault.SERVER: "look in the model server's log",
+}
+"""What mends a failed request. Where the prompt is too long it depends on the server."""
+_NOISE = 5000
+"""Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""
+_MOST = 4
+"""Packages, and rules, that are named one by one."""
+
+
+def listening(facts: Examination) -> Iterator[Finding]:
+    """Whether it runs, and who can reach it."""
+    proxy = facts.proxy
+    where = urlsplit(proxy.url)
+    if not proxy.is_up:
+        port = f" --port {where.port}" if proxy_option(proxy.url) and where.port else ""
+        start = f"cacheproxy serve --upstream {shown(facts.upstream.url)}{port}"
+        yield fail("proxy", proxy.problem or "", proxy.fix or start)
+        return
+    text = f"cacheproxy {proxy.version} listens on {where.hostname}:{where.port}"
+    if proxy.reachable is None:
+        yield ok("proxy", text + (", this machine only" * is_loopback(proxy.url)))
+        return
+    text += f", and on {proxy.reachable}"
+    if proxy.has_token:
+        yield ok("proxy", text + ", where clients need the token")
+        return
+    text += ", so others on your network can also use it"
+    yield warn("proxy", text, "start the proxy with --interface 127.0.0.1")
+
+
+def pool(facts: Examination) -> Iterator[Finding]:
+    """All upstreams, where there are several."""
+    proxy = facts.proxy
+    if not proxy.pool:
+        return
+    down = [name for name, is_up in proxy.pool if not is_up]
+    names = ", ".join(f"{name} {'up' if is_up else 'DOWN'}" for name, is_up in proxy.pool)
+    text = f"{len(proxy.pool)} upstreams: {names}; the checks below are of {proxy.at}"
+    if not down:
+        yield ok("upstreams", text)
+        return
+    state = FindingState.WARN if len(down) < len(proxy.pool) else FindingState.FAIL
+    servers = "the model server" if len(down) == 1 else "the model servers"
+    yield Finding("upstreams", state, text, f"start {servers} {', '.join(down)}")
+
+
+def other_upstream(facts: Examination) -> Iterator[Finding]:
+    """Whether it sends to another server than the one that was looked at."""
+    sends_to, checked = facts.proxy.upstream, facts.upstream.url
+    if sends_to is not None and not is_same(sends_to, checked):
+        text = f"the proxy sends to {shown(sends_to)}, but doctor checked {shown(checked)}"
+        yield warn("upstream", text, "leave out --upstream, or restart the proxy")
+
+
+def requests(facts: Examination) -> Iterator[Finding]:
+    """The failed requests of the last hour: of each client that fails, and all others'."""
+    record = facts.record
+    if record is None:
+        return
+    for mine in record.failing.values():
+        worst = next(one for one in reversed(mine) if one.went_wrong)
+        last = "" if len(mine) == 1 else ", the last"
+        text = f"{records.summary(mine)}{last} {records.failure(worst, record.now)}"
+        yield fail("requests", text, _mend(facts, worst))
+    rest = [one for one in record.lately if one.client not in record.failing]
+    failed = [one for one in rest if one.went_wrong]
+    if failed:
+        last = "failed" if len(rest) == 1 else "failed, the last"
+        text = f"{len(failed)} of the last {counted(len(rest), 'request')} {last} "
+        text += records.failure(failed[-1], record.now)
+        is_ours = any(records.fault_of(one) is not Fault.REQUEST for one in failed)
+        mend = _mend(facts, failed[-1]) if is_ours else None
+        yield (warn if is_ours else note)("requests", text, mend)
+
+
+def _mend(facts: Examination, one: Exchange) -> str:
+    return _MENDS.get(records.fault_of(one)) or larger_context(facts, one)
+
+
+def larger_context(facts: Examination, one: Exchange) -> str:
+    """Return what to do where a prompt of this exchange's client does not fit."""
+    kind, name = facts.kind, one.client
+    client = next((each for each in facts.found.packages.clients if each.name == name), None)
+    larger = f"{kind.context} larger for {kind.called}, or " if kind.context else ""
+    return f"{larger}a smaller window for the client: {setup_command(client)}"
+
+
+def cut(facts: Examination) -> Iterator[Finding]:
+    """Prompts of which the server read a part, without a word."""
+    found = facts.record.cut if facts.record is not None else ()
+    if facts.record is None or not found:
+        return
+    last = found[-1]
+    text = (
+        f"the server cut {len(found)} of the last hour's {counted(len(facts.record.turns), 'turn')}"
+        f" to fit its context: the last time it read {last.usage.prompt or 0:,} tokens of a prompt "
+        "that had more, without a word to the client"
+    )
+    yield fail("context", text, larger_context(facts, last))
+
+
+def traffic(facts: Examination) -> Iterator[Finding]:
+    """Whether agents use the proxy, or go past it."""
+    if not (facts.is_own and facts.server):
+        return
+    record = facts.record
+    if record is None:
+        text = (
+            "this proxy keeps no record of its requests, so doctor cannot tell whether your "
+            "agent uses the proxy. Look in the proxy's log: each request has a line"
+        )
+        yield warn("traffic", text)
+    elif facts.watched:
+        yield _watched(facts)
+    elif record.rows:
+        text = f"{counted(len(record.rows), 'request')} with a prompt came through this proxy"
+        yield ok("traffic", text)
+    elif (work := _work(facts.upstream.look)) is None:
+        url = shown(facts.proxy.url)
+        text = f"no agent request has come through this proxy yet (OpenAI's clients: {url}/v1)"
+        yield warn("traffic", text, _through(facts))
+    else:
+        text = (
+            f"{work}, but no agent request has come through this proxy. If you used your agent "
+            f"since then, it talks to {shown(facts.upstream.url)} directly. To be sure, use your "
+            f"agent during: cacheproxy doctor --watch 60{proxy_option(facts.proxy.url)}"
+        )
+        yield warn("traffic", text, _through(facts))
+
+
+def _watched(facts: Examination) -> Finding:
+    look, earlier = facts.before
+    record = facts.record
+    assert record is not None
+    new = record.after(earlier) if earlier is not None else record.rows
+    then, now = _evaluated(look), _evaluated(facts.upstream.look)
+    tokens = None if then is None or now is None else max(0, now - then)
+    did = f"evaluated {tokens:,} prompt tokens" if tokens is not None else "worked on requests"
+    when = f"within {facts.watched:.0f} s"
+    if new:
+        ours = sum((one.usage.prompt or 0) - (one.usage.reused or 0) for one in new)
+        elsewhere = (tokens or 0) - ours
+        text = f"{counted(len(new), 'request')} came through this proxy {when}"
+        if elsewhere <= _NOISE:
+            return ok("traffic", text)
+        text += f", but the server {did}, {elsewhere:,} of them for requests from elsewhere"
+        return warn("traffic", text, _through(facts))
+    worked = tokens > 0 if tokens is not None else _tasks(look) != _tasks(facts.upstream.look)
+    if not worked:
+        text = (
+            f"{when} no request came through this proxy, and none to the server, as far as the "
+            "server tells"
+        )
+        return warn("traffic", text, "use your agent while doctor watches")
+    text = (
+        f"{when} the server {did}, but no request came through this proxy: your agent still talks "
+        f"to {shown(facts.upstream.url)} directly"
+    )
+    return fail("traffic", text, _through(facts))
+
+
+def _evaluated(look: Look | None) -> int | None:
+    """Prompt tokens since the server started, if its counters tell."""
+    tokens = look.sample.figures.evaluated if look is not None and look.sample is not None else None
+    return None if tokens is None else int(tokens)
+
+
+def _tasks(look: Look | None) -> int | None:
+    return look.tasks if look is not None else None
+
+
+def _work(look: Look | None) -> str | None:
+    """Say what the server has worked on since its start, if it was more than noise."""
+    evaluated = _evaluated(look)
+    if evaluated is not None:
+        return (
+            f"the server has evaluated {evaluated:,} prompt tokens since it started"
+            if evaluated > _NOISE
+            else None
+        )
+    held = max((slot.used for slot in look.slots), default=0) if look is not None else 0
+    return f"the server's slots hold a prompt of {held:,} tokens" if held > _NOISE else None
+
+
+def _through(facts: Examination) -> str:
+    """Return how a client comes to use the proxy."""
+    url, option = shown(facts.proxy.url), proxy_option(facts.proxy.url)
+    known = facts.found.packages.clients
+    return next(iter(known.starts(url, option).values()), f"base URL {url}")
+
+
+def agents(facts: Examination) -> Iterator[Finding]:
+    """Which clients came, and their turns of the last hour that lost the cache."""
+    record = facts.record
+    if record is None or not record.rows:
+        return
+    came = ((one.client, one.session.id if one.session else "", one.wall) for one in record.rows)
+    yield ok("agents", f"seen: {clients(came, record.now)}")
+    if not record.breaks:
+        return
+    reasons = Counter(one.reason or "unknown" for one in record.breaks)
+    why = ", ".join(f"{reason} {number}" for reason, number in reasons.most_common())
+    text = (
+        f"{len(record.breaks)} of the last hour's {counted(len(record.later), 'follow-up turn')} "
+        f"lost the cache: {why}"
+        f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
+    )
+    yield Finding("turns", record.state, text, f"cacheproxy diagnose {record.breaks[-1].number}")
+
+
+def settings(facts: Examination) -> Iterator[Finding]:
+    """What client packages say of their clients' own settings."""
+    for one in facts.checked:
+        yield from one.checkup.findings
+
+
+def plugins(facts: Examination) -> Iterator[Finding]:
+    """Which client packages and rules there are, here and in the running proxy."""
+    found = facts.found
+    broken = [package for package in found.packages if package.error is not None]
+    for package in broken:
+        text = f"{package.distribution} could not be loaded: {package.error}"
+        yield fail("plugins", text, f"pip install --upgrade {package.distribution}")
+    for package in found.packages:
+        if package.warning is not None:
+            yield warn("plugins", package.warning, f"chmod o-w {package.file}")
+    loaded = [package for package in found.packages if not package.error and not package.blocked]
+    names = _some([package.title for package in loaded])
+    on = [rule.name for rule in found.on]
+    if not NAMES.issuperset(on):
+        which = f"{len(loaded)} loaded: {names}" if loaded else "only the config file's own rules"
+        listed = "; cacheproxy plugins lists them" if len(on) > _MOST else ""
+        yield ok("plugins", f"{which}; {counted(len(on), 'rule')} on: {_some(on)}{listed}")
+    elif loaded:
+        text = f"{names} loaded, but none of their rules is on"
+        yield warn("plugins", text, "cacheproxy plugins")
+    elif not broken:
+        text = "no client package is installed, so the proxy makes no volatile field constant"
+        yield warn("plugins", text, INSTALL)
+    if facts.proxy.is_up:
+        yield from _running(set(on), set(facts.proxy.rules), edits=facts.edits)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first few of ``names``."""
+    return ", ".join(names[:_MOST]) + ", …" * (len(names) > _MOST)
+
+
+def _running(here: set[str], running: set[str], *, edits: bool) -> Iterator[Finding]:
+    """Compare with the proxy that runs, which may have been started before the last change."""
+    if running == here:
+        return
+    if not running and not edits:
+        text = "the upstream is not on your own network, so the running proxy edits nothing"
+        yield warn("rules", text, "start the proxy with --edit-remote")
+        return
+    missing, more = sorted(here - running), sorted(running - here)
+    parts = [f"lacks {', '.join(missing)}"] if missing else []
+    parts += [f"also has {', '.join(more)}"] if more else []
+    lacks = " and ".join(parts)
+    text = f"the running proxy {lacks}: it was started before that, or with other settings"
+    fix = (
+        "reload the proxy (SIGHUP) or restart it, or run doctor with the proxy's own --config and "
+        "--plugin"
+    )
+    yield warn("rules", text, fix)

@@ -1,0 +1,324 @@
+"""Checks of the model server: what it tells, what test prompts show, its memory, its template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cacheproxy.asking import shown
+from cacheproxy.client_setup.finding import Finding, FindingState, fail, ok, warn
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
+from cacheproxy.core.placement.placement import Late
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.servers.kinds import EXAMPLE
+from cacheproxy.core.servers.profile import Thinking, says
+from cacheproxy.core.servers.status import MetricsPage
+from cacheproxy.doctor.facts import Examination
+from cacheproxy.doctor.guard import later_turns
+from cacheproxy.doctor.proxy_checks import PLACE
+from cacheproxy.doctor.trial import APIS, Shot, Trial
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.words import counted
+
+_NEAR = 256
+"""Tokens: what is left of a conversation is what the other prompt shared, give or take these."""
+OTHER_TEMPLATE = f"start the server with another chat template: {EXAMPLE.name} {EXAMPLE.template}"
+_CURE = "; the template keeps it if it is asked to and the client sends it back"
+_WITHOUT_CURE = "; cacheproxy knows no chat_template_kwargs that make the template keep it"
+_OPTION = (
+    "start the proxy with --keep-thinking yes: the proxy then asks the template, and gives back "
+    "what clients drop"
+)
+_WHEN = {"the date": "once a day", "the time": "each time it changes"}
+
+
+def answering(facts: Examination) -> Iterator[Finding]:
+    """The server itself, and its counters."""
+    upstream, server = facts.upstream, facts.server
+    if server is None or upstream.look is None:
+        yield fail("upstream", upstream.problem or "", upstream.fix)
+        return
+    yield ok(
+        "upstream",
+        f"{server.summary} at {shown(upstream.url)} answers in {_short(upstream.seconds)}",
+    )
+    kind = facts.kind
+    if not kind.metrics:
+        return
+    if upstream.look.metrics is MetricsPage.OFF:
+        text = (
+            f"the server was started without {kind.metrics}, so nobody tells the speed that some "
+            "of its answers do not"
+        )
+        yield warn("metrics", text, f"add {kind.metrics} to the {kind.name} command line")
+    elif upstream.look.sample is not None:
+        figures = upstream.look.sample.figures
+        since = f"{figures.evaluated or 0:,.0f} prompt tokens evaluated"
+        since += f" and {figures.reused:,.0f} reused" if figures.reused is not None else ""
+        yield ok("metrics", f"/metrics is on: {since} since its start")
+
+
+def _short(seconds: float) -> str:
+    return f"{max(1, seconds * 1e3):.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def reuse(facts: Examination) -> Iterator[Finding]:
+    """What the test prompts showed, or why none was sent."""
+    for trial in facts.trials:
+        yield of_trial(facts, trial)
+    measured = [trial.second for trial in facts.trials if trial.is_measured]
+    if any(shot.is_counted for shot in measured if shot is not None):
+        text = (
+            "only /metrics tells what was reused; the answers do not, so the proxy does not know "
+            "it where several requests run at the same time"
+        )
+        yield warn("reports", text, _saying(facts))
+    if facts.not_sent:
+        fix = "cacheproxy doctor --send"
+        yield warn("reuse", f"test prompts were not sent: {facts.not_sent}", fix)
+    elif facts.server is not None and not facts.trials:
+        yield _not_tried(facts)
+
+
+def _not_tried(facts: Examination) -> Finding:
+    server = facts.server
+    assert server is not None
+    if facts.send is False:
+        return warn("reuse", "not tried, since --no-send was given")
+    if not facts.edits:
+        text = "not tried: the server is not on your own network, and the proxy edits nothing there"
+        return warn("reuse", text, "set edit_remote if the server is yours")
+    if facts.kind.loads_models:
+        text = f"not tried: {server.kind} would load a model for the test, "
+        text += "and perhaps unload another one"
+        return warn("reuse", text, "name a model with --model")
+    text = f"not tried: the server serves neither {' nor '.join(api.path for api in APIS)}"
+    state = FindingState.WARN if facts.kind.similarity else FindingState.FAIL
+    return Finding("reuse", state, text, "name the model server's root URL with --upstream")
+
+
+def of_trial(facts: Examination, trial: Trial) -> Finding:
+    """Return what one trial shows."""
+    if trial.error is not None:
+        return warn("reuse", trial.error, _mend(facts, trial.error))
+    first, second, without = trial.first, trial.second, trial.without
+    assert first is not None
+    assert second is not None
+    what = facts.heads.what if facts.heads is not None else ""
+    how = "through the proxy" if trial.through_proxy else "with the rules installed here"
+    if trial.translated:
+        how += ", which uses another path of the server"
+    prompt = f"{second.usage.prompt:,}-token " if second.usage.prompt else ""
+    if trial.is_short:
+        text = (
+            f"{trial.path}: a {prompt}prompt is too short for this test: the server reuses only "
+            f"whole blocks of {second.memory.block or 1:,} tokens"
+        )
+        return warn("reuse", text)
+    if not trial.is_measured:
+        other = f"with another {what} " if what else ""
+        text = (
+            f"{trial.path}: the server does not say what it reused. A {prompt}prompt took "
+            f"{first.wall:.2f} s, again {other}{second.wall:.2f} s {how}"
+            + (f", and {without.wall:.2f} s without" if without is not None else "")
+        )
+        fix = _saying(facts) or "compare the seconds; cacheproxy demo --upstream URL shows more"
+        return warn("reuse", text, fix)
+    if trial.has_several:
+        text = (
+            f"{trial.path}: one {prompt}prompt was sent several times {how}; one answer reused it "
+            "and another did not. Several servers take turns to answer, and the router does not "
+            "keep a conversation at one server. (If there is only one server, other requests "
+            "pushed the prompt out.)"
+        )
+        return fail("reuse", text, facts.router_cure)
+    sent = f"{trial.path}: sent one {prompt}prompt twice"
+    sent += f" with different {what}s: " if what else ": "
+    if trial.works:
+        text = f"{sent}the second answer reused {_reused(second)} tokens {how}"
+        text += f" (without: {without.usage.reused or 0:,})" if without is not None else ""
+        return ok("reuse", text)
+    text = f"{sent}the second answer reused only {_reused(second)} tokens {how}"
+    if trial.held_back:
+        return warn("reuse", f"{text}; doctor did not send the prompts that would tell why")
+    return _lost(facts, trial, text)
+
+
+def _lost(facts: Examination, trial: Trial, text: str) -> Finding:
+    """Return why a test prompt was not reused."""
+    tried, heads = facts.tried, facts.heads
+    if trial.same is None or not trial.same.is_reused:
+        text += "; the same prompt sent again reused no more, so the server reuses nothing"
+        return fail("reuse", text, _caching(facts))
+    text += f"; the same prompt sent again reused {_reused(trial.same)}"
+    if tried is None or heads is None:
+        return fail("reuse", text, _caching(facts))
+    on = facts.rules if trial.through_proxy else [rule.name for rule in facts.found.on]
+    if not {*heads.rules}.isdisjoint(on):
+        text += ": the rule for the header does not reach the requests"
+        fix = "look in the proxy's log: is this another proxy, or another upstream?"
+        return fail("reuse", text, fix)
+    text += f": no rule for this header is on, which matters if you use {tried.client.called}"
+    return warn("reuse", text, f"switch {heads.rules[0]} on (cacheproxy plugins)")
+
+
+def _saying(facts: Examination) -> str | None:
+    """Return what makes a server tell what it reused, if anything does."""
+    return f"start {facts.kind.called} with {facts.kind.flag}" if facts.kind.flag else None
+
+
+def _caching(facts: Examination) -> str | None:
+    if facts.kind.keeps_none:
+        return None
+    start = "switch on the server's prompt cache, if it has one"
+    if facts.kind.caching is not None:
+        start = f"start {facts.kind.called} {facts.kind.caching.flag}"
+    return f"{start}, or try again when the server is idle"
+
+
+def _reused(shot: Shot) -> str:
+    return f"{shot.usage.reused or 0:,} of {shot.usage.prompt or 0:,}"
+
+
+def _mend(facts: Examination, error: str) -> str | None:
+    if "context" in error:
+        context = facts.kind.context
+        flag = f": {context} 32768" if context.startswith("-") else ""
+        return f"start {facts.kind.called} with a larger context{flag}"
+    if "401" in error or "403" in error:
+        return "give the server's key with --api-key KEY"
+    return "name a model with --model" if "model" in error.lower() or "default" in error else None
+
+
+def memory(facts: Examination) -> Iterator[Finding]:
+    """How its memory can be gone back in, and what its slots cost the conversations.
+
+    Measured with llama.cpp (xllamacpp 2026.10) on five turns of a conversation of 14,000 tokens
+    with titles and forks between them: 11,478 tokens evaluated with its defaults, 1,607 (no more
+    than is new) with ``--slot-prompt-similarity 0.5``; 70,564 with one slot and ``--cache-ram 0``.
+    Without a RAM cache, 0.5 with four slots halves it (31,515 to 15,678). Fewer or split slots
+    alone change nothing (31,515 with ``--parallel 2 --no-kv-unified``).
+    """
+    if facts.server is None:
+        return
+    if kept := says(facts.profile).get("memory"):
+        yield ok("memory", kept)
+    kind = facts.kind
+    if not kind.similarity:
+        return
+    taken: list[int] = []
+    dropped: list[int] = []
+    for before, turn, between in later_turns(facts.own) if facts.own is not None else ():
+        if turn.judgement is Judgement.BREAK and turn.reason is Reason.EVICTED:
+            again = max(0, (before.usage.prompt or 0) - (turn.usage.reused or 0))
+            (
+                taken if any(_took(one, turn, kind.similarity) for one in between) else dropped
+            ).append(again)
+    if taken:
+        text = (
+            f"{counted(len(taken), 'time')} a side request (a subagent, a fork) took the slot of a "
+            f"conversation, because {kind.similarity:.0%} of it was alike: {sum(taken):,} tokens "
+            "were read again"
+        )
+        yield warn("slots", text, f"start {kind.name} with {kind.slots}")
+    came_back = [trial.again.is_reused for trial in facts.trials if trial.again is not None][:1]
+    fix = f"start {kind.name} with {kind.ram}"
+    cost = f"; {counted(len(dropped), 'turn')} read {sum(dropped):,} tokens again" * bool(dropped)
+    if came_back == [False]:  # our own prompts prove more than a turn's loss
+        text = f"off: a slot's prompt is lost when another conversation takes the slot{cost}"
+        yield warn("cache-ram", text, fix)
+    elif dropped:
+        text = f"off, or too small: the server had dropped earlier prompts{cost}"
+        yield warn("cache-ram", text, fix)
+    elif came_back:
+        yield ok("cache-ram", "on: a prompt that leaves its slot is kept and comes back")
+
+
+def _took(one: Exchange, turn: Exchange, alike: float) -> bool:
+    """Whether ``turn`` found no more of its conversation than ``one`` had in common with it."""
+    if one.usage.reused is None or turn.usage.reused is None or one.usage.reused < _NEAR:
+        return False
+    was = one.usage.reused
+    return was >= alike * (one.usage.prompt or 0) and turn.usage.reused <= was + _NEAR
+
+
+def late_messages(facts: Examination) -> Iterator[Finding]:
+    """What its chat template does with late system messages, and the proxy about it."""
+    if facts.server is None:
+        return
+    placement = facts.profile.placement
+    seen = facts.own.clients() if facts.own is not None else {}
+    known = facts.found.packages.clients
+    senders = [one.name for one in known if one.sends_late and one.name in seen]
+    if placement is not None and placement.late != Late.UNKNOWN:
+        yield ok("template", placement.mended)
+    elif senders:
+        text = (
+            "it is not known where this server puts system messages in mid-conversation, which "
+            f"{senders[0]} sends. If it refuses them, or reads the whole prompt again, the proxy "
+            "can send them as user messages"
+        )
+        yield warn("template", text, PLACE)
+    for what in placement.refuses if placement is not None else ():
+        text = f"the chat template refuses {what}, which the proxy cannot mend: such requests fail"
+        yield warn("template", text, OTHER_TEMPLATE)
+
+
+def next_turns(facts: Examination) -> Iterator[Finding]:
+    """What the server reads again when the next turn begins, as its template has it."""
+    if facts.server is None:
+        return
+    found = [*_thinking(facts), *_moved(facts), *_clock(facts)]
+    yield from found
+    if not found and facts.profile.thoughts.way is not Thinking.UNKNOWN:
+        text = (
+            "this template only appends to a conversation with tools and thinking: the server "
+            "reads nothing again at the second user message"
+        )
+        yield ok("template", text)
+
+
+def _thinking(facts: Examination) -> Iterator[Finding]:
+    thoughts, record = facts.profile.thoughts, facts.own
+    drops = thoughts.way in (Thinking.DROPPED, Thinking.ON_REQUEST)
+    if not (drops or thoughts.writes_empty):
+        return
+    keeps = facts.proxy.keeps if record is not None else ""
+    if thoughts.asked_by and keeps:
+        yield ok("template", f"the template {keeps}")
+        return
+    what = "thinking of the turn before" if drops else "empty thinking block that it had written"
+    text = _again(f"drops the {what}", "everything after the first user message")
+    if drops and thoughts.writes_empty:
+        text += ", whether the client sends its reasoning back or not"
+    else:
+        text += f", if the client {'sends' if drops else 'does not send'} its reasoning back"
+    text += _CURE if thoughts.asked_by else _WITHOUT_CURE
+    turns, tokens = (0, 0) if record is None else record.rewritten(Rewrite.THINKING)
+    if record is not None and tokens:
+        of_all = f"{turns} of the last {len(record.rows)} turns"
+        text += f"; it cost {tokens:,} tokens in {of_all}, as the proxy counted them"
+    yield warn("template", text, _OPTION if thoughts.asked_by else None)
+
+
+def _moved(facts: Examination) -> Iterator[Finding]:
+    """Yield what stands in the last user message, and so in another place at the next one."""
+    profile = facts.profile
+    is_head = profile.system_last or profile.order is PromptOrder.TOOLS_FIRST
+    after = "the whole prompt" if is_head else "everything after the system text"
+    for what, is_last in (("tools", profile.tools_last), ("system text", profile.system_last)):
+        if is_last:
+            text = _again(f"moves the {what}, which it prints in the last user message", after)
+            yield warn("template", f"{text}; no fix is known")
+
+
+def _clock(facts: Examination) -> Iterator[Finding]:
+    clock = facts.profile.clock
+    if clock:
+        text = f"the template prints {clock}: the server reads all text behind it again "
+        fix = f"start {facts.kind.called} with {facts.kind.template}: a copy of the template "
+        fix += "without that line"
+        yield warn("template", text + _WHEN[clock], fix if facts.kind.template else None)
+
+
+def _again(does: str, what: str) -> str:
+    return f"at the second user message this template {does}: the server reads {what} again"

@@ -1,0 +1,321 @@
+"""Does it reuse: one prompt behind two volatile heads, with the rules and without.
+
+The prompt is made up, about 600 tokens long, and asks for one token.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from cacheproxy.asking import NoAnswerError, Site
+from cacheproxy.client_setup.checkup import Volatile
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.servers.profile import Memory
+from cacheproxy.core.servers.status import METRICS, NOTHING, ServerFigures
+
+APIS = (CHAT, MESSAGES)
+"""Those that a server may serve by itself."""
+GOOD = 0.8
+"""A repeated prompt of whose whole blocks this part is reused was reused: templates close the last
+message in their own way."""
+QUESTION = "Answer with one word: how many people can sit at the table?"
+ANY = Memory()
+"""Of which nothing is known: any token can be gone back to."""
+MaySend = Callable[[int], bool]
+"""Whether to send a prompt, by the tokens of one that was sent before it; 0: none was."""
+
+_SENTENCES = (
+    "The garden behind the old house is long and narrow, with a wall of grey stone on each side.",
+    "In the spring the first flowers come up near the gate, where the sun stays until the evening.",
+    "A small river runs past the end of it, and the children used to build boats there from bark.",
+    "The table under the apple tree is made of oak, and four people can sit around it with ease.",
+    "When the rain comes from the west, the water collects in a barrel and is used in dry weeks.",
+    "Every tool has its place in the shed: the rake, the two spades, the ladder and the lamp.",
+)
+_ROUNDS = 5
+_ROUND = 120
+"""Tokens: what six sentences of English are, about."""
+_LONGEST = 2600
+"""Tokens that a test prompt has at most."""
+_ANSWER_SECONDS = 300.0
+"""A busy server answers when a slot is free."""
+_FEW, _MOST_SERVERS = 2, 5
+"""How often to look whether another server answers: at one, each costs a token, or all of them
+where it keeps nothing."""
+_TRIES, _PAUSE = 10, 0.05
+"""Looks, and seconds between them: the counters may be behind the answer."""
+_NOT_SERVED = (404, 405, 501)
+_CONSTANT = Volatile("", (), ("", "", ""), "", "")
+"""Where no client is known whose prompt has a volatile head: one prompt is sent again."""
+
+
+def rounds_for(block: int) -> int:
+    """Return how often to say the sentences, so that two blocks of ``block`` tokens are filled.
+
+    Where that would be too long, as often as usual.
+    """
+    tokens = 2 * block + 2 * _ROUND
+    return max(_ROUNDS, -(-tokens // _ROUND)) if tokens <= _LONGEST else _ROUNDS
+
+
+def text(mark: str, rounds: int = _ROUNDS) -> str:
+    """Return the prompt's own text; ``mark`` makes it unlike all that came before."""
+    return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * rounds)
+
+
+def body(api: Dialect, model: str, head: str, mark: str, rounds: int = _ROUNDS) -> bytes:
+    """Return a request body that asks for one token; ``head`` stands before the prompt, if any."""
+    parts = [part for part in (head, text(mark, rounds)) if part]
+    prompt = api.body(parts, [{"role": "user", "content": QUESTION}])
+    request = {"model": model, "stream": False} | api.limited({}, 1) | prompt
+    return json.dumps(request, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One request that was answered: what it cost."""
+
+    usage: Usage  #: as the answer told it
+    wall: float  #: seconds until the whole answer
+    memory: Memory = ANY  #: that its server keeps prompts in
+    is_counted: bool = False  #: whether the reuse is known from counters, not from the answer
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is known how much of the prompt was reused."""
+        return self.usage.reused is not None and bool(self.usage.prompt)
+
+    @property
+    def whole(self) -> int:
+        """Tokens that a server can reuse of it, which keeps whole blocks; 0: none, or not known."""
+        return self.memory.whole(self.usage.prompt or 0)
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether the prompt was reused as far as servers do."""
+        return bool(self.whole) and (self.usage.reused or 0) >= GOOD * self.whole
+
+
+@dataclass(slots=True)
+class Trial:
+    """What came of the requests on one path, in their order; None: not sent, or no answer."""
+
+    api: Dialect  #: that it is sent on
+    through_proxy: bool  #: through the one that runs, else through the rules in this process
+    first: Shot | None = None  #: through the rules, as ``second``, behind different heads
+    second: Shot | None = None  #: see ``first``
+    without: Shot | None = None  #: a third head, not edited
+    next_turn: Shot | None = None  #: ``without`` a turn later, which some servers repair
+    same: Shot | None = None  #: exactly what was sent last: does the server reuse anything at all
+    again: Shot | None = None  #: the first, after those unlike it: has one slot a RAM cache
+    repeated: Shot | None = None
+    """The second, if it was reused, else ``same``, once more and more often until it fares in
+    another way: then several servers answer."""
+    error: str | None = None  #: why it ended early, one line
+    held_back: bool = False  #: it ended, as the next prompt might have pushed out another
+    translated: bool = False
+    """The server itself does not serve the path; the proxy asks it on another, so nothing was sent
+    without the rules."""
+
+    @property
+    def path(self) -> str:
+        """The API's."""
+        return self.api.path
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is known what was reused of the second request, and could have been."""
+        return self.second is not None and self.second.is_told and not self.is_short
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the prompt is too short for the server's blocks to tell anything."""
+        return self.second is not None and bool(self.second.usage.prompt) and not self.second.whole
+
+    @property
+    def has_several(self) -> bool:
+        """Whether several servers answer there: one has a prompt, and another has not."""
+        before = self.second if self.works else self.same
+        if before is None or self.repeated is None:
+            return False
+        return before.is_reused is not self.repeated.is_reused
+
+    @property
+    def works(self) -> bool:
+        """Whether it was reused with the rules."""
+        return self.second is not None and self.second.is_reused
+
+    @property
+    def works_without(self) -> bool:
+        """Whether it was reused without them, too."""
+        return self.without is not None and self.without.is_reused
+
+
+class _EndedError(Exception):
+    """The trial ends here; the message says why, "" if the server does not know the path."""
+
+
+class _HeldBackError(Exception):
+    """The next prompt is not sent."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PromptSender:
+    """Sends the prompts of a trial. ``memory`` is the server's, ``model`` what is asked for."""
+
+    upstream: Site  #: the model server
+    proxy: Site | None = None  #: None: none runs
+    rules: Sequence[Normalizer] = ()  #: for where none runs
+    model: str = "default"  #: to ask for
+    may_send: MaySend = lambda _: True  #: asked before each prompt unlike those before
+    has_one_slot: bool = False  #: whether ``again`` tells something
+    counts: bool = False
+    """Whether the server's counters are read where its answers do not say what was reused."""
+    memory: Memory = ANY  #: that the server keeps prompts in
+    heads: Volatile | None = None
+    """What stands before the prompt; None: nothing, and the trial tells nothing of the rules."""
+
+    def measure(self, api: Dialect, mark: str) -> Trial | None:
+        """Send the requests; None if the server does not serve the API.
+
+        Three of about 600 tokens, of which one or two are computed, and a few that are repeated; a
+        fourth where it tells more; and longer ones where the server keeps large blocks. ``mark``:
+        text that no earlier prompt has, so that the first is cold. Never raises.
+        """
+        trial = Trial(api, self.proxy is not None)
+        try:
+            _Trying(self, trial, mark).send_all()
+        except _HeldBackError:
+            trial.held_back = True
+        except _EndedError as ended:
+            if not str(ended) and trial.first is None:
+                return None
+            trial.error = str(ended) or f"{trial.path} answered once, and then no more"
+        return trial
+
+    def figures(self) -> ServerFigures:
+        """Return what the server's counters show now. Never raises."""
+        try:
+            answer = self.upstream.get(METRICS) if self.counts else None
+        except NoAnswerError:
+            return NOTHING
+        page = answer.body if answer is not None and answer.status == 200 else b""
+        sample = sample_of(page.decode("utf-8", "replace"))
+        return sample.figures if sample is not None else NOTHING
+
+    def with_reuse(self, usage: Usage, before: ServerFigures) -> tuple[Usage, bool]:
+        """Return ``usage``, and whether its reuse was filled in from the counters.
+
+        vLLM's answers say it only with a flag; its counters always do. Where they have risen since
+        ``before`` by as many prompt tokens as it had, no other was worked on meanwhile. Never
+        raises.
+        """
+        if not self.counts or usage.reused is not None or not usage.prompt:
+            return usage, False
+        for _ in range(_TRIES):
+            now = self.figures()
+            if None in (now.prompt, now.reused, before.prompt, before.reused):
+                break
+            worked = (now.prompt or 0) - (before.prompt or 0)
+            if worked == usage.prompt:
+                reused = int((now.reused or 0) - (before.reused or 0))
+                return replace(usage, reused=reused), True
+            if worked > usage.prompt:
+                break
+            time.sleep(_PAUSE)
+        return usage, False
+
+
+@dataclass(slots=True)
+class _Trying:
+    """One trial under way."""
+
+    to: PromptSender  #: who sends it, and what is known there
+    trial: Trial  #: what has come of it so far
+    mark: str  #: what no earlier prompt has
+    ours: int = 0  #: tokens of the longest prompt sent so far
+
+    def prompt(self, head: str) -> bytes:
+        rounds = rounds_for(self.to.memory.block or 1)
+        return body(self.trial.api, self.to.model, head, self.mark, rounds)
+
+    def edited(self, head: str) -> bytes:
+        """Return the prompt behind a head as the rules of this process leave it."""
+        request = Request("POST", self.trial.path, (), self.prompt(head))
+        return normalize(request, self.to.rules).request.body
+
+    def send_all(self) -> None:
+        trial, proxy, heads = self.trial, self.to.proxy, self.to.heads or _CONSTANT
+        first, other, third = heads.texts
+        self.send("first", first, with_rules=True, is_new=True)
+        is_new = proxy is None and self.edited(first) != self.edited(other)
+        second = self.send("second", other, with_rules=True, is_new=is_new)
+        is_lost = not second.is_reused and second.is_told
+        if second.is_reused:
+            self.repeat(second, other, _FEW, with_rules=True)
+        if first == other:
+            if is_lost:
+                self.send_same(other, with_rules=True)
+            return
+        try:
+            without = self.send("without", third, with_rules=False, is_new=True)
+        except _EndedError as ended:
+            if proxy is None or str(ended):
+                raise
+            if is_lost:
+                self.send_same(other, with_rules=True)
+            trial.translated = True
+            return
+        if trial.api is MESSAGES and not without.is_reused:
+            self.send("next_turn", heads.next_turn, with_rules=False, is_new=True)
+        if is_lost:
+            self.send_same(heads.next_turn if trial.next_turn else third, with_rules=False)
+        if self.to.has_one_slot and second.is_reused and not without.is_reused:
+            self.send("again", first, with_rules=True)
+
+    def send_same(self, head: str, *, with_rules: bool) -> None:
+        """Send what was sent last, which a single server has now, if it keeps anything."""
+        same = self.send("same", head, with_rules=with_rules)
+        if same.is_told:
+            self.repeat(same, head, _MOST_SERVERS, with_rules=with_rules)
+
+    def repeat(self, shot: Shot, head: str, most: int, *, with_rules: bool) -> None:
+        """Send it until it fares unlike ``shot``: a router may give it to another server."""
+        for _ in range(most):
+            is_new = not shot.is_reused
+            again = self.send("repeated", head, with_rules=with_rules, is_new=is_new)
+            if again.is_reused is not shot.is_reused:
+                break
+
+    def send(self, name: str, head: str, *, with_rules: bool, is_new: bool = False) -> Shot:
+        if is_new and not self.to.may_send(self.ours):
+            raise _HeldBackError
+        site = self.to.proxy if with_rules and self.to.proxy is not None else self.to.upstream
+        is_ours = with_rules and self.to.proxy is None
+        data = self.edited(head) if is_ours else self.prompt(head)
+        before = self.to.figures()
+        path = self.trial.path
+        try:
+            answer = site.post(path, data, _ANSWER_SECONDS)
+        except NoAnswerError as error:
+            raise _EndedError(f"no answer to a request on {path}: {error}") from None
+        said = answer.said()
+        if answer.status in _NOT_SERVED and "model" not in said.lower():
+            raise _EndedError
+        if answer.status != 200:
+            raise _EndedError(f"{path} answered {answer.status}{f' ({said})' if said else ''}")
+        usage, is_counted = self.to.with_reuse(usage_of(answer.json()), before)
+        shot = Shot(usage, answer.seconds, self.to.memory, is_counted)
+        setattr(self.trial, name, shot)
+        self.ours = max(self.ours, usage.prompt or 0)
+        return shot

@@ -1,0 +1,227 @@
+"""Asks an upstream what it rendered, and what it counted, after a turn has ended.
+
+This is off the request path: the client has its answer already. Large texts are read in a thread;
+an answer that is too late or too large proves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
+from twisted.internet.threads import deferToThreadPool
+
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.judge.evidence import Evidence, Proof
+from cacheproxy.core.judge.proof import Rendered, proof_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.kind import RenderingPage
+from cacheproxy.core.servers.kinds import all_kinds, page_at
+from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import METRICS, Look, Sample
+from cacheproxy.core.template.rendering import text_of
+from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, PROOF_SECONDS, Asker
+from cacheproxy.proxy.servers.profiling import Profiling
+from cacheproxy.translate.translation import chat_of
+
+_Value = TypeVar("_Value")
+_LARGEST = 4 << 20
+"""Bytes of a request that is rendered."""
+_MOST_COUNTED = 8
+"""Requests that may wait to be counted: so many that end at once have run at once."""
+
+_MOST_MARKS = 4
+
+
+class NotShownError(Exception):
+    """The server does not show what it renders, or it is too large."""
+
+
+class _Mark(NamedTuple):
+    """Where the counters stood."""
+
+    read: Sample  #: the page as it was read
+    owed: int = 0  #: tokens of prompts that ended since, yet unexplained
+
+
+class Proving:
+    """Asks one upstream through ``asker``; ``profiled`` knows more of it."""
+
+    def __init__(self, asker: Asker, profiled: Profiling) -> None:
+        self._asker = asker
+        self._profiled = profiled
+        self._marks: list[_Mark] = []
+        self._counting = DeferredLock()
+
+    @property
+    def profile(self) -> Profile:
+        """What is known of the upstream."""
+        return self._profiled.profile
+
+    @property
+    def inferred(self) -> Inferred:
+        """What its answers have shown."""
+        return self._profiled.inferred
+
+    async def prove(self, turn: Evidence) -> Proof | None:
+        """Return what the rendered prompts show; None where they cannot be had. Never raises."""
+        page, before = page_at(self.profile.page), turn.before and turn.before.request
+        counted = turn.had and turn.usage.prompt
+        if page is None or before is None or turn.request is None or not counted:
+            return None
+        asking = Deferred.fromCoroutine(self._proof(before, turn.request, turn, page))
+        try:
+            return await asking.addTimeout(2 * PROOF_SECONDS, self._asker.reactor)
+        except CancelledError:
+            raise
+        except Exception as error:  # down, busy, or nonsense
+            self._asker.tell("the upstream did not render a turn's prompts", error)
+            return None
+
+    async def started(self) -> str | None:
+        """Return what is another after a restart of the server, as of now. Never raises."""
+        try:
+            return await self._started()
+        except CancelledError:
+            raise
+        except Exception:
+            return None
+
+    async def _started(self) -> str | None:
+        sample = await self._sample() if self.profile.counts_reuse else None
+        if sample is not None and sample.start is not None:
+            return sample.start
+        for kind in all_kinds():
+            if kind.start is not None:
+                path, read = kind.start
+                status, page = await self._asker.get(path, PROOF_SECONDS)
+                if status == 200:
+                    return await self._in_thread(partial(_read_start, read, page))
+        return None
+
+    def looked(self, look: Look) -> None:
+        """Take note of the counters as a look found them, if they were not read before."""
+        if look.sample is not None and not self._marks and not self._counting.locked:
+            self._marks = [_Mark(look.sample)]
+
+    async def counted(self, usage: Usage) -> int | None:
+        """Return what was reused of the request that has just ended, by the server's counters.
+
+        None where another ran beside it: the counters have to have gained its prompt, and no more.
+        """
+        if len(self._counting.waiting) >= _MOST_COUNTED:
+            return None
+        async with self._counting:  # else two prompts of one length would both be what was gained
+            return await self._counted(usage.prompt or 0)
+
+    async def _counted(self, prompt: int) -> int | None:
+        """Read the counters, and compare with where they stood before.
+
+        A client may be faster than this, and the counters have the next prompt, too. Then it is
+        known later what they gained by both: whether anything of them was reused at all.
+        """
+        marks, self._marks = self._marks, []
+        try:
+            now = await self._sample()
+            if marks and not any(_gain(mark, now) >= mark.owed + prompt for mark in marks):
+                await self._pause()  # they do not show it yet
+                now = await self._sample()
+        except CancelledError:
+            raise
+        except Exception:
+            return None
+        if now is None:
+            return None
+        fitting = [mark for mark in marks if _gain(mark, now) == mark.owed + prompt > 0]
+        if not fitting:
+            ahead = [mark for mark in marks if _gain(mark, now) > mark.owed + prompt]
+            marks = [mark._replace(owed=mark.owed + prompt) for mark in ahead]
+            self._marks = [*marks, _Mark(now)][-_MOST_MARKS:]
+            return None
+        self._marks = [_Mark(now)]
+        mark = min(fitting, key=lambda mark: mark.owed)
+        was, reused = mark.read.figures.reused, now.figures.reused
+        if was is None or reused is None or not 0 <= reused - was <= prompt:
+            return None
+        return round(reused - was) if not mark.owed or reused == was else None
+
+    async def _proof(
+        self, before: Request, after: Request, turn: Evidence, page: RenderingPage
+    ) -> Proof | None:
+        was = await self._rendered(before, page)
+        now = await self._rendered(after, page)
+        return await self._in_thread(lambda: proof_of(was, now, turn))
+
+    async def _rendered(self, request: Request, page: RenderingPage) -> Rendered:
+        if len(request.body) > _LARGEST:
+            raise NotShownError
+        body = await self._in_thread(lambda: _question(request, page))
+        if body is None:
+            raise NotShownError
+        shown = await self._post(page.path, request, body)
+        if not page.tokenizer:
+            return await self._in_thread(lambda: _read(shown, shown))
+        asked = await self._in_thread(lambda: _to_tokenize(shown))
+        tokens = await self._post(page.tokenizer, request, asked)
+        return await self._in_thread(lambda: _read(shown, tokens))
+
+    async def _post(self, path: str, like: Request, body: bytes) -> bytes:
+        status, answer = await self._asker.post(path, body, PROOF_SECONDS, like)
+        if status != 200:
+            raise NotShownError
+        return answer
+
+    async def _sample(self) -> Sample | None:
+        status, page = await self._asker.get(METRICS, PROOF_SECONDS)
+        if status != 200:
+            return None
+        return await self._in_thread(lambda: sample_of(page.decode("utf-8", "replace")))
+
+    def _in_thread(self, work: Callable[[], _Value]) -> Deferred[_Value]:
+        reactor = self._asker.reactor
+        return deferToThreadPool(reactor, reactor.getThreadPool(), work)
+
+    def _pause(self) -> Deferred[None]:
+        waiting: Deferred[None] = Deferred()
+        self._asker.reactor.callLater(COUNTED_AGAIN, waiting.callback, None)
+        return waiting
+
+
+def _gain(mark: _Mark, now: Sample | None) -> float:
+    """Return the prompt tokens since ``mark``; -1 where it is of another server, or not told."""
+    was = mark.read.figures.prompt
+    if now is None or mark.read.start != now.start or was is None or now.figures.prompt is None:
+        return -1.0
+    return now.figures.prompt - was
+
+
+def _question(request: Request, page: RenderingPage) -> bytes | None:
+    chat = chat_of(request)
+    if chat is None:
+        return None
+    return json.dumps({**page.spelled(chat), **page.also}).encode()
+
+
+def _read_start(read: Callable[[Any], str | None], page: bytes) -> str | None:
+    return read(json.loads(page))
+
+
+def _to_tokenize(shown: bytes) -> bytes:
+    text = json.loads(shown)["prompt"]
+    if not isinstance(text, str):
+        raise NotShownError
+    return json.dumps({"content": text, "add_special": True, "parse_special": True}).encode()
+
+
+def _read(shown: bytes, counted: bytes) -> Rendered:
+    """Return what an answer shows, with the tokens that another (or it) tells."""
+    text, tokens = text_of(json.loads(shown)), array("q", json.loads(counted)["tokens"])
+    if text is None or min(tokens, default=0) < 0:
+        raise NotShownError
+    return Rendered(text, tokens)

@@ -1,0 +1,153 @@
+"""Which breaks are worth an alarm: those that cost much, at once or together."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from cacheproxy.core.conversation.session import Session, parent_of
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.judge.explain import command, phrase
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.record.exchange import Exchange
+
+_AGAIN = 86_400.0
+"""Seconds after which the same cause is told once more."""
+_MOST_SESSIONS = 1_000
+_MOST_RAISED = 4_000
+_LONGEST = 64
+"""Characters of a name that a client has chosen."""
+_JUDGED = (Judgement.OK, Judgement.BREAK)
+_REUSED, _LOST, _SECONDS = map(attrgetter, ("reused", "lost", "seconds"))
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmLimits:
+    """From where on a break is worth an alarm; 0: never."""
+
+    tokens: int = 20_000
+    """Lost by one turn, or by the last ``turns`` together if these reused too little."""
+    seconds: float = 40.0  #: lost, likewise
+    reuse: float = 0.5  #: what is too little: a share of what the turns before had, 0 to 1
+    turns: int = 5  #: how many count together
+
+    def are_reached(self, tokens: int, seconds: float) -> bool:
+        """Whether this was lost, or more."""
+        return 0 < self.tokens <= tokens or 0 < self.seconds <= seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """What there is to tell: no text of any prompt."""
+
+    client: str  #: the client's name
+    session: str  #: as the log calls it
+    turn: int  #: the last of the turns
+    cause: str  #: by its word in the log
+    phrase: str  #: the cause in words
+    tokens: int  #: lost, by ``turns`` turns
+    seconds: float | None  #: lost; None where no speed is known
+    turns: int  #: how many lost them
+    command: str  #: what tells more, and proposes a rule where one may help
+    upstream: str  #: by its name or URL
+    at: float  #: seconds since the epoch
+
+    @property
+    def title(self) -> str:
+        """Whose cache was lost."""
+        return f"{self.session} lost its prompt cache"
+
+    @property
+    def text(self) -> str:
+        """Why, and what it cost."""
+        seconds = "" if self.seconds is None else f", {self.seconds:,.0f} s"
+        several = f" in {self.turns} turns" if self.turns > 1 else ""
+        return f"{self.phrase}. {self.tokens:,} tokens{seconds} lost{several}."
+
+
+class _Turn(NamedTuple):
+    """What a turn reused of the one before it, and lost of it."""
+
+    reused: int  #: tokens
+    lost: int  #: tokens
+    seconds: float | None  #: lost; None where no speed is known
+
+
+class Alarms:
+    """Says of each finished exchange whether it is worth an alarm: once a day for each cause.
+
+    ``limits`` may be set anew at any time. What is remembered is bounded.
+    """
+
+    def __init__(self, limits: AlarmLimits) -> None:
+        self.limits = limits
+        self._turns: OrderedDict[Session, deque[_Turn]] = OrderedDict()
+        self._raised: OrderedDict[tuple[Session, str], float] = OrderedDict()
+
+    def see(self, exchange: Exchange, now: float, proxy: str = "") -> Alarm | None:
+        """Return the alarm that ``exchange`` raises.
+
+        ``now``: seconds of a clock that does not jump. ``proxy``: see ``explain.command``.
+        """
+        verdict, session = exchange.verdict, exchange.session
+        if verdict is None or session is None or exchange.side or verdict.lost is None:
+            return None
+        if verdict.judgement not in _JUDGED:
+            return None
+        turn = _Turn(exchange.usage.reused or 0, verdict.lost.tokens, verdict.seconds_lost)
+        turns = self._last(session, turn)
+        costly = self._costly(turns) if verdict.judgement is Judgement.BREAK else None
+        if not costly:
+            return None
+        kind = None if verdict.where is None else verdict.where.kind
+        why = phrase(verdict.reason or "", kind)
+        key = parent_of(exchange.received, session) or session, why
+        if now - self._raised.get(key, -_AGAIN) < _AGAIN:
+            return None
+        _put(self._raised, key, now, _MOST_RAISED)
+        turns.clear()
+        seconds = [each for each in map(_SECONDS, costly) if each is not None]
+        return Alarm(
+            client=_shown(session.client),
+            session=_shown(session.label),
+            turn=exchange.turn,
+            cause=verdict.reason or "",
+            phrase=why,
+            tokens=sum(map(_LOST, costly)),
+            seconds=sum(seconds) if seconds else None,
+            turns=len(costly),
+            command=command(exchange.number, verdict, proxy),
+            upstream=exchange.server or exchange.upstream,
+            at=exchange.ended,
+        )
+
+    def _last(self, session: Session, turn: _Turn) -> deque[_Turn]:
+        turns = deque(self._turns.get(session, ()), maxlen=self.limits.turns)
+        turns.append(turn)
+        _put(self._turns, session, turns, _MOST_SESSIONS)
+        return turns
+
+    def _costly(self, turns: deque[_Turn]) -> list[_Turn]:
+        """Return the turns that together cost too much: the last one, all, or none."""
+        for costly in ([turns[-1]], list(turns)):
+            lost, reused = sum(map(_LOST, costly)), sum(map(_REUSED, costly))
+            seconds = sum(filter(None, map(_SECONDS, costly)))
+            is_little = len(costly) > 1 and reused >= self.limits.reuse * (reused + lost)
+            if self.limits.are_reached(lost, seconds) and not is_little:
+                return costly
+        return []
+
+
+def _shown(name: str) -> str:
+    """Return a name that a client has chosen, fit to be shown: it may be anything."""
+    name = hide_text(name)[:_LONGEST]
+    return name if name.isprintable() else name.encode("unicode_escape").decode()
+
+
+def _put(kept: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)

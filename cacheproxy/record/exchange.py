@@ -1,0 +1,167 @@
+"""What happened: one request and its response, as one record.
+
+The exchange fills it in while it runs; its judge and its price fill in the rest. Then it is frozen,
+and observers see it. A recorded exchange is read into the same record, as far as its file knows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass, replace
+from enum import StrEnum
+from typing import Any, NoReturn, Self
+
+from cacheproxy.core.conversation.lanes import Place
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import NOTHING, Usage
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, Verdict
+from cacheproxy.core.prompt.client import client_of
+from cacheproxy.core.prompt.parts import Parts
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.record.body import body_of
+
+
+class Outcome(StrEnum):
+    """How an exchange ended."""
+
+    COMPLETE = "complete"
+    CLIENT_LEFT = "client left"
+    UPSTREAM_FAILED = "upstream failed"
+    REFUSED = "refused"
+
+
+@dataclass
+class Exchange:
+    """One request and its response.
+
+    What is not known is None, or empty. Seconds are monotonic, but for ``wall``.
+    """
+
+    received: Request  #: the request as it came, with a plain body
+    wall: float = 0.0
+    """When it had been read, in seconds since the epoch, or since a recorder's own start."""
+    number: int = 0  #: counts from 1 since the proxy started
+    session: Session | None = None  #: whose it is; None: it speaks no API that we know
+    place: Place | None = None  #: where its conversation's store put it; None: no turn
+    turn: int = 0
+    """Counts from 1 in its session, 0 for requests without a prompt and for those that failed (a
+    status from 400): nothing was evaluated."""
+    side: bool = False
+    """A request of the session that does not extend its conversation (a title, a subagent)."""
+    reports: tuple[RuleReport, ...] = ()  #: what each normalizer did
+    sent: Request | None = None  #: as it went upstream; None if it never did
+    upstream: str = ""  #: the upstream's URL
+    server: str = ""  #: the upstream's name, "" where there is but one
+    route: str = ""  #: the name of the route that it took, "" where there is but one
+    was_at: str = ""  #: the name of the upstream that the turn before went to
+    edited_after: float | None = None  #: seconds from ``wall`` until the rules were through
+    sent_after: float | None = None  #: seconds from ``wall`` until it was sent
+    head_after: float | None = None  #: seconds from ``wall`` until the response's head came
+    first_byte: float | None = None
+    """Seconds from ``wall`` to the first byte of the body; None: there was none."""
+    seconds: float = 0.0  #: from ``wall`` to the end; 0: not known
+    status: int | None = None  #: as sent to the client; None if nothing was
+    response_headers: Headers = ()  #: as sent to the client
+    response_body: bytes | None = None  #: only if an observer asked for bodies (a capture)
+    bytes_down: int | None = None  #: of the response's body
+    outcome: Outcome | None = None  #: how it ended
+    error: str | None = None
+    """For people, one line, without any text of the request: ours, or where a response came whole
+    with a status from 400, what it says (see ``core.placement.refusal``)."""
+    usage: Usage = NOTHING  #: tokens and seconds as the server measured them
+    verdict: Verdict | None = None  #: of a turn; None for other requests
+    profile: Profile | None = None  #: what was known of the upstream when the verdict was reached
+    parts: Parts | None = None  #: of a turn whose prompt was counted, what its tokens are
+    spared: Spared | None = None
+    """What it did not have to evaluate thanks to us; None: nothing, or nobody knows."""
+    price: float | None = None
+    """What the upstream charges for it, in its currency; None: nothing, or nobody has said."""
+
+    def finish(self) -> Self:
+        """Freeze it, and return it: from now on it stays as it is."""
+        self.__class__ = _Finished  # type: ignore[assignment]
+        return self
+
+    @property
+    def client(self) -> str:
+        """The client's name: that of the session, or as the request names itself."""
+        return client_of(self.received) if self.session is None else self.session.client
+
+    @property
+    def model(self) -> str | None:
+        """The model that was asked for, where its body has been read or is small."""
+        model = body_of(self.sent or self.received).get("model")
+        return model if isinstance(model, str) and model else None
+
+    @property
+    def judgement(self) -> Judgement:
+        """What became of the cache, as far as it is known."""
+        return Judgement.UNKNOWN if self.verdict is None else self.verdict.judgement
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it lost the cache; None where it did not."""
+        return None if self.verdict is None else self.verdict.reason
+
+    @property
+    def lost(self) -> int | None:
+        """Tokens of the turn before that it had evaluated again, where it lost the cache."""
+        verdict = self.verdict
+        return verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it is a turn whose conversation was at another upstream before."""
+        return self.turn > 0 and bool(self.was_at) and self.was_at != self.server
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was turned down: nothing was evaluated then."""
+        return self.status is not None and self.status >= 400
+
+    @property
+    def went_wrong(self) -> bool:
+        """Whether it failed, on our side or the server's; a client may leave as it likes."""
+        if self.outcome is Outcome.COMPLETE:
+            return self.status is None or self.status >= 400
+        return self.outcome is not Outcome.CLIENT_LEFT
+
+    @property
+    def ended(self) -> float:
+        """When it was over, in seconds since the epoch."""
+        return self.wall + self.seconds
+
+    @property
+    def size(self) -> int:
+        """Bytes of its bodies; one that was sent as it came counts once."""
+        size, sent = len(self.received.body) + len(self.response_body or b""), self.sent
+        if sent is None or sent.body is self.received.body:
+            return size
+        return size + len(sent.body)
+
+    def unread(self) -> Exchange:
+        """Return it with requests of its own, yet unread: what is read takes ten bodies' room.
+
+        What a plugin does to their JSON reaches nobody else. The request before, where it was not
+        judged, is the store's, and stays there.
+        """
+        received, sent = replace(self.received, memo=None), self.sent
+        if sent is not None:
+            sent = received if sent is self.received else replace(sent, memo=None)
+        place = None if self.place is None else self.place._replace(pair=None)
+        return replace(self, received=received, sent=sent, place=place)
+
+
+class _Finished(Exchange):
+    """An exchange that is over. A class of its own: a flag would cost a call for each value."""
+
+    def __init__(self, **fields: Any) -> None:
+        """Be what ``dataclasses.replace`` makes of another."""
+        self.__dict__.update(Exchange(**fields).__dict__)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")

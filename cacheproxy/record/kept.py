@@ -1,0 +1,252 @@
+"""What the totals keep of exchanges and of conversations, column by column: figures and names.
+
+From these tables follow those of the file, what is written into them, and the rows that pages and
+downloads select. A new column is one row here; what shows it on the page has one, too. Nothing of
+a prompt is kept.
+"""
+
+from __future__ import annotations
+
+from enum import Flag, auto
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from cacheproxy.record.body import body_of
+from cacheproxy.record.exchange import Exchange
+
+Json = dict[str, Any]
+LONGEST_NAME = 120
+"""Characters of a name that a client chose."""
+LONGEST_PLACE = 200
+
+
+class Kind(NamedTuple):
+    """How a column is kept."""
+
+    type: str  #: in SQL; "": it is not kept, but found for those who ask
+    scale: float = 1  #: by which its field is multiplied, and rounded
+    shown: str = "{}"  #: how pages select what is kept
+
+
+FOUND = Kind("")
+NUMBER = Kind("INTEGER")
+TEXT = Kind("TEXT")
+WORD = Kind("INTEGER", shown="(SELECT text FROM words WHERE id = {})")
+"""A short text that comes again and again, by its number."""
+MS = Kind("INTEGER", 1e3, "{} / 1e3")
+"""Milliseconds; pages have seconds."""
+US = Kind("INTEGER", 1e6, "{} / 1e6")
+"""Microseconds, likewise."""
+SUM = Kind("INTEGER NOT NULL DEFAULT 0")
+SUM_MS = Kind(SUM.type, MS.scale, MS.shown)
+
+
+class Shown(Flag):
+    """Where a column is shown."""
+
+    NOWHERE = 0
+    REQUESTS = auto()  #: the list of requests
+    TURNS = auto()  #: those of one conversation
+    REQUESTS_CSV = auto()  #: all of a window
+    CONVERSATIONS = auto()  #: the list of them
+    LATEST = auto()  #: the few on the overview
+    CONVERSATIONS_CSV = auto()  #: all of a window
+
+
+_R, _T, _D, _C, _L, _E = list(Shown)
+_ROWS = _R | _T | _D
+
+
+class KeptColumn(NamedTuple):
+    """One column."""
+
+    name: str  #: in the file, and in a record
+    on: Shown = Shown.NOWHERE  #: the pages that show it
+    kind: Kind = NUMBER  #: how it is kept
+    source: str = ""
+    """Of exchanges: the field, in what ``record_of`` has; "": it finds the value itself. Of
+    conversations, as SQL of a record: what a request adds to a SUM, else what it sets; "": nothing
+    does."""
+    key: str = ""  #: what these call it; "": ``name``, with seconds for milliseconds
+    sql: str = ""  #: what they select of the row ``e``; "": what is kept
+    sums: bool = False  #: of exchanges: it is added up, by the minute, the hour and for ever
+
+    @property
+    def selected(self) -> str:
+        """What pages select."""
+        key = self.key or self.name.replace("_ms", "_seconds")
+        return f'{self.kind.shown.format(self.sql or f"e.{self.name}")} AS "{key}"'
+
+
+NUMBER_OF_RUN = "iif(e.id >= :first_row, e.number, NULL)"
+"""A number, by which others may ask for it; None for those of another run."""
+_URL = "(SELECT url FROM upstreams WHERE id = e.upstream)"
+_SERVED = "(SELECT served FROM upstreams WHERE id = e.upstream)"
+_CLIENT = "(SELECT client FROM sessions WHERE id = e.session)"
+_SESSION = "(SELECT name FROM sessions WHERE id = e.session)"
+EXCHANGES = (
+    KeptColumn("id", _R, FOUND),
+    KeptColumn("id", _T, FOUND, key="row"),
+    KeptColumn("number", _R | _T, NUMBER, "exchange.number", sql=NUMBER_OF_RUN),
+    KeptColumn("at", _ROWS, MS, "exchange.wall"),
+    KeptColumn("client", _R | _D, FOUND, sql=_CLIENT),
+    KeptColumn("session", _R | _D, sql=_SESSION),
+    KeptColumn("model", _R, WORD, key="asked"),
+    KeptColumn("model", _R, FOUND, sql=_SERVED),
+    KeptColumn("turn", _ROWS),
+    KeptColumn("side", _ROWS, NUMBER, "exchange.side"),
+    KeptColumn("upstream", _D, NUMBER, "exchange.upstream", sql=_URL),
+    KeptColumn("model", _D, FOUND, sql=WORD.shown.format("e.model")),
+    KeptColumn("status", _ROWS, NUMBER, "exchange.status"),
+    KeptColumn("dialect", kind=WORD),
+    KeptColumn("outcome", _R | _D, WORD, "exchange.outcome"),
+    KeptColumn("failed", _ROWS),
+    KeptColumn("prompt", _ROWS, NUMBER, "exchange.usage.prompt", sums=True),
+    KeptColumn("reused", _ROWS, NUMBER, "exchange.usage.reused", sums=True),
+    KeptColumn("evaluated", _ROWS, NUMBER, "exchange.usage.evaluated", sums=True),
+    KeptColumn("output", _ROWS, NUMBER, "exchange.usage.output", sums=True),
+    KeptColumn("tools", _T | _D, NUMBER, "parts.tools"),
+    KeptColumn("system", _T | _D, NUMBER, "parts.system"),
+    KeptColumn("history", _T | _D, NUMBER, "parts.history"),
+    KeptColumn("thinking", _T | _D, NUMBER, "parts.thinking"),
+    KeptColumn("newest", _T | _D, NUMBER, "parts.newest", key="last"),
+    KeptColumn("prompt_ms", _D, MS, "exchange.usage.prompt_seconds"),
+    KeptColumn("output_ms", _R | _D, MS, "exchange.usage.output_seconds"),
+    KeptColumn("first_ms", _ROWS, MS, "exchange.first_byte"),
+    KeptColumn("total_ms", _R | _D, MS, "exchange.seconds"),
+    KeptColumn("rest", _R, FOUND, sql="(e.total_ms - e.first_ms) / 1e3"),
+    KeptColumn("added_us", _R, US, "exchange.sent_after", key="added", sums=True),
+    KeptColumn("equal", _T, key="breaks_at"),
+    KeptColumn("verdict", _ROWS, WORD, "verdict.judgement"),
+    KeptColumn("reason", _ROWS, WORD, "verdict.reason"),
+    KeptColumn("shape", _R | _D, WORD),
+    KeptColumn("lost", _ROWS, sums=True),
+    KeptColumn("lost_ms", _ROWS, MS, "verdict.seconds_lost"),
+    KeptColumn("spared", _D, NUMBER, "spared.tokens", key="saved", sums=True),
+    KeptColumn("spared_ms", _R | _D, MS, "spared.seconds", key="saved_seconds", sums=True),
+    KeptColumn("rules", _R | _D, WORD),
+    KeptColumn("rendered", _T, WORD, "parts.order", key="order"),
+    KeptColumn("place", kind=TEXT),
+    KeptColumn("up"),
+    KeptColumn("down", source="exchange.bytes_down"),
+)
+
+_TURN = ":turn > 0 AND NOT :side"
+_BREAK = ":reason IS NOT NULL AND NOT :side"
+_SAYS_BOTH = ":prompt + :reused IS NOT NULL"
+_ROOT = "(SELECT {} FROM sessions WHERE id = e.root)"
+CONVERSATIONS = (
+    KeptColumn("id", _C, FOUND, key="row"),
+    KeptColumn("id", _C, FOUND, sql="e.client || '/' || e.name"),
+    KeptColumn("client", _C | _L | _E, TEXT),
+    KeptColumn("name", _C | _L | _E, TEXT, key="session"),
+    KeptColumn(
+        "root", _C, NUMBER, "ifnull(:root, root)", sql=_ROOT.format("client || '/' || name")
+    ),
+    KeptColumn("root", _E, FOUND, sql=_ROOT.format("name")),
+    KeptColumn("model", _C | _E, TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)"),
+    KeptColumn("upstream", _C | _E, NUMBER, ":upstream", sql=_URL),
+    KeptColumn("first", _C | _E, MS),
+    KeptColumn("last", _C | _E, MS, ":at"),
+    KeptColumn("requests", _E, SUM, "1"),
+    KeptColumn("turns", _C | _L | _E, SUM, _TURN),
+    KeptColumn("side", _C | _E, SUM, ":side"),
+    KeptColumn("prompt", _L | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END"),
+    KeptColumn("reused", _C | _L | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END"),
+    KeptColumn("evaluated", _C | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :evaluated END"),
+    KeptColumn("output", _E, SUM, ":output"),
+    KeptColumn(
+        "context",
+        _L | _E,
+        NUMBER,
+        f"ifnull(CASE WHEN {_TURN} THEN :prompt + ifnull(:output, 0) END, context)",
+    ),
+    KeptColumn("breaks", _C | _E, SUM, _BREAK),
+    KeptColumn("lost", _C | _E, SUM, f"CASE WHEN {_BREAK} THEN :lost END"),
+    KeptColumn("lost_ms", _C | _E, SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END"),
+    KeptColumn("spared", _C | _E, SUM, ":spared", key="saved"),
+    KeptColumn("spared_ms", _C | _E, SUM_MS, ":spared_ms", key="saved_seconds"),
+    KeptColumn("unpriced", _C, SUM, "CASE WHEN :spared_ms IS NULL THEN :spared END"),
+    KeptColumn("branches", _C, FOUND, sql="(SELECT count(*) FROM sessions WHERE root = e.id)"),
+)
+
+
+_SELECTED = {
+    on: ", ".join(each.selected for each in (*EXCHANGES, *CONVERSATIONS) if on in each.on)
+    for on in Shown
+}
+
+
+def select(on: Shown, rows: str, order: str = "e.id", also: str = "") -> str:
+    """Return the question for what the page ``on`` shows of ``rows``; ``also``: columns before."""
+    return f"SELECT {also}{_SELECTED[on]} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608
+
+
+KEPT = tuple(each for each in EXCHANGES if each.kind.type)
+WORDS = tuple(each.name for each in KEPT if each.kind is WORD)
+_NAMES = [each.name for each in KEPT]
+INSERT = f"INSERT INTO exchanges ({', '.join(_NAMES)}) VALUES (:{', :'.join(_NAMES)})"  # noqa: S608
+_CHANGES = [
+    f"{each.name} = {each.name} + ifnull({each.source}, 0)"
+    if each.kind in (SUM, SUM_MS)
+    else f"{each.name} = {each.source}"
+    for each in CONVERSATIONS
+    if each.source
+]
+ADD_TO_CONVERSATION = f"UPDATE sessions SET {', '.join(_CHANGES)} WHERE id = :session"  # noqa: S608
+_FIELDS = [each for each in KEPT if each.source]
+_SCALES = [(each.name, each.kind.scale) for each in _FIELDS]
+_read = attrgetter(*(each.source for each in _FIELDS))
+_NOTHING = SimpleNamespace(**{each.source.rpartition(".")[2]: None for each in _FIELDS})
+
+
+def record_of(exchange: Exchange, served: str | None = None) -> Json:
+    """Return the row of ``exchanges`` (``EXCHANGES``), with texts for numbers of words.
+
+    A failed request is no turn: nothing came of it, whatever was evaluated for it.
+    ``served``: the one model that its upstream serves, if it names one. In the result, no columns
+    but needed for other tables: ``client``, the session's, or as the request names itself;
+    ``served``; ``route``, None where there is but one upstream; ``price``, what its upstream
+    charges; ``root``, the session that its own works for.
+    """
+    session, received = exchange.session, exchange.received
+    failed = exchange.went_wrong
+    verdict = None if failed else exchange.verdict
+    where = None if verdict is None else verdict.where
+    fired = [report.rule for report in exchange.reports if report.edits]
+    sent = exchange.sent or received
+    model = body_of(sent).get("model") if sent.dialect is not None else None
+    sources = SimpleNamespace(
+        exchange=exchange,
+        verdict=verdict or _NOTHING,
+        spared=(None if failed else exchange.spared) or _NOTHING,
+        parts=(None if failed else exchange.parts) or _NOTHING,
+    )
+    record: Json = {
+        name: value if value is None or scale == 1 else round(value * scale)
+        for (name, scale), value in zip(_SCALES, _read(sources), strict=True)
+    }
+    record |= {
+        "client": exchange.client,
+        "served": served,
+        "route": exchange.route if exchange.server else None,
+        "price": exchange.price or 0.0,
+        "root": None if exchange.place is None else exchange.place.root,
+        "session": session.id if session is not None else None,
+        "dialect": received.dialect and received.dialect.name,
+        "model": model[:LONGEST_NAME] if isinstance(model, str) and model else None,
+        "shape": (verdict and verdict.rewrite) or (where and where.kind),
+        "rules": ",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
+        "turn": 0 if failed else exchange.turn,
+        "failed": failed,
+        "lost": None,
+        "up": len(received.body),
+        "place": None if where is None else where.path[:LONGEST_PLACE],
+        "equal": None,
+    }
+    if verdict is not None and verdict.reason is not None:
+        record["lost"] = None if verdict.lost is None else verdict.lost.tokens
+        equal = verdict.expected if where is None else where.position  # to the turn before
+        record["equal"] = None if equal is None else equal.tokens
+    return record

@@ -1,0 +1,196 @@
+"""The log line of an exchange: no prompt text, no keys, ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+
+from cacheproxy.core.conversation.speeds import generation_speed
+from cacheproxy.core.conversation.verdict import Judgement, Reason
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.http1.headers import values
+from cacheproxy.core.judge.explain import command, said_of
+from cacheproxy.core.placement.placing import NAME, count_of
+from cacheproxy.core.placement.refusal import WITHHELD
+from cacheproxy.core.privacy.redact import carried, redact_target
+from cacheproxy.core.servers.kinds import name_of
+from cacheproxy.record.column import RecordColumn, row_of
+from cacheproxy.record.exchange import Exchange, Outcome
+
+_LONGEST = 200
+"""Characters of a path: it may be 32 kB."""
+_NOT_THERE = (404, 405, 501)
+"""What is said of a path, which is shown then."""
+
+
+def lines(exchange: Exchange, *, verbose: bool = False, proxy: str = "") -> Iterator[str]:
+    """Yield the line for ``exchange`` and, if ``verbose``, one for each edit.
+
+    None for a count of tokens that went well, unless ``verbose``. ``proxy``: the option by which
+    commands find this proxy, "" where they do by themselves.
+    """
+    counted = not endpoint_of(exchange.received.path).purpose.evaluates
+    if counted and not verbose and not exchange.has_failed:
+        return
+    if exchange.turn:
+        said = "  ".join(filter(None, _turn(exchange).values()))
+    elif exchange.has_failed and exchange.session is not None and not counted:
+        said = _refused(exchange, exchange.session.label)
+    else:
+        said = _plain(exchange)
+    yield f"{_clock(int(exchange.wall))} {said}"
+    reason = why(exchange, proxy)
+    if reason:
+        yield f"         {reason}"
+    if not verbose:
+        return
+    size = len(exchange.received.body)
+    if size:
+        sent = len(exchange.sent.body) if exchange.sent is not None else 0
+        yield f"         body {size:,} bytes, sent {sent:,}, answer {exchange.bytes_down or 0:,}"
+    for report in exchange.reports:
+        for edit in report.edits:
+            yield f"         {report.rule}: {edit.path}: {edit.why}"
+
+
+@lru_cache(8)
+def _clock(second: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(second))
+
+
+def verdict(exchange: Exchange) -> str:
+    """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
+    if exchange.outcome not in (None, Outcome.COMPLETE):
+        return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
+    if exchange.verdict is None:
+        return Judgement.UNKNOWN
+    return "side" if exchange.side else exchange.verdict.judgement
+
+
+def why(exchange: Exchange, proxy: str = "") -> str:
+    """Return what broke a turn, by its shape and place, never the text itself; and the command.
+
+    ``proxy``: what the command needs beside it, see ``lines``.
+    """
+    verdict_, moved = exchange.verdict, _moved(exchange)
+    if verdict_ is None or exchange.side or moved:
+        return moved
+    if verdict_.reason is None:
+        return "; ".join(verdict_.evidence)
+    said = said_of(verdict_, exchange.usage)
+    return f"{verdict_.reason}: {said}.   {command(exchange.number, verdict_, proxy)}"
+
+
+def _moved(exchange: Exchange) -> str:
+    """From where to where a conversation went, of several upstreams, and what that took."""
+    verdict_ = exchange.verdict
+    if not exchange.has_moved:
+        return ""
+    lost = verdict_.lost if verdict_ is not None and verdict_.reason is Reason.MOVED else None
+    tokens = exchange.usage.evaluated if lost is None else lost.tokens
+    where = f"moved: {exchange.was_at} -> {exchange.server}"
+    return where if tokens is None else f"{where}, {tokens:,} tokens"
+
+
+def _name(exchange: Exchange) -> str:
+    session = exchange.session.label if exchange.session is not None else "-"
+    return f"{session:<12} #{exchange.turn:<3}"
+
+
+def _prompt(exchange: Exchange) -> str:
+    tokens = exchange.usage.prompt
+    return "tokens not reported" if tokens is None else f"{tokens:>7,} tok"
+
+
+def _reused(exchange: Exchange) -> str:
+    prompt, reused = exchange.usage.prompt, exchange.usage.reused
+    if prompt is None:
+        return ""
+    if reused is None:
+        return "reuse not reported"
+    return f"{reused / max(1, prompt):4.0%} reused  {f'+{prompt - reused:,}':>8} new"
+
+
+def _first(exchange: Exchange) -> str:
+    return "" if exchange.first_byte is None else f"{exchange.first_byte:5.1f}s first"
+
+
+def _output(exchange: Exchange) -> str:
+    usage = exchange.usage
+    if usage.output is None:
+        return ""
+    speed = generation_speed(usage)
+    return f"{usage.output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
+
+
+def _server(exchange: Exchange) -> str:
+    return f"at {exchange.server}" if exchange.server else ""
+
+
+def _edits(exchange: Exchange) -> str:
+    """How many late system messages were given to the user: messages, not edits; and the rest."""
+    if not exchange.reports:
+        return ""
+    count = sum([count_of(report.edits) for report in exchange.reports if report.rule == NAME])
+    placed = f"placed {count} late system message{'' if count == 1 else 's'}" if count else ""
+    edited = "; ".join(filter(None, (placed, _edited(exchange))))
+    return f"({edited})" if edited else ""
+
+
+def _edited(exchange: Exchange) -> str:
+    """How many places each rule changed."""
+    return ", ".join([
+        f"{(count := len(report.edits))} edit{'' if count == 1 else 's'} by rule {report.rule}"
+        for report in exchange.reports
+        if report.edits and report.rule != NAME
+    ])  # fmt: skip
+
+
+def _refused(exchange: Exchange, label: str) -> str:
+    """A prompt that was not answered: who turned it down, and in which words."""
+    said = f" {verdict(exchange)}"
+    if exchange.outcome is Outcome.COMPLETE:
+        who = next(iter(values(exchange.response_headers, b"server")), b"")
+        name = name_of(who.decode("latin-1")) or "the upstream"
+        where = f" at {_path(exchange)}" if exchange.status in _NOT_THERE else ""
+        said = f" from {name}{where}{_quoted(exchange.error)}"
+    edited = _edited(exchange)
+    return f"{label}  {exchange.status}{said}" + (f"  ({edited})" if edited else "")
+
+
+def _quoted(words: str | None) -> str:
+    if not words:
+        return ""
+    return f": {words}" if words == WITHHELD else f': "{words}"'
+
+
+def _plain(exchange: Exchange) -> str:
+    """A request that is no turn."""
+    whole = exchange.outcome is Outcome.COMPLETE
+    failed = _quoted(exchange.error) if whole else f"  {verdict(exchange)}"
+    return (
+        f"{exchange.received.method[:_LONGEST]} {_path(exchange)}  {exchange.status or '-'}  "
+        f"{exchange.seconds * 1e3:.0f} ms{failed}"
+    )
+
+
+def _path(exchange: Exchange) -> str:
+    """Without the query, which may hold keys."""
+    received = exchange.received
+    path = redact_target(received.path, carried(received.headers, received.target))
+    return path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
+
+
+TURN = (
+    RecordColumn("session", _name),
+    RecordColumn("prompt", _prompt, "tokens"),
+    RecordColumn("reused", _reused, "% of them, and those that are new"),
+    RecordColumn("first", _first, "s"),
+    RecordColumn("output", _output, "tokens, and as many a second"),
+    RecordColumn("verdict", verdict),
+    RecordColumn("server", _server),
+    RecordColumn("edits", _edits),
+)
+"""The line of a turn. What is empty is left out."""
+_turn = row_of(TURN)

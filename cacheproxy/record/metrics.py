@@ -1,0 +1,252 @@
+"""Every metric there is, a row each: its name, labels, words, and the amount of an exchange.
+
+docs/metrics.md lists the same. Names and units as Prometheus has them: base units (seconds,
+tokens), ``_total`` on what only grows (https://prometheus.io/docs/practices/naming/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cacheproxy.core.conversation.speeds import generation_speed, prefill_speed
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.record.exchange import Exchange
+
+UNKNOWN = "unknown"
+Amount = float | dict[str, float] | None
+"""What an exchange adds, or what it adds by the value of the last label; None: nothing."""
+_UPSTREAM = ("upstream",)
+_CLIENT = ("upstream", "client")
+_REQUEST = ("upstream", "request")
+_ROUTE = ("upstream", "route")
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_SLOW = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_ONCE: dict[str, Amount] = dict.fromkeys(
+    ("requests_total", "turns_total", "breaks_total", "route_requests_total"), 1
+)
+_VERDICTS = {judgement: judgement.lower() for judgement in Judgement} | {Judgement.UNKNOWN: UNKNOWN}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricRow:
+    """One metric."""
+
+    name: str  #: as it is asked for
+    labels: tuple[str, ...]  #: names of its labels
+    says: str  #: its help
+    buckets: tuple[float, ...] = ()  #: of a histogram, in its unit
+
+    @property
+    def kind(self) -> str:
+        """Its type, as Prometheus calls it."""
+        if self.buckets:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+
+def labels_of(exchange: Exchange) -> dict[str, str]:
+    """Return the values of labels that ``exchange`` has. A metric counts where it has all."""
+    status, turn = exchange.status, exchange.turn
+    labels = {
+        "upstream": exchange.upstream,
+        "client": exchange.client,
+        "outcome": (exchange.outcome or UNKNOWN).replace(" ", "_"),
+        "status": "none" if status is None else f"{status // 100}xx",
+        "request": "other" if not turn else "side" if exchange.side else "turn",
+    }
+    if turn:
+        labels["model"] = exchange.model or UNKNOWN
+    if exchange.server:
+        labels["route"] = exchange.route or "none"
+    verdict = exchange.verdict
+    # What comes beside a conversation is expected to differ from it.
+    if verdict is not None and not exchange.side and not exchange.went_wrong:
+        labels["verdict"] = _VERDICTS[verdict.judgement]
+        if verdict.reason is not None:
+            labels["reason"] = verdict.reason
+    return labels
+
+
+def amounts_of(exchange: Exchange) -> dict[str, Amount]:
+    """Return what ``exchange`` adds to each metric, if it has its labels."""
+    usage, spared, verdict = exchange.usage, exchange.spared, exchange.verdict
+    evaluated, output = usage.evaluated, usage.output
+    prompt: dict[str, float] = {}
+    if evaluated is not None and usage.reused is not None:
+        prompt = {"reused": usage.reused, "evaluated": evaluated}
+    elif usage.prompt is not None:
+        prompt = {UNKNOWN: usage.prompt}
+    tokens = prompt if output is None else {**prompt, "generated": output}
+    timed, seconds = dict[str, float](), dict[str, float]()
+    if exchange.turn and prefill_speed(usage) is not None:
+        timed["prompt"], seconds["prompt"] = evaluated or 0, usage.prompt_seconds or 0
+    if exchange.turn and generation_speed(usage) is not None:
+        timed["output"], seconds["output"] = output or 0, usage.output_seconds or 0
+    saved, saved_seconds = dict[str, float](), dict[str, float]()
+    if spared is not None and spared.tokens and verdict is not None and not exchange.went_wrong:
+        effect = "spared" if spared.tokens > 0 else "added"
+        saved[effect] = abs(spared.tokens)
+        if spared.seconds is not None:
+            saved_seconds[effect] = abs(spared.seconds)
+    edits: dict[str, float] = {one.rule: len(one.edits) for one in exchange.reports if one.edits}
+    lost = None if verdict is None else verdict.lost
+    return {
+        **_ONCE,
+        "prompt_tokens_total": prompt if exchange.turn else None,
+        "generated_tokens_total": output if exchange.turn else None,
+        "model_tokens_total": tokens,
+        "timed_tokens_total": timed,
+        "timed_seconds_total": seconds,
+        "lost_tokens_total": None if lost is None else lost.tokens,
+        "rule_tokens_total": saved,
+        "rule_seconds_total": saved_seconds,
+        "rule_hits_total": dict.fromkeys(edits, 1),
+        "rule_edits_total": edits,
+        "route_tokens_total": tokens,
+        "route_price_total": exchange.price,
+        "moved_total": 1 if exchange.has_moved else None,
+        "first_byte_seconds": exchange.first_byte,
+        "request_duration_seconds": exchange.seconds,
+        "edit_seconds": exchange.edited_after if exchange.received.body else None,
+        "added_latency_seconds": exchange.sent_after,
+    }
+
+
+COUNTED = (
+    MetricRow(
+        "cacheproxy_requests_total",
+        (*_CLIENT, "outcome", "status"),
+        "Requests relayed to their end, by how they ended and the class of their status",
+    ),
+    MetricRow(
+        "cacheproxy_prompt_tokens_total",
+        (*_CLIENT, "source"),
+        "Prompt tokens as the server counted them: reused from its cache, evaluated, or unknown",
+    ),
+    MetricRow(
+        "cacheproxy_generated_tokens_total",
+        _CLIENT,
+        "Tokens the server generated",
+    ),
+    MetricRow(
+        "cacheproxy_model_tokens_total",
+        ("upstream", "model", "source"),
+        "The same tokens by model: reused, evaluated, unknown, or generated",
+    ),
+    MetricRow(
+        "cacheproxy_timed_tokens_total",
+        (*_UPSTREAM, "phase"),
+        "Tokens evaluated (prompt) or generated (output), of answers long enough to tell a speed",
+    ),
+    MetricRow(
+        "cacheproxy_timed_seconds_total",
+        (*_UPSTREAM, "phase"),
+        "Seconds the server spent on those tokens, as it says itself",
+    ),
+    MetricRow(
+        "cacheproxy_turns_total",
+        (*_CLIENT, "verdict"),
+        "Turns of conversations by their verdict: ok, cold, compacted, break, or unknown",
+    ),
+    MetricRow(
+        "cacheproxy_breaks_total",
+        (*_CLIENT, "reason"),
+        "Turns that lost the prompt cache, by reason",
+    ),
+    MetricRow(
+        "cacheproxy_lost_tokens_total",
+        (*_UPSTREAM, "reason"),
+        "Tokens of the turn before that such turns had evaluated again",
+    ),
+    MetricRow(
+        "cacheproxy_rule_tokens_total",
+        (*_UPSTREAM, "effect"),
+        "Tokens not evaluated thanks to cacheproxy (spared), or evaluated because of it (added); "
+        "an estimate",
+    ),
+    MetricRow(
+        "cacheproxy_rule_seconds_total",
+        (*_UPSTREAM, "effect"),
+        "Seconds of prefill that turns were spared or took longer, priced once, as each turn ended",
+    ),
+    MetricRow(
+        "cacheproxy_rule_hits_total",
+        ("rule",),
+        "Requests that a rule edited; 0 for one that never did",
+    ),
+    MetricRow("cacheproxy_rule_edits_total", ("rule",), "Places that a rule edited"),
+    MetricRow(
+        "cacheproxy_route_requests_total",
+        _ROUTE,
+        "Requests by the route they took, where there are several upstreams",
+    ),
+    MetricRow(
+        "cacheproxy_route_tokens_total",
+        (*_ROUTE, "source"),
+        "Their tokens: reused, evaluated, unknown, or generated",
+    ),
+    MetricRow(
+        "cacheproxy_route_price_total",
+        _ROUTE,
+        "What the upstream charges for them, by the prices of the configuration",
+    ),
+    MetricRow(
+        "cacheproxy_moved_total",
+        _UPSTREAM,
+        "Turns whose conversation was at another upstream before",
+    ),
+    MetricRow(
+        "cacheproxy_first_byte_seconds",
+        _REQUEST,
+        "Time from the request, read in full, to the first byte of the answer's body",
+        _SLOW,
+    ),
+    MetricRow(
+        "cacheproxy_request_duration_seconds",
+        _REQUEST,
+        "Time from the request, read in full, to the end of the answer",
+        _SLOW,
+    ),
+    MetricRow(
+        "cacheproxy_edit_seconds",
+        _UPSTREAM,
+        "Time that the rules and the session's name took, waiting for a thread included",
+        _FAST,
+    ),
+    MetricRow(
+        "cacheproxy_added_latency_seconds",
+        _UPSTREAM,
+        "Time from the request, read in full, until it was sent upstream: what the proxy adds",
+        _FAST,
+    ),
+)
+"""Those that count exchanges, by what ``amounts_of`` returns for their names."""
+
+FAILURES = MetricRow(
+    "cacheproxy_failures_total",
+    ("name", "kind"),
+    "Times that a rule or hook raised (failed), was late (timed_out) or was not shown an exchange "
+    "(dropped)",
+)
+LEFT_OUT = MetricRow(
+    "cacheproxy_left_out", ("name",), "1 for a rule or hook that is not called any more, else 0"
+)
+CONNECTIONS = MetricRow("cacheproxy_connections", (), "Open client connections")
+STREAMS = MetricRow(
+    "cacheproxy_open_requests", (), "Requests under way, those for the proxy's own pages left out"
+)
+UP = MetricRow(
+    "cacheproxy_upstream_up", _UPSTREAM, "1 if the upstream answered the last look at it, else 0"
+)
+POLL_AGE = MetricRow(
+    "cacheproxy_poll_age_seconds", _UPSTREAM, "Time since the last look at the upstream"
+)
+SLOTS = MetricRow(
+    "cacheproxy_upstream_slots", (*_UPSTREAM, "state"), "Slots of llama-server: busy or idle"
+)
+KV_USED = MetricRow(
+    "cacheproxy_upstream_kv_used_ratio", _UPSTREAM, "Share of the KV cache in use, 0 to 1"
+)
+BUILD = MetricRow(
+    "cacheproxy_build_info", ("version", "python"), "Always 1; its labels say what runs"
+)

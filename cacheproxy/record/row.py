@@ -1,0 +1,76 @@
+"""A row of the page /_cacheproxy/exchanges: the figures of one exchange, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cacheproxy.record.column import RecordColumn, row_of
+from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.jsonl import CapturedError, from_fields
+
+
+def _of_verdict(name: str) -> Callable[[Exchange], object]:
+    return lambda exchange: exchange.verdict and getattr(exchange.verdict, name)
+
+
+def _expected(exchange: Exchange) -> int | None:
+    verdict = exchange.verdict
+    return verdict.expected.tokens if verdict and verdict.expected else None
+
+
+LISTED = (
+    RecordColumn("number", "number"),
+    RecordColumn("client", lambda each: each.session and each.session.client),
+    RecordColumn("session", lambda each: each.session and each.session.id),
+    RecordColumn("turn", "turn"),
+    RecordColumn("side", "side"),
+    RecordColumn("method", "received.method"),
+    RecordColumn("path", "received.path"),
+    RecordColumn("status", "status"),
+    RecordColumn("outcome", "outcome"),
+    RecordColumn("error", "error"),
+    RecordColumn(
+        "usage",
+        lambda each: {name: getattr(each.usage, name) for name in ("prompt", "reused", "output")},
+        "tokens",
+    ),
+    RecordColumn("verdict", _of_verdict("judgement")),
+    RecordColumn("reason", _of_verdict("reason")),
+    RecordColumn("rewrite", _of_verdict("rewrite")),
+    RecordColumn("lost", "lost", "tokens"),
+    RecordColumn("expected", _expected, "tokens"),
+    RecordColumn(
+        "rules", lambda each: {one.rule: len(one.edits) for one in each.reports if one.edits}
+    ),
+    RecordColumn("wall", "wall", "s since the epoch"),
+    RecordColumn("first_byte", "first_byte", "s"),
+    RecordColumn("seconds", "seconds", "s"),
+)
+"""What the page says: no prompt text, no query, no header."""
+listed = row_of(LISTED)
+
+
+def rows_in(page: Any) -> list[Exchange] | None:
+    """Return the exchanges of a page, without what is none; None where it is no such page."""
+    rows = page.get("exchanges") if isinstance(page, dict) else page
+    if not isinstance(rows, list):
+        return None
+    return [one for row in rows if isinstance(row, dict) and (one := _exchange(row)) is not None]
+
+
+def _exchange(row: dict[str, Any]) -> Exchange | None:
+    """Return what a row says; what an older proxy does not say is not known."""
+    counts = {
+        name: {"tokens": row[name], "source": "measured"}
+        for name in ("lost", "expected")
+        if row.get(name) is not None
+    }
+    verdict = {name: row.get(name) for name in ("reason", "rewrite")} | counts
+    plain = {"method": "", "path": "", "outcome": Outcome.COMPLETE, "wall": 0.0} | row
+    try:
+        return from_fields(
+            plain | {"t": plain["wall"], "verdict": verdict | {"judgement": row.get("verdict")}}
+        )
+    except CapturedError:
+        return None

@@ -1,0 +1,161 @@
+"""The first answers: whether the cache works, what of it is due to the proxy, what can be done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from cacheproxy.core.diagnose.report import TurnReport
+from cacheproxy.core.judge.explain import BROKEN, FELT, phrase, share_in_words
+from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
+from cacheproxy.totals.windows import WINDOWS
+from cacheproxy.web.pages import Json
+from cacheproxy.words import counted
+
+_LITTLE = 0.5
+_IDLE = ("nothing", "see", "see all")
+"""Advice that leaves nothing to be done, or not here."""
+_MOST_CAUSES = 3
+_COMMAND = re.compile(r"cacheproxy (?:diagnose|env) [\w .-]+")
+_SPARED = (
+    "estimate: where prompts part with and without us; each priced once, when it happened, at the "
+    "speed of prefill that its server showed then"
+)
+
+
+class CacheState(StrEnum):
+    """How the cache stands in a window; the page's colour only repeats it."""
+
+    EMPTY = "empty"
+    UNMEASURED = "unmeasured"
+    COLD = "cold"
+    WORKING = "working"
+    HITCHES = "hitches"
+    BREAKING = "breaking"
+
+
+_TITLES = {
+    CacheState.EMPTY: "No requests yet",
+    CacheState.UNMEASURED: "Not measured",
+    CacheState.COLD: "First turns only",
+    CacheState.WORKING: "Cache is working",
+    CacheState.HITCHES: "Cache works, with breaks",
+    CacheState.BREAKING: "Cache is breaking",
+}
+
+
+def headline(window: str, sums: Mapping[str, Any]) -> Json:
+    """Return the verdict on a window, from its ``sums`` (see totals.windows.overview).
+
+    In the result, ``share`` is of the prompt tokens for which the server said both; ``seconds``: of
+    prefill not spent, None where nobody knew the price; ``unpriced``: tokens that are not in them.
+    """
+    known = sums["reused"] + sums["evaluated"]
+    standing = _standing(sums, known)
+    spared = sums["spared"]
+    return {
+        "standing": standing,
+        "title": _TITLES[standing],
+        "text": _text(standing, window, sums, known),
+        "share": sums["reused"] / known if known else None,
+        "reused": sums["reused"],
+        "evaluated": sums["evaluated"],
+        "due": {
+            "tokens": spared,
+            "seconds": sums["spared_seconds"] if spared != sums["unpriced"] or not spared else None,
+            "unpriced": sums["unpriced"],
+            "source": _SPARED,
+        },
+    }
+
+
+def without(sums: Mapping[str, Any]) -> float | None:
+    """Return the share that would have been reused without the proxy, None if nobody knows."""
+    known = sums["reused"] + sums["evaluated"]
+    return min(1.0, max(0.0, (sums["reused"] - sums["spared"]) / known)) if known else None
+
+
+def _standing(sums: Mapping[str, Any], known: int) -> CacheState:
+    if not sums["turns"]:
+        return CacheState.EMPTY
+    if not known:
+        return CacheState.UNMEASURED
+    lost = sums["lost"] / known
+    if lost >= FELT:
+        return CacheState.BREAKING if lost >= BROKEN else CacheState.HITCHES
+    return CacheState.COLD if sums["reused"] / known < _LITTLE else CacheState.WORKING
+
+
+def _text(standing: CacheState, window: str, sums: Mapping[str, Any], known: int) -> str:
+    when = f"in the last {WINDOWS[window].name}"
+    if standing is CacheState.EMPTY:
+        return f"No figures {when}."
+    if standing is CacheState.UNMEASURED:
+        return "The server does not say what it reused."
+    said = "No breaks" if not sums["breaks"] else _breaks(sums, known)
+    if standing is CacheState.COLD:
+        return f"{said} {when}: most prompts were new to the server."
+    return f"{said} {when}."
+
+
+def _breaks(sums: Mapping[str, Any], known: int) -> str:
+    breaks, lost = counted(sums["breaks"], "break"), sums["lost"]
+    return f"{breaks} cost {lost:,} tokens, {share_in_words(lost / known)} of all,"
+
+
+def todo(
+    profile: Profile,
+    look: Look | None,
+    sums: Mapping[str, Any],
+    breaks: Sequence[Mapping[str, Any]],
+    report_on: Callable[[int], TurnReport | None],
+) -> list[Json]:
+    """Return what stands in the way of the cache and can be done, what matters most first.
+
+    ``look``: the last one at the upstream; ``sums`` and ``breaks``: of the window;
+    ``report_on`` returns what is known of the exchange with that number, None where nothing is
+    left to do about it.
+    """
+    return [*_server(profile, look, sums), *_causes(breaks, report_on)]
+
+
+def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Iterator[Json]:
+    kind = kind_of(profile)
+    if look is not None and look.state is UpstreamState.DOWN:
+        yield _card("upstream-down", "Start the model server", f"{look.url} does not answer.")
+        return
+    if profile.reuses is False and kind.caching is not None:
+        yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", kind.caching.says)
+    is_unmeasured = sums["prompt"] and not (sums["reused"] or sums["evaluated"])
+    flag = profile.flag or kind.flag
+    if flag and is_unmeasured:
+        why = f"Start it with {flag}: its answers say then how much they reused."
+        yield _card("reporting", f"Have {kind.called} report reuse", why)
+    if look is not None and look.metrics is MetricsPage.OFF and kind.metrics:
+        why = "then its counters tell the speed that some answers do not."
+        yield _card("metrics", f"Have {kind.called} count", f"Start it with {kind.metrics}: {why}")
+
+
+def _causes(
+    breaks: Sequence[Mapping[str, Any]], report_on: Callable[[int], TurnReport | None]
+) -> Iterator[Json]:
+    """Yield what cures the causes that are felt, the dearest first."""
+    for each in breaks[:_MOST_CAUSES]:
+        found = None
+        if each["number"] is not None and (each["share"] or 0.0) >= FELT:
+            found = report_on(each["number"])
+        advice = next((one for one in found.advice if one.do not in _IDLE), None) if found else None
+        if advice is not None:
+            name = f"{each['reason']} {each['shape'] or ''}".strip().replace(" ", "-")
+            title = phrase(each["reason"], each["shape"])
+            command = _COMMAND.match(advice.why)
+            why = f"{advice.do}: {advice.why}"
+            yield _card(name, title, why, command[0].strip() if command else None)
+
+
+def _card(name: str, title: str, why: str, command: str | None = None) -> Json:
+    return {"id": name, "title": title, "why": why, "command": command}

@@ -1,0 +1,117 @@
+"""Claude Code's settings: three variables, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from cacheproxy_claude_code.checks import cacheproxy_checkup
+
+from cacheproxy import Case, FindingState
+
+PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
+FIX = 'eval "$(cacheproxy env claude)"'
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Write a settings file and return the case, with the variables of the environment."""
+
+    def case(env=None, text=None, **environ):
+        if env is not None or text is not None:
+            folder = tmp_path / ".claude"
+            folder.mkdir(exist_ok=True)
+            content = {"env": env, "apiKeyHelper": "SECRET"}
+            (folder / "settings.json").write_text(json.dumps(content) if text is None else text)
+        return Case(environ, tmp_path, PROXY, SERVER, 131_072)
+
+    return case
+
+
+def check(case, context=131_072, *, seen=False):
+    found = cacheproxy_checkup(replace(case, context=context, seen=seen)).findings
+    return {finding.name: finding for finding in found}
+
+
+def test_without_claude_code_nothing_is_said(settings):
+    """No folder, no variable, no request of it."""
+    assert check(settings()) == {}
+
+
+def test_the_settings_file_wins_over_the_shell(settings):
+    """As Claude Code itself has it."""
+    found = check(settings({"ANTHROPIC_BASE_URL": SERVER}, ANTHROPIC_BASE_URL=PROXY))["claude"]
+    assert found.state is FindingState.FAIL
+    assert "in Claude Code's settings.json: this is the model server, past the proxy" in found.text
+    assert found.fix == "set ANTHROPIC_BASE_URL there to http://127.0.0.1:8081"
+
+
+@pytest.mark.parametrize(
+    ("url", "state"),
+    [
+        ("http://localhost:8081/", FindingState.OK),
+        ("http://127.0.0.1:8081", FindingState.OK),
+        ("http://127.0.0.1:8080", FindingState.FAIL),
+        ("https://api.anthropic.com", FindingState.WARN),
+        ("http://SECRET:SECRET@x:1/", FindingState.WARN),
+        ("nonsense", FindingState.WARN),
+        ("http://[", FindingState.WARN),
+    ],
+)
+def test_where_it_sends_its_requests(settings, url, state):
+    """Loopback names are alike; neither a password nor another setting is printed."""
+    found = check(settings({"ANTHROPIC_AUTH_TOKEN": "SECRET"}, ANTHROPIC_BASE_URL=url))
+    assert found["claude"].state is state
+    assert "SECRET" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("environ", "context", "state"),
+    [
+        ({"ANTHROPIC_BASE_URL": PROXY}, 131_072, FindingState.WARN),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "200000"}, 131_072, FindingState.WARN),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "131072"}, 131_072, FindingState.OK),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "many"}, 131_072, FindingState.WARN),
+        ({"ANTHROPIC_BASE_URL": PROXY}, 262_144, None),
+        ({}, None, None),
+    ],
+)
+def test_a_context_larger_than_the_servers_fails_long_conversations(
+    settings, environ, context, state
+):
+    found = check(settings({}, **environ), context).get("window")
+    assert (found and found.state) is state
+    assert found is None or found.fix == (None if state is FindingState.OK else FIX)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_the_window_of_another_shell_is_not_known_here(settings, seen):
+    """``cacheproxy env claude`` was followed there, perhaps: no warning."""
+    found = check(settings({}), seen=seen)["window"]
+    assert (found.state, found.fix) == (FindingState.OK, FIX)
+    assert "131,072 tokens" in found.text
+
+
+@pytest.mark.parametrize(
+    ("env", "environ", "off"),
+    [(None, "1", None), (None, "0", "this shell"), (0, "1", "Claude Code's settings.json")],
+)
+def test_the_header_that_is_off(settings, env, environ, off):
+    """Either way to write it; a JSON number, too."""
+    name = "CLAUDE_CODE_ATTRIBUTION_HEADER"
+    case = settings(None if env is None else {name: env}, **{name: environ})
+    found = check(case).get("header")
+    assert (found is not None and f"=0 in {off}: " in found.text) is (off is not None)
+    needless = "with CLAUDE_CODE_ATTRIBUTION_HEADER=0 Claude Code has no volatile header"
+    assert cacheproxy_checkup(case).needless.startswith(needless) is (off is not None)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"env": 5}', '{"env": {"ANTHROPIC_BASE_URL": 5}}', ""]
+)
+def test_a_settings_file_of_another_kind(settings, text):
+    """It is no reason to stop."""
+    found = settings(text=text)
+    texts = [finding.text for finding in cacheproxy_checkup(found).findings]
+    assert ("Claude Code's settings.json is not JSON" in texts) is (text in ("{", ""))

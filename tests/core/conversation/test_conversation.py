@@ -1,0 +1,68 @@
+"""Reasoning is found again at its place, and does not grow for ever."""
+
+from __future__ import annotations
+
+from cacheproxy.core.conversation import conversation as module
+from cacheproxy.core.conversation.conversation import Conversation, Thought, Thoughts
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.store import Store
+from tests.core.conversation.test_store import Proxy, turn
+
+THOUGHT = Thought("reasoning", '"so"')
+
+
+def test_of_two_thoughts_at_one_place_neither_is_given():
+    """The answer was asked for anew, or two conversations are equal so far: nobody knows whose."""
+    thoughts = Thoughts()
+    thoughts.keep(1, THOUGHT)
+    thoughts.keep(1, THOUGHT)
+    assert thoughts.find(1) == THOUGHT
+    for other in ('"other"', '"other"', '"so"'):
+        thoughts.keep(1, Thought("reasoning", other))
+        assert thoughts.find(1) is None
+    assert thoughts.find(2) is None
+
+
+def test_what_an_answer_says_is_asked_once():
+    asked = []
+    thoughts = Thoughts()
+    for _ in range(2):
+        assert thoughts.said(1, lambda: asked.append(1) or 7) == 7
+    assert asked == [1]
+
+
+def test_the_least_recently_given_goes_first(monkeypatch):
+    """Beyond what any context holds, it is of history that the client has dropped."""
+    monkeypatch.setattr(module, "_MOST_BYTES", 3_000)
+    monkeypatch.setattr(module, "_MOST_SEEN", 8)
+    thoughts = Thoughts()
+    for number in range(6):
+        thoughts.keep(number, Thought("", f'"{"x" * 700}"'))
+        assert thoughts.find(0) is not None
+        thoughts.said(number, lambda: 0)
+    assert thoughts.find(1) is None
+    assert thoughts.find(5) is not None
+    assert thoughts.cost < 4_000
+
+
+def test_the_store_counts_thoughts_and_drops_them_with_their_conversation():
+    proxy = Proxy()
+    session = proxy(turn(["words"], 1))[1]
+    before = proxy.store.bytes_kept
+    proxy.store.think(session, 1, Thought("", f'"{"x" * 100_000}"'))
+    assert proxy.store.bytes_kept >= before + 100_000
+    assert proxy.store.bytes_kept == proxy.store.conversation(session).count()
+    proxy.store.think(Session("agent", "nobody's"), 1, THOUGHT)
+    assert proxy.store.conversation(Session("agent", "nobody's")) is None
+
+
+def test_a_conversation_too_large_for_the_store_goes_with_all_its_thoughts():
+    store = Store(most_bytes=200_000)
+    proxy = Proxy()
+    proxy.store = store
+    first = proxy(turn(["words"], 1, headers=((b"x-session-id", b"a"),)))[1]
+    store.think(first, 1, Thought("", f'"{"x" * 150_000}"'))
+    proxy(turn(["others " * 9_000], 1, headers=((b"x-session-id", b"b"),)))
+    assert store.conversation(first) is None
+    assert store.bytes_kept < 200_000
+    assert Conversation(first).thoughts.find(1) is None

@@ -1,0 +1,181 @@
+"""A kind of server that a plugin brings, in front of a scripted server: the real proxy."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+from click.testing import CliRunner
+
+from cacheproxy.cli.plugins import plugins
+from cacheproxy.core.servers.kinds import put_in_force
+from tests.core.templates import inline
+from tests.proxy.harness import TIMEOUT, Client, eventually
+from tests.proxy.placing.bodies import late
+from tests.proxy.placing.templated import PATHS, ModelServer, starting
+
+PLUGIN = '''
+"""A server that lists lanes, and reports reuse only with a flag."""
+from dataclasses import replace
+
+from cacheproxy import FlagAdvice, Memory, Reporting, ServerKind, Slot
+
+
+def look(look, answers):
+    lanes = answers.pages.get("/lanes") or []
+    slots = tuple(Slot(n, each["size"], each["used"], busy=False) for n, each in enumerate(lanes))
+    return replace(look, slots=slots, start=(answers.pages.get("/info") or {}).get("boot"))
+
+
+SERVERS = [
+    ServerKind(
+        "ExampleServer",
+        mark=("/info", "exampleserver"),
+        probes=("/info",),
+        more=("/lanes",),
+        version_page="/info",
+        look=look,
+        memory=lambda look, before: Memory(slots=len(look.slots) or before.slots, context=2048),
+        reporting=Reporting.FLAGGED,
+        flag="--report-cache",
+        room=(FlagAdvice("--lanes 8", "more lanes"),),
+    )
+]
+'''
+STATUS = {
+    "/health": {"status": "ok"},
+    "/v1/models": {"data": [{"id": "qwen", "owned_by": "somebody"}]},
+    "/info": {"exampleserver": True, "version": "1.2", "boot": "a"},
+    "/lanes": [{"size": 2048, "used": 512}, {"size": 2048, "used": 0}],
+}
+
+
+class ExampleServer:
+    """The server, of which ``status`` are the pages; ``looked``: for which it was asked."""
+
+    def __init__(self, status=STATUS):
+        self.model = ModelServer(inline, reports=False)
+        self.status = status
+        self.looked = []
+
+    def __call__(self, peer, received):
+        method, path = received.line.decode().split()[:2]
+        if method == "GET":
+            self.looked.append(path)
+        if method == "GET" and path in self.status:
+            self.model.send(peer, b"200 OK", self.status[path])
+        else:
+            self.model(peer, received)
+
+
+def page(proxy, name):
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{name}", timeout=TIMEOUT) as found:
+        return json.load(found)
+
+
+def send(proxy, body):
+    with Client(proxy.address) as client:
+        return client.ask(PATHS["messages"], json.dumps(body).encode()).answer()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays():
+    """A command puts the kinds in force in its process, which is ours here."""
+    yield
+    put_in_force(())
+
+
+@pytest.fixture
+def start(tmp_path, upstream):
+    """Start a proxy with a plugin before a model server."""
+    file = tmp_path / "servers.py"
+    with starting(tmp_path, upstream) as start:
+
+        def with_plugin(server, code=PLUGIN, *arguments):
+            file.write_text(code)
+            return start(server, "--plugin", str(file), *arguments)
+
+        yield with_plugin
+
+
+def test_a_server_is_recognised_by_the_kind_of_a_plugin(start):
+    """Its pages are read, how it reports reuse is known, and its advice is given."""
+    server = ExampleServer()
+    proxy = start(server)
+    assert "ExampleServer 1.2" in proxy.output
+    assert server.looked.index("/v1/models") < server.looked.index("/info")
+    profile = page(proxy, "health")["profile"]
+    assert profile["memory"] == {"slots": 2, "context": 2048}
+    assert profile["start"] == "a"
+    assert profile["reporting"] == "with a flag"
+    assert "the server reports reuse only with --report-cache" in profile["says"]["memory"]
+    assert send(proxy, late()).status == 200
+    cards = []
+
+    def told():
+        cards[:] = page(proxy, "data?window=15m")["todo"]
+        return cards
+
+    eventually(told)
+    assert [card["title"] for card in cards] == ["Have ExampleServer report reuse"]
+    assert cards[0]["why"].startswith("Start it with --report-cache:")
+
+
+def test_a_built_in_kind_is_not_asked_for_the_pages_of_a_plugin(start):
+    """They are probes: only a server that nobody recognised is asked."""
+    models = {"data": [{"id": "qwen", "owned_by": "vllm"}]}
+    server = ExampleServer({"/health": STATUS["/health"], "/v1/models": models})
+    proxy = start(server)
+    assert "vLLM" in proxy.output
+    assert not {"/info", "/lanes"} & set(server.looked)
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ('raise KeyError("a canary")', "raised KeyError"),
+        ("return None", "returned NoneType instead of Look"),
+        ('raise SystemExit("a canary")', "raised SystemExit"),
+    ],
+)
+def test_a_kind_that_raises_is_left_out_and_named(start, broken, why):
+    """The server is a model server then, and all goes on; the plugin's name is said once."""
+    server = ExampleServer()
+    proxy = start(
+        server, PLUGIN.replace("    lanes = answers", f"    {broken}\n    lanes = answers")
+    )
+    proxy.wait_for(f"plugin servers: cacheproxy_server {why}")
+    assert send(proxy, late()).status == 200
+    found = page(proxy, "health")
+    assert found["upstream"]["server"]["kind"] == "model server"
+    assert found["failures"]["servers: cacheproxy_server"]["failed"] == 1
+    assert "canary" not in proxy.output
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("SERVERS = [7]", "cacheproxy_server returns cacheproxy.ServerKind objects with names"),
+        ('from cacheproxy import ServerKind\nSERVERS = [ServerKind("\\n")]', "objects with names"),
+        (
+            'from cacheproxy import ServerKind\nSERVERS = [ServerKind("vLLM")]',
+            "a kind that is there already, or twice",
+        ),
+        ("SERVERS = 7", "TypeError"),
+    ],
+)
+def test_kinds_that_are_none_are_refused(tmp_path, code, why):
+    (tmp_path / "servers.py").write_text(code)
+    done = CliRunner().invoke(plugins, ["--plugin", str(tmp_path / "servers.py")])
+    assert done.exit_code
+    assert why in done.output
+
+
+def test_plugins_lists_the_kinds(tmp_path):
+    (tmp_path / "servers.py").write_text(PLUGIN)
+    arguments = ["--plugin", str(tmp_path / "servers.py")]
+    assert "  server  ExampleServer\n" in CliRunner().invoke(plugins, arguments).output
+    listed = json.loads(CliRunner().invoke(plugins, [*arguments, "--json"]).output)
+    own = next(package for package in listed["packages"] if package["name"] == "servers")
+    assert own["servers"] == ["ExampleServer"]
