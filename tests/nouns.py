@@ -34,7 +34,7 @@ NOUNS = {
         ("core/dialects/",),
         re.compile(
             r"(?<!\w)/messages(?![/\w])|/v1/messages|chat/completions|/responses\b|/completions?\b"
-            r"|/api/(chat|generate)\b|/count_tokens|generateContent|core\.dialects\.(?!dialect)\w"
+            r"|/api/(chat|generate)\b|/count_tokens|generateContent|core\.dialects\.(messages|chat|responses|completion|ollama|google)\b"
             r"|^(ANTHROPIC|CHAT|RESPONSES|COMPLETION|OLLAMA|GOOGLE)$"
             r"|^(anthropic|openai-chat|openai-responses|ollama)$"
         ),
