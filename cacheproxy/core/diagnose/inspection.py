@@ -11,10 +11,11 @@ from cacheproxy.core.conversation.lanes import tools_of
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
 from cacheproxy.core.diagnose.volatile import Field, Step, fields
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
 from cacheproxy.core.prompt.client import NOBODY, Clients
-from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is_late, prompt_of
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, is_late, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.diff.changes import Change, changes, value_at
 from cacheproxy.core.diff.kind import ChangeKind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt.prompt import Part
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import Normalized, may_fire, normalize
