@@ -165,7 +165,7 @@ def _pattern(paths: list[str]) -> str:
     return "/".join(steps[0] if len(set(steps)) == 1 else "*" for steps in zip(*split, strict=True))
 
 
-def _covered(one: Field, tried: Sequence[tuple[str, Sequence[Trial | None]]]) -> Field:
+def _covered(one: Field, tried: Sequence[tuple[str, Sequence[RuleTrial | None]]]) -> Field:
     """Return ``one`` with the rules that take it away; ``tried``: each rule in each step."""
     counts: dict[str, int] = {}
     for name, trials in tried:
@@ -180,7 +180,7 @@ def _covered(one: Field, tried: Sequence[tuple[str, Sequence[Trial | None]]]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RuleTrial:
     """What one rule does in a step."""
 
     step: Step  #: which
@@ -211,7 +211,7 @@ class Trial:
 
 def tried(
     rule: Normalizer, step: Step, changed: Sequence[Change], parts: frozenset[Part] = ALL
-) -> Trial | None:
+) -> RuleTrial | None:
     """Return what ``rule`` alone does in ``step``, where ``changed`` differs; None: nothing."""
     before, after = step
     if not (may_fire(rule, before) or may_fire(rule, after)):
@@ -221,7 +221,7 @@ def tried(
     if one.request is before and other.request is after:
         return None
     sent, edits = (one.request, other.request), (edits_of(one), edits_of(other))
-    return Trial(step, changed, sent, edits, changes(*sent, parts))
+    return RuleTrial(step, changed, sent, edits, changes(*sent, parts))
 
 
 def folded(step: Step, rules: Sequence[Normalizer]) -> Step:
