@@ -10,6 +10,7 @@ from cacheproxy.core.conversation.lanes import tools_of
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
 from cacheproxy.core.diagnose.volatile import Field, Step, fields, parted
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
 from cacheproxy.core.prompt.client import NOBODY, Clients

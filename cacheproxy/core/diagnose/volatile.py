@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.diff.changes import Change, changes, value_at
 from cacheproxy.core.diff.kind import ChangeKind, masked, status_at

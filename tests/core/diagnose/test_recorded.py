@@ -10,10 +10,11 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.inspection import inspect
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit, apply
-from cacheproxy.core.prompt.prompt import Part, PromptOrder
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.plugin.packages import configured
 from cacheproxy.record.files import read
 from cacheproxy.testing import capture_name, find_captures
