@@ -14,7 +14,7 @@ from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
 from cacheproxy.core.prompt.client import NOBODY, Clients
-from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is_late
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, is_late
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize

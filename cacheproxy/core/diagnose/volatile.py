@@ -14,7 +14,7 @@ from cacheproxy.core.diff.kind import ChangeKind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.judge.evidence import Parted
-from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import Normalized, may_fire, normalize
