@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.prompt.client import Client
@@ -21,6 +21,7 @@ from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.profile import UNKNOWN_KIND
 from cacheproxy.plugin.hooks import Hook, PluginError, arguments, hooks_of
 
+_T = TypeVar("_T")
 INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
 """What to do where no client package is installed."""
 TAKEN = frozenset(
@@ -76,12 +77,23 @@ class Package:
             return f"{self.name} ({self.file})"
         return f"{self.distribution} {self.version}"
 
-    def setup(self, need: Need) -> Setup:
-        """Return what its hook cacheproxy_setup says; raises PluginError, and what that raises."""
-        found = self.hooks["cacheproxy_setup"](need)
-        if type(found) is not Setup:
-            raise PluginError("cacheproxy_setup returns a cacheproxy.Setup")
+    def ask(self, hook: str, kind: type[_T], argument: object) -> _T:
+        """Return what its ``hook`` says, a ``kind``; raises PluginError, whatever the hook does."""
+        try:
+            found: _T = self.hooks[hook](argument)
+            is_one = type(found) is kind
+            why = "" if is_one else f"PluginError: {hook} returns a cacheproxy.{kind.__name__}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # what others wrote may raise whatever it likes
+            why = reason_of(error)
+        if why:
+            raise PluginError(f"plugin {self.name}: {hook}: {why}")
         return found
+
+    def setup(self, need: Need) -> Setup:
+        """Return what its client is told; raises PluginError."""
+        return self.ask("cacheproxy_setup", Setup, need)
 
 
 def package_of(
