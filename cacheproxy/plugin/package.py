@@ -159,11 +159,10 @@ def _rules(hooks: Mapping[str, Hook], name: str) -> Iterator[Normalizer]:
 def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
     """Return the kinds that a plugin brings; raises PluginError, and what the plugin raises."""
     found = tuple(islice(hooks[SERVER_HOOK](), _MOST_SERVERS + 1)) if SERVER_HOOK in hooks else ()
-    names = {one.name for one in (*kinds.BUILT_IN, *found) if type(one) is ServerKind}
     if not all(map(_is_kind, found)):
-        raise PluginError(
-            f"{SERVER_HOOK} returns cacheproxy.ServerKind objects with names, and fields of their types"
-        )
+        what = "cacheproxy.ServerKind objects with names, and fields of their types"
+        raise PluginError(f"{SERVER_HOOK} returns {what}")
+    names = {one.name for one in (*kinds.BUILT_IN, *found)}
     if len(names | {UNKNOWN_KIND}) < len(kinds.BUILT_IN) + len(found) + 1:
         raise PluginError(f"{SERVER_HOOK} returns a kind that is there already, or twice")
     if len(found) > _MOST_SERVERS:
