@@ -18,7 +18,7 @@ import click
 import msgspec
 import pytest
 
-from cacheproxy import Case, Checkup, Launch, Need, Setup, hookspecs
+from cacheproxy import Case, Checkup, Launch, Need, Setup, Volatile, hookspecs
 from cacheproxy.alarm.alarming import payload, signature
 from cacheproxy.config import RuleTable, options
 from cacheproxy.core.conversation.verdict import Judgement
@@ -118,7 +118,7 @@ def test_the_manual_lists_what_a_setup_is_made_of():
 def test_the_manual_lists_what_a_checkup_is_made_of():
     """Each public name of what the hook gets, and of what it returns."""
     text = HOOKS[HOOKS.index("## What `cacheproxy doctor` finds") :]
-    for made in (Case, Checkup):
+    for made in (Case, Checkup, Volatile):
         for name in vars(made):
             if not name.startswith("_"):
                 assert re.search(rf"`{name}[(`]", text), name
