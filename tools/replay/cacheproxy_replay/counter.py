@@ -16,7 +16,7 @@ from cacheproxy.core.servers.llama_cpp import CCH, LLAMA_CPP
 from cacheproxy.core.template.rendering import FIRST, text_of, turn
 from cacheproxy.core.template.traits import order_of
 from cacheproxy.translate.counting import TOKENIZE
-from cacheproxy.translate.rendering import chat_of
+from cacheproxy.translate.translation import chat_of
 
 assert LLAMA_CPP.rendering is not None
 _PAGE = LLAMA_CPP.rendering
