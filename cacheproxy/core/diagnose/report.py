@@ -263,7 +263,7 @@ def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
 def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) -> Verdict:
     """Return the verdict on a captured turn; where no server has counted, by our own estimate.
 
-    ``replaced``: see ``turns.Place``. ``where`` is there for every turn that does not extend the
+    ``replaced``: see ``Place``. ``where`` is there for every turn that does not extend the
     one before, a break or not.
     """
     order = _order(after)
