@@ -123,7 +123,6 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
     facts = Examination(
         proxy=running,
         upstream=upstream,
-        now=inputs.clock(),
         found=found,
         # the test prompt imitates a field that vendors' own APIs check
         edits=inputs.config.edit_remote or is_local(urlsplit(url).hostname or ""),

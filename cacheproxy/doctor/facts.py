@@ -102,7 +102,6 @@ class Examination:
 
     proxy: Proxy  #: as it was found
     upstream: SeenUpstream  #: the model server as it was found
-    now: float  #: seconds since the epoch
     found: Configured  #: client packages and rules, as they would be on here
     edits: bool = True  #: whether the upstream is one whose requests are edited (law 5)
     record: Record | None = None  #: None: the proxy keeps none, or none runs
