@@ -35,9 +35,8 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.code_rule import settled
+from cacheproxy.core.rules.code_rule import Normalizer, settled
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts

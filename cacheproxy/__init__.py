@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cacheproxy.client_setup.checkup import Case, Checkup, Volatile
     from cacheproxy.client_setup.finding import Finding, FindingState
-    from cacheproxy.client_setup.need import Need, Setup
+    from cacheproxy.client_setup.need import Launch, Need, Setup
     from cacheproxy.core.dialects.content import blocks_of
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
@@ -41,6 +41,7 @@ __all__ = [
     "Finding",
     "FindingState",
     "FlagAdvice",
+    "Launch",
     "Memory",
     "MemoryKind",
     "Need",
@@ -79,6 +80,7 @@ _MODULES = {
     "Finding": "client_setup.finding",
     "FindingState": "client_setup.finding",
     "FlagAdvice": "core.servers.kind",
+    "Launch": "client_setup.need",
     "Memory": "core.servers.profile",
     "MemoryKind": "core.servers.profile",
     "Need": "client_setup.need",

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from cacheproxy.core.prompt.client import EVERY, Client, ClientError
-from cacheproxy.core.rules.normalizer import RuleError
+from cacheproxy.core.rules.checks import RuleError
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.tables import AlarmTable, RouteTable, UpstreamTable
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.request import Request
-    from cacheproxy.core.rules.normalizer import Normalizer
+    from cacheproxy.core.rules.code_rule import Normalizer
     from cacheproxy.core.servers.kind import ServerKind
     from cacheproxy.record.exchange import Exchange
 
@@ -133,14 +133,16 @@ def cacheproxy_exchange_finished(exchanges: Sequence[Exchange]) -> None:
 
 @_hookspec
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return what the package's client has to be told to use the proxy, for ``cacheproxy env``.
+    """Return what the client has to be told to use the proxy, for ``cacheproxy env`` and ``run``.
 
     The client is found by its name (cacheproxy_client), without which the package is not loaded,
     or by the package's. ``need`` holds the proxy's URL, the token and the key if there are any, the
     model and its context window, as far as they are known; ``need.serves(path)`` asks the server.
-    The answer depends on ``need`` alone: nothing else is read, and nothing written. It is variables
-    of a shell, or a part of the client's configuration file; a file holds no secret, it names a
-    variable. A hook that raises ends the command with one line that names the plugin.
+    The answer depends on ``need``, and on where the user's own file stands; nothing is written. It
+    is variables of a shell, or a part of the client's configuration file; a file holds no secret,
+    it names a variable. ``launch`` says how ``cacheproxy run`` starts the client, which alone may
+    know of it, and leaves nothing behind. A hook that raises ends the command with one line that
+    names the plugin.
     """
     raise NotImplementedError
 

@@ -16,9 +16,8 @@ from typing import Any
 from cacheproxy.core.dialects.dialects import DIALECTS, LISTS, spoken
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.code_rule import settled
+from cacheproxy.core.rules.code_rule import Normalizer, settled
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.record.jsonl import from_line
 
 __all__ = [

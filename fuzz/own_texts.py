@@ -20,8 +20,8 @@ from random import Random
 from typing import Any
 
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.plugin.packages import Packages
 from fuzz.agents import AGENTS, DATE, RULES_OF_AIDER
 from tests import shapes

@@ -5,11 +5,11 @@ import json
 from cacheproxy_replay.estimate import assess
 from cacheproxy_replay.memory import Everything
 from cacheproxy_replay.plan import plan
-from cacheproxy_replay.run import MeasuredTurn, places_of
-from cacheproxy_replay.wire import MeasuredAnswer
+from cacheproxy_replay.run import places_of
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.record.exchange import Exchange
 from tests.record.recorded import recorded
 
 WORDS = "the quick brown fox jumps over a lazy dog while seven wizards mix strong potions"
@@ -103,13 +103,14 @@ def turns(rules, usages, *, through):
     planned = plan(captured(turns=len(usages)))
     places = places_of(planned, rules)
     made = []
-    for item, place, usage in zip(planned.items, places, usages, strict=True):
+    for item, (session, place), usage in zip(planned.items, places, usages, strict=True):
         sent = item.request
         if through:
             text = sent.body.decode()
             sent = sent.with_text(text.replace(text[text.index("nonce-") :][:14], "nonce-0"))
-        answer = MeasuredAnswer(200, Usage(*usage), 0.5, 1.0)
-        made.append(MeasuredTurn(item.number, place, item.request, sent, answer))
+        told = {"status": 200, "usage": Usage(*usage), "first_byte": 0.5, "seconds": 1.0}
+        whose = {"session": session, "place": place, "turn": place.turn, "side": place.is_side}
+        made.append(Exchange(item.request, number=item.number, sent=sent, **whose, **told))
     return made
 
 

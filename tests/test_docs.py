@@ -18,7 +18,7 @@ import click
 import msgspec
 import pytest
 
-from cacheproxy import Case, Checkup, Need, Setup, hookspecs
+from cacheproxy import Case, Checkup, Launch, Need, Setup, Volatile, hookspecs
 from cacheproxy.alarm.alarming import payload, signature
 from cacheproxy.config import RuleTable, options
 from cacheproxy.core.conversation.verdict import Judgement
@@ -107,9 +107,9 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
 
 
 def test_the_manual_lists_what_a_setup_is_made_of():
-    """Each public name of both classes."""
+    """Each public name of the three classes."""
     text = HOOKS[HOOKS.index("## What `cacheproxy env` prints") :]
-    for made in (Need, Setup):
+    for made in (Need, Setup, Launch):
         for name in vars(made):
             if not name.startswith("_"):
                 assert re.search(rf"`(?:Setup\.)?{name}[(`]", text), name
@@ -118,7 +118,7 @@ def test_the_manual_lists_what_a_setup_is_made_of():
 def test_the_manual_lists_what_a_checkup_is_made_of():
     """Each public name of what the hook gets, and of what it returns."""
     text = HOOKS[HOOKS.index("## What `cacheproxy doctor` finds") :]
-    for made in (Case, Checkup):
+    for made in (Case, Checkup, Volatile):
         for name in vars(made):
             if not name.startswith("_"):
                 assert re.search(rf"`{name}[(`]", text), name
@@ -200,6 +200,25 @@ def test_every_command_of_the_readme_exists():
     named = set(re.findall(r"(?:^|`|&& )cacheproxy ([a-z]+)\b", README, re.MULTILINE))
     assert named
     assert named <= set(main.list_commands(click.Context(main)))
+
+
+def test_what_is_installed_from_a_checkout_is_there():
+    """Each way has the proxy, the demo and all packages of clients, by folders that there are."""
+    ways = [
+        line
+        for block in blocks(README, "text")
+        for line in block.splitlines()
+        if "./clients/*" in line
+    ]
+    assert [way.split()[0] for way in ways] == ["uv", "pipx", "python3"]
+    for way in ways:
+        assert re.search(r"install \.(?: |$)", way)
+        (folder,) = re.findall(r" (\./tools/\S+)", way)
+        assert (ROOT / folder / "pyproject.toml").exists()
+    for folder in (ROOT / "clients").iterdir():  # as a shell spells the star out
+        assert (folder / "pyproject.toml").exists()
+    name = re.search(r"^name = (\S+)$", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
+    assert f"pipx inject {name[1]} " in ways[1]
 
 
 @pytest.mark.slow

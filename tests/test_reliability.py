@@ -10,7 +10,7 @@ import pytest
 from cacheproxy.config import options
 from cacheproxy.core.http1 import response_reader as http1
 from cacheproxy.daemon.reloading import NEED_A_RESTART
-from cacheproxy.proxy.downstream import channel, socket_options
+from cacheproxy.proxy.downstream import channel, limits
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.exchange import exchange, normalizing, relay, workers
 from cacheproxy.totals import database, file, retention, store
@@ -21,7 +21,7 @@ FLOWING = " ".join(PAGE.split())
 """The page without its line breaks."""
 KIB, MIB = 1 << 10, 1 << 20
 NAMED = sorted(set(re.findall(r"`(tests/[^`]+)`", PAGE)))
-KEEPALIVE = socket_options._KEEPALIVE
+KEEPALIVE = limits._KEEPALIVE
 DEAD = KEEPALIVE["TCP_KEEPIDLE"] + KEEPALIVE["TCP_KEEPINTVL"] * KEEPALIVE["TCP_KEEPCNT"]
 FIXED = {
     "headers of a request": f"{Limits().headers:,}: 431",

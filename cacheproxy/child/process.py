@@ -1,6 +1,7 @@
 """A server in a process of its own, which dies with its parent, whatever the parent dies of.
 
-Such a process leaves when its standard input ends. What it writes goes to a file without a name.
+Such a process leaves when its standard input ends, and has a session of its own: Ctrl-C does not
+reach it. What it writes goes to a file without a name, unless one is given.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ class ServerProcess:
     """``python -m`` with ``arguments``, a module of ours first, in the environment ``env``.
 
     ``says``: whether its standard output is a pipe to be read, ``stdout``, instead of a part of the
-    log. ``url``: where it listens, without a slash at the end; the constructor waits for that.
+    log. ``log``: an empty file for it. ``url``: where it listens, without a slash at the end; the
+    constructor waits for that.
     """
 
     def __init__(
-        self, arguments: Sequence[str], env: Mapping[str, str], *, says: bool = False
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        says: bool = False,
+        log: IO[bytes] | None = None,
     ) -> None:
         # read with pread alone: the place where the child writes is shared with us
-        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
+        self._log = log or tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
         self._last_log = ""
         self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our own module)
             [sys.executable, "-m", *arguments],
@@ -35,6 +42,7 @@ class ServerProcess:
             stderr=self._log,
             text=True,
             env=env,
+            start_new_session=True,
         )
         try:
             self.url = self._announced()

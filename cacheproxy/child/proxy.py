@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from typing import IO
 
 from cacheproxy.asking import CommandError
 from cacheproxy.child.process import ServerProcess
@@ -21,20 +22,27 @@ class ChildProxy(ServerProcess):
     """A running cacheproxy in front of ``upstream`` (a URL; empty where a config file names it).
 
     The user's own settings are left aside, so that the result is the proxy's as it comes, but for
-    ``options`` of its command line. The constructor returns when the service listens. Raises
-    CommandError if it does not.
+    ``options`` of its command line; unless it is ``users``: then only where it listens, and that it
+    keeps no totals, are not theirs. The constructor returns when the service listens. Raises
+    CommandError if it does not. ``log``: as for ServerProcess.
     """
 
-    def __init__(self, upstream: str, *options: str) -> None:
+    def __init__(
+        self, upstream: str, *options: str, users: bool = False, log: IO[bytes] | None = None
+    ) -> None:
         arguments = [
             *("cacheproxy.child.twistd", "-n", "--pidfile=", "cacheproxy"),
-            *("--config", os.devnull, "--listen", "tcp:0:interface=127.0.0.1"),
-            *("--state-dir", "none", "--poll", "0"),
+            *(() if users else ("--config", os.devnull, "--poll", "0")),
+            *("--listen", "tcp:0:interface=127.0.0.1", "--state-dir", "none"),
             *(("--upstream", upstream) if upstream else ()),
             *options,
         ]
-        env = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
-        super().__init__(arguments, env | {"PYTHONUNBUFFERED": "1"})
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if users or not name.startswith(ENV_PREFIX)
+        }
+        super().__init__(arguments, env | {"PYTHONUNBUFFERED": "1"}, log=log)
 
     def _announced(self) -> str:
         deadline = time.monotonic() + START_SECONDS

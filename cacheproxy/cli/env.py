@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 
 import click
 from click.shell_completion import CompletionItem
 
-from cacheproxy.asking import HEALTH, PAGE_SECONDS, NoAnswerError, Site, checked_url
-from cacheproxy.cli.running import RunningError, get_json, proxy_url
+from cacheproxy.asking import HEALTH, checked_url
+from cacheproxy.cli.running import RunningError, get_json, need_of, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     api_key_option,
@@ -23,15 +22,12 @@ from cacheproxy.cli.settings import (
     read_settings,
     say,
 )
-from cacheproxy.client_setup.need import Need, late, model_and_context
+from cacheproxy.client_setup.need import model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
-from cacheproxy.core.http1.headers import PROBE
-from cacheproxy.core.privacy.access import TOKEN_HEADER
-from cacheproxy.core.servers.dialects import is_served
-from cacheproxy.plugin.setups import Setups, package_for, set_up
+from cacheproxy.plugin.setups import Setups, package_for
 
 
-class _Client(click.ParamType[str]):
+class ClientName(click.ParamType[str]):
     """The name of a client; which there are, the configuration may say, too."""
 
     name = "client"
@@ -47,7 +43,7 @@ class _Client(click.ParamType[str]):
 
 
 @click.command(cls=OneLine)
-@click.argument("client", metavar="CLIENT", type=_Client())
+@click.argument("client", metavar="CLIENT", type=ClientName())
 @click.option(
     "--shell",
     type=click.Choice(SHELLS),
@@ -82,7 +78,7 @@ def env(
     settings = read_settings(config)
     package = package_for(client, settings.block, settings.plugin)
     url = checked_url(proxy or proxy_url(settings))
-    page = None
+    page, missing = None, ""
     try:
         page = get_json(url, HEALTH, settings.token_header(), instead=" before you use the client")
         if model_and_context(page)[0] is None:
@@ -91,40 +87,29 @@ def env(
                 "printed. Start it, then"
             )
     except RunningError as error:
-        _warn(f"{error}. Then")
-    need = Need(url, settings.token, api_key or "", *model_and_context(page), late(page))
-    if need.late is not None:
-        serves = partial(_serves, need, (page or {}).get("probe", ""))
-        need = replace(need, serves=serves)
-    setup = set_up(package, need)
+        missing = str(error)
+        _warn(f"{missing}. Then")
+    need = need_of(url, settings, api_key, page)
+    setup = package.setup(need)
     for warning in setup.warnings:
         say(warning)
     if as_json:
-        print_json(asdict(setup), ascii_only=False)
+        print_json(
+            {name: value for name, value in asdict(setup).items() if name != "launch"},
+            ascii_only=False,
+        )
     elif setup.content is None:
         unset = [name for name in setup.unset if os.environ.get(name)]
-        click.echo("\n".join(lines(shell, setup.variables, unset, setup.notes)))
+        click.echo("\n".join(lines(shell, setup.variables, unset, setup.notes, missing)))
     else:
         if setup.file is not None:
             say(f"put this into {setup.file}, and keep what is already there.")
         for note in setup.notes:
             say(note)
         click.echo(setup.content, nl=False)
+    if missing:
+        raise SystemExit(1)
 
 
 def _warn(what: str) -> None:
     say(f"{what} run this again for the model and its context window")
-
-
-def _serves(need: Need, probe: str, path: str) -> bool | None:
-    """Return whether the server knows ``path``, by its answer to an empty request."""
-    headers = {PROBE.decode(): probe}
-    if need.api_key:
-        headers["Authorization"] = f"Bearer {need.api_key}"
-    if need.token:
-        headers[TOKEN_HEADER.decode()] = need.token
-    try:
-        answer = Site(need.url, headers).post(path, b"{}", PAGE_SECONDS)
-    except NoAnswerError:
-        return None
-    return is_served(answer.status, answer.body)

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "new-client": "Create a client package: a folder with rules, a recording and passing tests.",
     "plugins": "List the plugins, their rules, and the rules of the config file.",
     "rules": "List the rules: package, on or off, how often each fired and failed.",
+    "run": "Start CLIENT so that it uses the proxy, with ARGS, and say at its end what that saved.",
     "serve": "Run the proxy until it is stopped.",
     "service": "Keep the proxy running: a systemd user unit, or a launchd agent on macOS.",
     "top": "Watch the running proxy: conversations, prompts being read, and the last breaks.",

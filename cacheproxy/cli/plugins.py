@@ -19,7 +19,7 @@ from cacheproxy.cli.settings import (
     say,
 )
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.rules.normalizer import Normalizer, client_name
+from cacheproxy.core.rules.code_rule import Normalizer, client_name
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Configured, configured
 

@@ -24,7 +24,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
-from cacheproxy.core.rules.normalizer import client_name
+from cacheproxy.core.rules.code_rule import client_name
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.second_pass import slow_words
 from cacheproxy.plugin.package import INSTALL

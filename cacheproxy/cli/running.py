@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url, is_health, refused
+from cacheproxy.asking import (
+    PAGE_SECONDS,
+    CommandError,
+    NoAnswerError,
+    Site,
+    checked_url,
+    is_health,
+    refused,
+)
+from cacheproxy.client_setup.need import Need, late, model_and_context
 from cacheproxy.config import Config, ConfigError
+from cacheproxy.core.http1.headers import PROBE
+from cacheproxy.core.privacy.access import TOKEN_HEADER
+from cacheproxy.core.servers.dialects import is_served
 
 _SECONDS = 40.0
 """A page about a long conversation takes the proxy a while, and proving a rule on it longer."""
@@ -85,3 +98,29 @@ def get_json(
     if answer.status == 200 and value is not None:
         return value
     raise RunningError(refused(answer, proxy))
+
+
+def need_of(url: str, settings: Config, api_key: str | None, page: Any, folder: str = "") -> Need:
+    """Return what a client is told of the proxy at ``url``.
+
+    ``page``: its health page, None where no proxy answers. ``folder``: as in ``Need``.
+    """
+    model, context = model_and_context(page)
+    need = Need(url, settings.token, api_key or "", model, context, late(page), folder=folder)
+    if need.late is None:
+        return need
+    return replace(need, serves=partial(_serves, need, page.get("probe", "")))
+
+
+def _serves(need: Need, probe: str, path: str) -> bool | None:
+    """Return whether the server knows ``path``, by its answer to an empty request."""
+    headers = {PROBE.decode(): probe}
+    if need.api_key:
+        headers["Authorization"] = f"Bearer {need.api_key}"
+    if need.token:
+        headers[TOKEN_HEADER.decode()] = need.token
+    try:
+        answer = Site(need.url, headers).post(path, b"{}", PAGE_SECONDS)
+    except NoAnswerError:
+        return None
+    return is_served(answer.status, answer.body)

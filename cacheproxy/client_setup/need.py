@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,9 +18,6 @@ _SMALL_OUTPUT = 8192
 """Tokens of an answer that every model can give, if its context is large enough."""
 _TAKEN = ("inline", "user")
 _UNKNOWN = "unknown"
-_EXPANDED = re.compile(r"\$\{|\{(?:env|file):|\{\{|\A[!-]")
-"""What some clients expand in their files, or run, wherever it stands: no model has such a name."""
-
 
 _DOES: dict[str, str] = {
     **DOES,
@@ -48,6 +44,9 @@ class Need:
     serves: Callable[[str], bool | None] = field(default=_asks_nobody, compare=False, repr=False)
     """``need.serves("/v1/responses")``: whether the server serves POST there, which is asked when
     it is called; None: not known."""
+    folder: str = ""
+    """Where the files stand that ``Setup.launch`` names: they are there while the client runs. ""
+    where it is not started, but only told what it needs."""
 
     provider: ClassVar[str] = "cacheproxy"  #: what a client's file calls the proxy
     token_header: ClassVar[str] = TOKEN_HEADER.decode().title()
@@ -79,7 +78,7 @@ class Need:
 
         A file that holds no secret can be shown and shared.
         """
-        return "OPENAI_API_KEY" if self.api_key else "CACHEPROXY_TOKEN" if self.token else None
+        return next(iter(self.secrets), None)
 
     @property
     def needs_header(self) -> bool:
@@ -87,11 +86,16 @@ class Need:
         return bool(self.token and self.api_key)
 
     @property
+    def secrets(self) -> Mapping[str, str]:
+        """The variables that a configuration file refers to, with their values."""
+        named = {"OPENAI_API_KEY": self.api_key, "CACHEPROXY_TOKEN": self.token}
+        return {name: value for name, value in named.items() if value}
+
+    @property
     def key_notes(self) -> tuple[str, ...]:
         """Which variables a file refers to, for people."""
-        names = [self.key_variable, "CACHEPROXY_TOKEN" if self.needs_header else None]
         return tuple(
-            f"Set the variable {name} in the environment of the client." for name in names if name
+            f"Set the variable {name} in the environment of the client." for name in self.secrets
         )
 
     def no_header(self, client: str) -> tuple[str, ...]:
@@ -118,8 +122,6 @@ def model_and_context(page: Any) -> tuple[str | None, int | None]:
         return None, None
     model, context = server.get("model"), server.get("context")
     sane = isinstance(model, str) and model.isprintable() and 0 < len(model) <= 200
-    if isinstance(model, str) and _EXPANDED.search(model):
-        sane = False
     positive = isinstance(context, int) and not isinstance(context, bool) and context > 0
     return model if sane else None, context if positive else None
 
@@ -143,8 +145,21 @@ def _server(page: Any) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """How ``cacheproxy run`` starts a client, which is told all of it for this once."""
+
+    program: str  #: its command, looked for on PATH
+    install: str  #: the command that installs it
+    arguments: tuple[str, ...] = ()  #: before those of the user
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of its environment, besides those of the setup and ``Need.secrets``."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What stands in the files of ``Need.folder``, by their names."""
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
-    """What ``cacheproxy env`` prints for one client."""
+    """What ``cacheproxy env`` prints for one client, and how ``cacheproxy run`` starts it."""
 
     variables: dict[str, str] = field(default_factory=dict)  #: of the shell, with their values
     unset: tuple[str, ...] = ()  #: variables of the shell that must not be there
@@ -152,12 +167,21 @@ class Setup:
     content: str | None = None  #: a part of a file; None where variables say all
     notes: tuple[str, ...] = ()  #: what to know
     warnings: tuple[str, ...] = ()  #: what will not work
+    launch: Launch | None = None  #: None: it cannot be started with what it needs
 
     @classmethod
-    def of_json(cls, file: str, value: Any, need: Need, *notes: str) -> Setup:
+    def of_json(
+        cls, file: str, value: Any, need: Need, *notes: str, launch: Launch | None = None
+    ) -> Setup:
         """Return a setup whose ``file`` is JSON."""
-        content = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-        return cls(file=file, content=content, notes=(*need.key_notes, *notes))
+        return cls(
+            file=file, content=cls.json(value), notes=(*need.key_notes, *notes), launch=launch
+        )
+
+    @staticmethod
+    def json(value: Any) -> str:
+        """Return ``value`` as the text of a JSON file."""
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
     @staticmethod
     def quoted(text: str) -> str:

@@ -27,25 +27,36 @@ def powershell(value: str) -> str:
     return "'" + re.sub("(['‘’‚‛])", r"\1\1", value) + "'"  # noqa: RUF001 - those very ones
 
 
-_Words = tuple[Callable[[str, str], str], Callable[[str], str]]
+_Words = tuple[Callable[[str, str], str], Callable[[str], str], str]
 _SHELLS: dict[str, _Words] = {
-    "bash": (lambda n, v: f"export {n}={bash(v)}", lambda n: f"unset {n}"),
-    "fish": (lambda n, v: f"set -gx {n} {fish(v)}", lambda n: f"set -e {n}"),
+    "bash": (lambda n, v: f"export {n}={bash(v)}", lambda n: f"unset {n}", "false"),
+    "fish": (lambda n, v: f"set -gx {n} {fish(v)}", lambda n: f"set -e {n}", "false"),
     "powershell": (
         lambda n, v: f"$env:{n} = {powershell(v)}",
         lambda n: f"Remove-Item Env:{n} -ErrorAction SilentlyContinue",
+        "",
     ),
 }
+"""How each sets a variable, unsets one, and fails; "": it has no word that only fails."""
 SHELLS = tuple(_SHELLS)
 
 
 def lines(
-    shell: str, variables: Mapping[str, str], unset: Iterable[str], notes: Iterable[str]
+    shell: str,
+    variables: Mapping[str, str],
+    unset: Iterable[str],
+    notes: Iterable[str],
+    missing: str = "",
 ) -> list[str]:
-    """Return the lines that a ``shell`` of SHELLS evaluates; ``notes`` become comments."""
-    set_one, unset_one = _SHELLS[shell]
+    """Return the lines that a ``shell`` of SHELLS evaluates; ``notes`` become comments.
+
+    ``missing``: why the client cannot work yet, one more; then the lines set all, and fail.
+    """
+    set_one, unset_one, fail = _SHELLS[shell]
+    said = [line for note in (*notes, missing) for line in note.splitlines()]
     return [
-        *(f"# {note}" for note in notes),
+        *(f"# {line}" for line in said),
         *(set_one(name, value) for name, value in variables.items()),
         *(unset_one(name) for name in unset),
+        *([fail] if missing and fail else ()),
     ]

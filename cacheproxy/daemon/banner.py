@@ -10,7 +10,7 @@ from typing import Any
 from cacheproxy.asking import USUAL
 from cacheproxy.core.prompt.client import Clients
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Packages

@@ -32,8 +32,7 @@ from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.servers import looking, routers
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
-from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
-from cacheproxy.core.servers.profile_text import profile_in
+from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, profile_in
 from cacheproxy.core.servers.status import Look
 from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cacheproxy.asking import shown, with_proxy
 from cacheproxy.client_setup.finding import Finding, FindingState
-from cacheproxy.core.servers.profile_text import for_people
+from cacheproxy.core.servers.profile import for_people
 from cacheproxy.core.servers.status import NOTHING, Look
 from cacheproxy.doctor.conclusion import Conclusion, Working, conclude
 from cacheproxy.doctor.facts import Examination

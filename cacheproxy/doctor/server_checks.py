@@ -10,8 +10,7 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.kinds import EXAMPLE
-from cacheproxy.core.servers.profile import Thinking
-from cacheproxy.core.servers.profile_text import says
+from cacheproxy.core.servers.profile import Thinking, says
 from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.guard import later_turns

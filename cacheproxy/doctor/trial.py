@@ -18,8 +18,8 @@ from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Memory
 from cacheproxy.core.servers.status import METRICS, NOTHING, ServerFigures

@@ -10,8 +10,9 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.core.servers.prefill import Progress, RunningPrefill
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.status import Look
+from cacheproxy.record.exchange import Exchange
 
 _log = Logger()
 _LONG = 5.0
@@ -23,51 +24,58 @@ _MOST = 256
 
 
 class Prefills:
-    """Knows them by the numbers of their exchanges; the log has a line of each that is long.
+    """Knows the exchanges under way; the log has a line of each that is long.
 
     ``changed`` is called whenever there is something new for whom it is shown to.
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.changed = changed
-        self._running: dict[int, RunningPrefill] = {}
+        self._running: dict[int, tuple[Exchange, Progress | None]] = {}
         self._next: dict[int, float] = {}
 
-    def __call__(self, exchange: int, prefill: RunningPrefill | None) -> None:
-        """Take what is known of ``exchange``; None: it is over."""
-        if prefill is None:
-            self._running.pop(exchange, None)
-            self._next.pop(exchange, None)
+    def __call__(
+        self, exchange: Exchange, progress: Progress | None, seconds: float | None
+    ) -> None:
+        """Take what is known of ``exchange`` after so many ``seconds``; None: it is over.
+
+        ``progress``: None where the server does not say, or reads the prompt no more.
+        """
+        key = id(exchange)
+        if seconds is None:
+            self._running.pop(key, None)
+            self._next.pop(key, None)
         else:
-            self._running[exchange] = prefill
-            progress = prefill.progress
-            if progress is not None and prefill.seconds >= self._next.get(exchange, _LONG):
-                self._next[exchange] = prefill.seconds + _AGAIN
-                _log.info("{text}", text=hide_text(line(prefill, progress)))
+            self._running[key] = exchange, progress
+            if progress is not None and seconds >= self._next.get(key, _LONG):
+                self._next[key] = seconds + _AGAIN
+                _log.info("{text}", text=hide_text(line(exchange, progress, seconds)))
         self.changed()
 
     def as_json(self, now: float) -> list[dict[str, Any]]:
         """Return those that run, the longest first; ``now``: seconds since the epoch."""
-        running = sorted(self._running.values(), key=lambda each: each.began)[:_MOST]
+        running = sorted(self._running.values(), key=lambda each: each[0].wall)[:_MOST]
         return [
             {
-                "session": hide_text(each.session),
-                "conversation": hide_text(each.conversation),
-                "turn": each.turn,
-                "done": each.progress and each.progress.done,
-                "total": each.progress and each.progress.total,
-                "seconds": max(0.0, now - each.began),
+                "session": hide_text(session.label),
+                "conversation": hide_text(session.name),
+                "turn": exchange.turn,
+                "done": progress and progress.done,
+                "total": progress and progress.total,
+                "seconds": max(0.0, now - exchange.wall),
             }
-            for each in running
+            for exchange, progress in running
+            if (session := exchange.session) is not None
         ]
 
 
-def line(prefill: RunningPrefill, progress: Progress) -> str:
+def line(exchange: Exchange, progress: Progress, seconds: float) -> str:
     """Return the line for the log."""
     done, total = progress.done, progress.total
+    label = exchange.session.label if exchange.session is not None else "-"
     return (
-        f"{time.strftime('%H:%M:%S')} {prefill.session:<12} #{prefill.turn:<3}  "
-        f"prefill {done:,} of {total:,} tokens ({done / total:.0%}) after {prefill.seconds:.0f}s"
+        f"{time.strftime('%H:%M:%S')} {label:<12} #{exchange.turn:<3}  "
+        f"prefill {done:,} of {total:,} tokens ({done / total:.0%}) after {seconds:.0f}s"
     )
 
 

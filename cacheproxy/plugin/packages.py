@@ -14,8 +14,8 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, Clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import run
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.plugin.files import load_file, name_of

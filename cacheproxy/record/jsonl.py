@@ -28,8 +28,7 @@ from cacheproxy.core.document.compare import common_prefix, common_suffix
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.servers.profile_text import plain, profile_in
+from cacheproxy.core.servers.profile import Profile, plain, profile_in
 from cacheproxy.record.column import RecordColumn, row_of
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.redacted import redacted

@@ -124,7 +124,7 @@ EXCHANGES = (
     KeptColumn("lost", _ROWS, sums=True),
     KeptColumn("lost_ms", _ROWS, MS, "verdict.seconds_lost"),
     KeptColumn("spared", _D, NUMBER, "spared.tokens", key="saved", sums=True),
-    KeptColumn("spared_ms", _D, MS, "spared.seconds", key="saved_seconds", sums=True),
+    KeptColumn("spared_ms", _R | _D, MS, "spared.seconds", key="saved_seconds", sums=True),
     KeptColumn("rules", _R | _D, WORD),
     KeptColumn("rendered", _T, WORD, "parts.order", key="order"),
     KeptColumn("place", kind=TEXT),
@@ -172,10 +172,15 @@ CONVERSATIONS = (
 )
 
 
+_SELECTED = {
+    on: ", ".join(each.selected for each in (*EXCHANGES, *CONVERSATIONS) if on in each.on)
+    for on in Shown
+}
+
+
 def select(on: Shown, rows: str, order: str = "e.id", also: str = "") -> str:
     """Return the question for what the page ``on`` shows of ``rows``; ``also``: columns before."""
-    shown = ", ".join(each.selected for each in (*EXCHANGES, *CONVERSATIONS) if on in each.on)
-    return f"SELECT {also}{shown} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608 - our own
+    return f"SELECT {also}{_SELECTED[on]} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608
 
 
 KEPT = tuple(each for each in EXCHANGES if each.kind.type)

@@ -15,9 +15,9 @@ from cacheproxy import hookimpl, quick
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.kept import record_of
-from cacheproxy.totals.database import Database
+from cacheproxy.totals.database import Database, Job
 from cacheproxy.totals.retention import Age, tidy
-from cacheproxy.totals.store import MOST, InMemory
+from cacheproxy.totals.store import MOST, InMemory, TotalsStore
 
 _log = Logger()
 _T = TypeVar("_T")
@@ -90,32 +90,19 @@ class Totals(Database):
         _log.debug("the totals were not tidied: {why}", why=failure.getErrorMessage())
 
 
-class InMemoryTotals:
-    """The same questions, asked of the last exchanges alone, where no totals are kept."""
-
-    unkept = "--state-dir none"
+class InMemoryTotals(Totals):
+    """The same of the last exchanges alone, at once, where no totals are kept."""
 
     def __init__(self, wall: Callable[[], float], most: int = MOST) -> None:
-        self._wall = wall
-        self._store = InMemory(most)
+        super().__init__(None, Path(), wall)
+        self.unkept = "--state-dir none"
+        self._last = InMemory(most)
 
-    @property
-    def now(self) -> int:
-        """Now, in the milliseconds that questions take."""
-        return round(self._wall() * 1e3)
+    def put(self, job: Job) -> None:
+        """Do ``job``."""
+        job(self._last)
 
-    @hookimpl
-    @quick
-    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Remember their figures."""
-        for exchange in exchanges:
-            self._store.record(record_of(exchange))
-
-    def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
-        """Ask one of the functions that take a Store first."""
-        self._store.flush()
-        return execute(question, self._store, *arguments, **more)
-
-
-Source = Totals | InMemoryTotals
-"""Who answers questions about what was."""
+    def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
+        """Do ``job`` after all before it."""
+        self._last.flush()
+        return execute(job, self._last)

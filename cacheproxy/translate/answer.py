@@ -16,12 +16,13 @@ from cacheproxy.translate.reading import (
     choice_of,
     is_object,
     plain_text,
+    raw,
     string_in,
     thinking_of,
     tool_named,
+    write,
 )
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import raw, write
 
 _ANSWER, _CALL, _THEIRS = "msg_", "toolu_", "chatcmpl-"
 """What ids of answers and of tool calls begin with; chat servers' word for the former."""

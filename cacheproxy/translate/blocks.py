@@ -14,9 +14,8 @@ from enum import Enum
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.answer import Asked
-from cacheproxy.translate.reading import is_object
+from cacheproxy.translate.reading import is_object, write
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
 
 class BlockKind(Enum):

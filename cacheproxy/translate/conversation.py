@@ -12,8 +12,7 @@ from typing import Any
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import list_of, object_of, raw_at, text_in, wrong
-from cacheproxy.translate.reading import SEAM, Json
+from cacheproxy.translate.reading import SEAM, Json, list_of, object_of, raw_at, text_in, wrong
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
 _FAILED = "Error: "

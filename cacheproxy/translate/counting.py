@@ -11,12 +11,10 @@ from typing import Any
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.body import document_of
 from cacheproxy.translate.conversation import chat_messages
-from cacheproxy.translate.reading import Json, read
+from cacheproxy.translate.reading import Json, document_of, read, write
 from cacheproxy.translate.request import chat_tools
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
 APPLY_TEMPLATE, TOKENIZE = "/apply-template", "/tokenize"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cacheproxy.core.dialects.messages import error_type
 from cacheproxy.translate.answer import WholeAnswer
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.reading import write
 
 _LONGEST = 8192
 """Characters of a message that are handed on."""

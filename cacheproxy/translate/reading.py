@@ -1,20 +1,32 @@
-"""What a chat server sends, as values: JSON, tool-call arguments, texts in their several shapes."""
+"""Values: read from what servers send, checked in what clients send, and written as JSON text.
+
+Texts and arguments of calls come in several shapes. What is written may hold finished pieces of
+text, as the values of a body are spelled in it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
 import msgspec
 
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.pointer import Path, PathError, to_pointer
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
 Json = dict[str, Any]
 SEAM = "\n"
 """Between texts that become one, as llama.cpp and vLLM join them for templates that take text."""
 NOT_JSON = "INVALID_JSON"
 """The member under which a call's arguments stand that are no JSON object."""
+_encode = msgspec.json.Encoder().encode
+_LONE = re.compile("[\ud800-\udfff]")
+_WORDS = {None: "null", True: "true", False: "false"}
 
 
 def read(data: bytes | str) -> Any:
@@ -101,3 +113,96 @@ def choice_of(value: Any) -> dict[str, Any] | None:
 
 def _refuse(_: str) -> NoReturn:
     raise ValueError("not JSON")
+
+
+def write(value: Any) -> bytes:
+    """Return ``value`` as compact JSON in UTF-8.
+
+    It is made of dicts, lists, strings, ints, bools, None and ``msgspec.Raw``, whose text goes in
+    as it is. msgspec refuses strings with lone surrogates: these are written as escapes, by a
+    second way that spells everything else alike.
+    """
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _escaped("".join(_pieces(value))).encode()
+
+
+def raw(text: str) -> msgspec.Raw:
+    """Return the JSON ``text`` as a value to write; lone surrogates in it become escapes."""
+    return msgspec.Raw(_escaped(text))
+
+
+def _escaped(text: str) -> str:
+    return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        before = "{"
+        for key, inner in value.items():
+            yield f"{before}{encode_basestring(key)}:"
+            yield from _pieces(inner)
+            before = ","
+        yield "}" if value else "{}"
+    elif isinstance(value, list):
+        before = "["
+        for inner in value:
+            yield before
+            yield from _pieces(inner)
+            before = ","
+        yield "]" if value else "[]"
+    elif isinstance(value, str):
+        yield encode_basestring(value)
+    elif isinstance(value, msgspec.Raw):
+        yield bytes(value).decode()
+    else:
+        yield _WORDS[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def document_of(request: Request) -> Document:
+    """Return the body of ``request``. Raises TranslationError where it is no JSON object."""
+    if request.document is None:
+        raise TranslationError(f"the body cannot be read: {request.not_understood}")
+    return request.document
+
+
+def raw_at(body: Document, path: Path) -> msgspec.Raw:
+    """Return the text of the value at ``path`` as it stands there, for another JSON text."""
+    try:
+        entry = body.entry(path)
+    except PathError as error:  # it is there, but nested too deeply
+        raise wrong(path, str(error)) from None
+    return msgspec.Raw(body.body[entry.value_start : entry.end])
+
+
+def wrong(path: Path, message: str) -> TranslationError:
+    """Return the error that ``message`` is wrong with the value at ``path``."""
+    return TranslationError(message, to_pointer(path))
+
+
+def text_of(value: Any, path: Path) -> str:
+    """Return ``value`` if it is a string; raises TranslationError naming ``path``."""
+    if not isinstance(value, str):
+        raise wrong(path, "a string is needed here")
+    return value
+
+
+def text_in(holder: dict[str, Any], name: str, path: Path) -> str:
+    """Return the string ``name`` of ``holder``, which stands at ``path``; raises as ``text_of``."""
+    value = holder.get(name)
+    return value if isinstance(value, str) else text_of(value, (*path, name))
+
+
+def object_of(value: Any, path: Path) -> dict[str, Any]:
+    """Return ``value`` if it is an object; raises TranslationError naming ``path``."""
+    if not isinstance(value, dict):
+        raise wrong(path, "an object is needed here")
+    return value
+
+
+def list_of(value: Any, path: Path) -> list[Any]:
+    """Return ``value`` if it is an array; raises TranslationError naming ``path``."""
+    if not isinstance(value, list):
+        raise wrong(path, "an array is needed here")
+    return value

@@ -14,19 +14,19 @@ from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.translate.body import (
+from cacheproxy.translate.conversation import chat_messages
+from cacheproxy.translate.reading import (
+    Json,
     document_of,
     list_of,
     object_of,
     raw_at,
     text_in,
     text_of,
+    write,
     wrong,
 )
-from cacheproxy.translate.conversation import chat_messages
-from cacheproxy.translate.reading import Json
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
 _NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")

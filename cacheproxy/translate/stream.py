@@ -21,9 +21,9 @@ from cacheproxy.translate.reading import (
     read,
     string_in,
     thinking_of,
+    write,
 )
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
 _COMMENT = re.compile(rb"(?<=[\r\n]):")
 COMMENT = b""

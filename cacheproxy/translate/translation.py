@@ -1,7 +1,8 @@
-"""One exchange between a Messages client and a Chat Completions server."""
+"""One exchange between a Messages client and a Chat Completions server; any prompt as a chat."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -11,15 +12,16 @@ from cacheproxy.core.dialects.dialects import VERSION_HEADERS
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.answer import Asked, WholeAnswer, message
 from cacheproxy.translate.errors import error_answer, is_error
-from cacheproxy.translate.reading import Json, read
+from cacheproxy.translate.reading import Json, read, write
 from cacheproxy.translate.request import chat_headers, chat_request
 from cacheproxy.translate.stream import MessageStream
 from cacheproxy.translate.translation_error import TranslationError
-from cacheproxy.translate.writing import write
 
 _UNKNOWN = "1970-01-01T00:00:00Z"
 """As Anthropic's API reference says of a release date that is unknown: "an epoch value"."""
 _NO_LIST = "the server's answer is no list of models"
+_KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")
+"""What a template sees. ``response_format`` and the like bind the answer alone."""
 
 
 class MessagesToChat:
@@ -130,3 +132,30 @@ def _date(seconds: Any) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return _UNKNOWN
+
+
+def chat_of(request: Request) -> dict[str, Any] | None:
+    """Return the chat body of ``request``; None where it has no conversation that is understood.
+
+    It is what servers render for us: llama-server's POST ``/apply-template`` and vLLM's POST
+    ``/tokenize`` take messages of Chat Completions. What a server makes of Messages or Responses
+    inside may differ in a mark or two; who compares the result checks it by the count of its
+    tokens.
+    """
+    try:
+        body = _chat(request)
+    except (TranslationError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        return None
+    if body is None or not isinstance(body.get("messages"), list):
+        return None
+    return {name: body[name] for name in _KEPT if body.get(name) is not None}
+
+
+def _chat(request: Request) -> dict[str, Any] | None:
+    dialect, body = request.dialect, request.json
+    if dialect is None:
+        return None
+    if dialect.as_chat is None:
+        value: dict[str, Any] = json.loads(MessagesToChat(request).sent.body)
+        return value
+    return None if body is None else dialect.as_chat(body)

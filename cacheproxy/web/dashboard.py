@@ -25,7 +25,7 @@ from cacheproxy.totals.conversations import SORTS, conversation, conversations
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.table import START, rows_of
-from cacheproxy.totals.totals import Source
+from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import (
     WINDOWS,
     breaks,
@@ -59,7 +59,7 @@ class Dashboard:
     ``is_applied``: whether the rule for the exchange with that number was applied here.
     """
 
-    def __init__(self, source: Source, recent: Recent, latest: Latest, version: str) -> None:
+    def __init__(self, source: Totals, recent: Recent, latest: Latest, version: str) -> None:
         self.url = ""
         self.active: Collection[str] = ()
         self.clients = NOBODY

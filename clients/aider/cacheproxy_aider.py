@@ -28,6 +28,7 @@ from cacheproxy import (
     Client,
     CodeRule,
     Edit,
+    Launch,
     Need,
     Request,
     Rule,
@@ -165,4 +166,5 @@ def cacheproxy_setup(need: Need) -> Setup:
     variables = {"OPENAI_API_BASE": need.openai, "OPENAI_API_KEY": need.key}
     if need.model is not None:
         variables["AIDER_MODEL"] = f"openai/{need.model}"
-    return Setup(variables, warnings=need.no_header("aider"))
+    launch = Launch("aider", "uv tool install aider-chat")
+    return Setup(variables, warnings=need.no_header("aider"), launch=launch)

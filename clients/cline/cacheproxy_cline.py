@@ -22,7 +22,9 @@ sentence of the system text tells.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Need, Rule, Setup, hookimpl
+from typing import Any
+
+from cacheproxy import SYSTEM_HEAD, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="cline",
@@ -51,6 +53,7 @@ PIN_DATE = Rule(
     literals=("2. Date: ",),
 )
 RULES = (PIN_DATE,)
+_PROVIDER = "openai-compatible"
 
 
 @hookimpl
@@ -69,4 +72,37 @@ def cacheproxy_setup(need: Need) -> Setup:
         fields.append(
             f"  Custom Headers:       {need.token_header}: (the value of CACHEPROXY_TOKEN)"
         )
-    return Setup(content="\n".join(fields) + "\n")
+    return Setup(content="\n".join(fields) + "\n", launch=_launch(need))
+
+
+def _launch(need: Need) -> Launch:
+    """Return how its CLI is started (3.x): with a file of its own instead of that of ``auth``."""
+    settings: dict[str, Any] = {
+        "provider": _PROVIDER,
+        "apiKey": need.key,
+        "model": need.model_name,
+        "baseUrl": need.openai,
+    }
+    if need.needs_header:
+        settings["headers"] = {need.token_header: need.token}
+    value = {
+        "version": 1,
+        "lastUsedProvider": _PROVIDER,
+        "modes": {},
+        "providers": {
+            _PROVIDER: {
+                "settings": settings,
+                "updatedAt": "2026-01-01T00:00:00.000Z",
+                "tokenSource": "manual",
+            }
+        },
+    }
+    return Launch(
+        "cline",
+        "npm install --global cline",
+        variables={
+            "CLINE_PROVIDER_SETTINGS_PATH": f"{need.folder}/providers.json",
+            "CLINE_SESSION_BACKEND_MODE": "local",  # its daemon would outlive the file
+        },
+        files={"providers.json": Setup.json(value)},
+    )

@@ -18,7 +18,7 @@ model.
 
 from __future__ import annotations
 
-from cacheproxy import Client, Need, Request, Setup, hookimpl, quick
+from cacheproxy import Client, Launch, Need, Request, Setup, hookimpl, quick
 
 CLIENT = Client(
     name="codex",
@@ -73,12 +73,11 @@ def _from_metadata(request: Request) -> list[str | None]:
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
     """Return its file (developers.openai.com/codex/config-reference): it speaks Responses only."""
-    lines = [f"model = {Setup.quoted(need.model_name)}", f'model_provider = "{need.provider}"']
+    provider = f"model_providers.{need.provider}"
+    chosen = [f"model = {Setup.quoted(need.model_name)}", f'model_provider = "{need.provider}"']
     if need.context is not None:
-        lines.append(f"model_context_window = {need.context}")
-    lines += [
-        "",
-        f"[model_providers.{need.provider}]",
+        chosen.append(f"model_context_window = {need.context}")
+    lines = [
         f'name = "{need.provider}"',
         f"base_url = {Setup.quoted(need.openai)}",
         'wire_api = "responses"',
@@ -87,10 +86,16 @@ def cacheproxy_setup(need: Need) -> Setup:
         lines.append(f'env_key = "{need.key_variable}"')
     if need.needs_header:
         lines.append(f'env_http_headers = {{ "{need.token_header}" = "CACHEPROXY_TOKEN" }}')
+    options = (*chosen, f"{provider} = {{ {', '.join(lines)} }}")
     lacks = need.serves("/v1/responses") is False
     return Setup(
         file="~/.codex/config.toml",
-        content="\n".join(lines) + "\n",
+        content="\n".join([*chosen, "", f"[{provider}]", *lines]) + "\n",
         notes=need.key_notes,
         warnings=(_NO_RESPONSES,) if lacks else (),
+        launch=Launch(
+            "codex",
+            "npm install --global @openai/codex",
+            tuple(word for option in options for word in ("-c", option)),
+        ),
     )

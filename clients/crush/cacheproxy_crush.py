@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy import SYSTEM_TEXT, Client, Need, Rule, Setup, hookimpl
+from cacheproxy import SYSTEM_TEXT, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="crush",
@@ -88,4 +88,12 @@ def cacheproxy_setup(need: Need) -> Setup:
         "providers": {need.provider: provider},
         "models": {"large": chosen, "small": chosen},
     }
-    return Setup.of_json("~/.config/crush/crush.json", value, need)
+    launch = Launch(
+        "crush",
+        "npm install --global @charmland/crush",
+        # Crush keeps the model chosen last in this folder, and what stands there wins over the
+        # user's own file
+        variables={"CRUSH_GLOBAL_DATA": need.folder},
+        files={"crush.json": Setup.json(value)},
+    )
+    return Setup.of_json("~/.config/crush/crush.json", value, need, launch=launch)

@@ -12,7 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cacheproxy import REMOVE, Client, CodeRule, Edit, Need, Request, Setup, hookimpl, quick
+from cacheproxy import (
+    REMOVE,
+    Client,
+    CodeRule,
+    Edit,
+    Launch,
+    Need,
+    Request,
+    Setup,
+    hookimpl,
+    quick,
+)
 
 CLIENT = Client(name="gemini", agents=("geminicli",))
 _GOOGLE = (
@@ -54,4 +65,5 @@ def cacheproxy_setup(need: Need) -> Setup:
         variables["GEMINI_MODEL"] = need.model
     if need.needs_header:
         variables["GEMINI_CLI_CUSTOM_HEADERS"] = f"{need.token_header}: {need.token}"
-    return Setup(variables, warnings=(_GOOGLE,))
+    launch = Launch("gemini", "npm install --global @google/gemini-cli")
+    return Setup(variables, warnings=(_GOOGLE,), launch=launch)

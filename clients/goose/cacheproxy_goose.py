@@ -19,7 +19,7 @@ goose sends no user agent; the beginning of its system text tells its requests.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Need, Request, Rule, Setup, hookimpl, quick
+from cacheproxy import SYSTEM_HEAD, Client, Launch, Need, Request, Rule, Setup, hookimpl, quick
 
 CLIENT = Client(
     name="goose",
@@ -42,6 +42,9 @@ PIN_DATE = Rule(
     literals=("The current date is ",),
 )
 RULES = (PIN_DATE,)
+_INSTALL = (
+    "curl -fsSL https://github.com/block/goose/releases/download/stable/download_cli.sh | bash"
+)
 
 
 @hookimpl
@@ -66,4 +69,4 @@ def cacheproxy_setup(need: Need) -> Setup:
         variables["GOOSE_CONTEXT_LIMIT"] = str(need.context)
     if need.needs_header:
         variables["OPENAI_CUSTOM_HEADERS"] = f"{need.token_header}={need.token}"
-    return Setup(variables)
+    return Setup(variables, launch=Launch("goose", _INSTALL))

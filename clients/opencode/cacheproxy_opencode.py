@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cacheproxy import SYSTEM_TEXT, Client, Need, Rule, Setup, hookimpl
+from cacheproxy import SYSTEM_TEXT, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="opencode",
@@ -91,4 +91,20 @@ def cacheproxy_setup(need: Need) -> Setup:
             }
         },
     }
-    return Setup.of_json("~/.config/opencode/opencode.json", value, need)
+    setup = Setup.of_json("~/.config/opencode/opencode.json", value, need)
+    content = _unexpanded(setup.content or "", need.model_name)
+    launch = Launch(
+        "opencode",
+        "npm install --global opencode-ai",
+        variables={"OPENCODE_CONFIG_CONTENT": content},
+    )
+    return replace(setup, content=content, launch=launch)
+
+
+def _unexpanded(content: str, name: str) -> str:
+    """Return a file in which opencode puts no variable's or file's text into ``name``.
+
+    It looks for ``{env:…}`` and ``{file:…}`` in the text of the file, before that is read as JSON.
+    """
+    written = Setup.quoted(name)[1:-1]
+    return content.replace(written, written.replace("{", r"\u007b")) if "{" in name else content

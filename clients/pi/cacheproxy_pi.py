@@ -25,7 +25,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Need, Rule, Setup, hookimpl
+from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="pi",
@@ -66,6 +66,16 @@ OMP_PIN_DATE = Rule(
     client=OMP,
 )
 RULES = (PIN_DATE, OMP_PIN_DATE)
+_MODEL = {
+    "reasoning": False,
+    "input": ["text"],
+    "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+    "contextWindow": 128_000,
+    "maxTokens": 16_384,
+}
+"""What pi takes where a file does not tell (its docs/models.md)."""
+_EXTENSION = 'export default (pi) => pi.registerProvider("{}", {});\n'
+"""A provider for this run alone (its docs/custom-provider.md): the user's files stay."""
 
 
 @hookimpl
@@ -87,6 +97,16 @@ def cacheproxy_setup(need: Need) -> Setup:
         provider["headers"] = {need.token_header: "CACHEPROXY_TOKEN"}
     start = f"pi --provider {need.provider} --model {shlex.quote(need.model_name)}"
     note = f"Choose the model with /model, or start it: {start}"
-    return Setup.of_json(
-        "~/.pi/agent/models.json", {"providers": {need.provider: provider}}, need, note
+    # an extension says what a file may leave out
+    extended = provider | {"models": [{**_MODEL, "name": need.model_name, **model}]}
+    launch = Launch(
+        "pi",
+        "npm install --global @mariozechner/pi-coding-agent",
+        (
+            *("--extension", f"{need.folder}/cacheproxy.js"),
+            *("--provider", need.provider, "--model", need.model_name),
+        ),
+        files={"cacheproxy.js": _EXTENSION.format(need.provider, Setup.json(extended))},
     )
+    value = {"providers": {need.provider: provider}}
+    return Setup.of_json("~/.pi/agent/models.json", value, need, note, launch=launch)

@@ -36,6 +36,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from cacheproxy import (
@@ -44,6 +45,7 @@ from cacheproxy import (
     Client,
     CodeRule,
     Edit,
+    Launch,
     Need,
     Request,
     Rule,
@@ -204,8 +206,13 @@ def cacheproxy_setup(need: Need) -> Setup:
     variables = {"OPENAI_BASE_URL": need.openai, "OPENAI_API_KEY": need.key}
     if need.model is not None:
         variables["OPENAI_MODEL"] = need.model
+    launch = Launch("qwen", "npm install --global @qwen-code/qwen-code")
     notes: tuple[str, ...] = ()
     if need.context is not None:
-        setting = {"model": {"generationConfig": {"contextWindowSize": need.context}}}
-        notes = (f"The context window goes into ~/.qwen/settings.json: {json.dumps(setting)}",)
-    return Setup(variables, notes=notes, warnings=need.no_header("Qwen Code"))
+        setting = json.dumps({"model": {"generationConfig": {"contextWindowSize": need.context}}})
+        notes = (f"The context window goes into ~/.qwen/settings.json: {setting}",)
+        # it is read after the user's own, which keeps all else
+        file = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{need.folder}/settings.json"}
+        launch = replace(launch, variables=file, files={"settings.json": setting})
+    warnings = need.no_header("Qwen Code")
+    return Setup(variables, notes=notes, warnings=warnings, launch=launch)

@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete
 
 from cacheproxy.cli.main import main
 from cacheproxy.client_setup.need import Need
-from cacheproxy.plugin.setups import Setups, set_up
+from cacheproxy.plugin.setups import Setups
 from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
@@ -113,7 +113,7 @@ def test_a_file_is_printed_as_it_is(proxy, client):
     """Standard output can be written to the file; beside it stands which file that is."""
     result = run(client, "--proxy", proxy.url)
     assert MODEL in json.dumps(json.loads(result.stdout))
-    file = set_up(SETUPS.package(client), Need("u")).file
+    file = SETUPS.package(client).setup(Need("u")).file
     assert f"cacheproxy: put this into {file}, " in result.stderr
     assert "CACHEPROXY_TOKEN " in result.stderr
 
@@ -163,24 +163,40 @@ def test_the_key_of_the_server(proxy):
 
 
 def test_where_the_configuration_says():
-    """The proxy need not run: the base URL is known, and one line says what is missing."""
+    """Where no proxy runs, the base URL is known, and one line says what is missing."""
     port = free_port()
     default_file().parent.mkdir(parents=True)
     default_file().write_text(f"port = {port}\ninterface = '0.0.0.0'")
     result = run("aider")
     assert f"OPENAI_API_BASE=http://127.0.0.1:{port}/v1" in result.stdout
     assert "MODEL" not in result.stdout
-    line = one_line(result, 0)
+    line = one_line(result, 1)
     assert f"no cacheproxy answers at http://127.0.0.1:{port} (" in line
     assert "start it (cacheproxy serve) before you use the client. Then run this again" in line
     assert "token" not in line  # it has none
+    assert result.stdout.startswith(f"# no cacheproxy answers at http://127.0.0.1:{port} (")
+
+
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_without_a_proxy_the_command_fails(client):
+    """And so does what a shell evaluates: nothing is started that would not work."""
+    command = shlex.join([sys.executable, "-P", "-m", "cacheproxy", "env", client])
+    command += f" --proxy http://127.0.0.1:{free_port()}"
+    script = f'eval "$({command})" && echo started || echo "not started: $ANTHROPIC_BASE_URL"'
+    if client == "codex":
+        script = f"{command} >/dev/null && echo started || echo not started"
+    result = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert result.stdout.startswith("not started")
+    assert ("http://127.0.0.1:" in result.stdout) == (client == "claude")
 
 
 @pytest.mark.parametrize("names", [("claude", "claude-code"), ("qwen", "qwen-code")])
 def test_a_client_goes_by_its_name_and_by_its_packages(names):
     """Both print the same."""
     url = f"http://127.0.0.1:{free_port()}"
-    one, other = (printed(name, "--proxy", url) for name in names)
+    one, other = (run(name, "--proxy", url).stdout for name in names)
     assert one == other != ""
 
 
@@ -209,8 +225,8 @@ def test_a_file_that_is_a_plugin_may_set_its_client_up(tmp_path):
     )
     (tmp_path / "c.toml").write_text('plugin = ["mine.py"]')
     url = f"http://127.0.0.1:{free_port()}"
-    text = printed("mine", "--config", tmp_path / "c.toml", "--proxy", url, "--shell", "bash")
-    assert text == f"export MINE={url}\n"
+    result = run("mine", "--config", tmp_path / "c.toml", "--proxy", url, "--shell", "bash")
+    assert f"\nexport MINE={url}\n" in result.stdout
 
 
 @pytest.mark.parametrize(("begun", "found"), [("cl", ["claude", "cline"]), ("x", [])])

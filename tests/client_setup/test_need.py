@@ -18,10 +18,9 @@ def health(**server):
         (health(model=None, context=None), (None, None)),
         (health(model="a\nb", context=True), (None, None)),
         (health(model="", context=0), (None, None)),
-        (health(model="${KEY}", context=1), (None, 1)),
-        (health(model="{env:KEY}", context=1), (None, 1)),
-        (health(model="!cat x", context=1), (None, 1)),
-        (health(model="-m x", context=1), (None, 1)),
+        (health(model="${KEY} {env:KEY}", context=1), ("${KEY} {env:KEY}", 1)),
+        (health(model="!cat -m x", context=1), ("!cat -m x", 1)),
+        (health(model="a\x1b[2J", context=1), (None, 1)),
         (health(model="qwen/Qwen3.5 (Q6_K):latest", context=1), ("qwen/Qwen3.5 (Q6_K):latest", 1)),
         (health(model="x" * 201, context="4096"), (None, None)),
         ({"upstream": {"state": "down"}}, (None, None)),
@@ -30,7 +29,7 @@ def health(**server):
     ],
 )
 def test_what_the_health_page_tells(page, found):
-    """Whatever answers at that port: nothing goes into a shell that is no name or number."""
+    """Whatever answers at that port: what nobody can print is no name. Others are quoted."""
     assert model_and_context(page) == found
 
 
@@ -62,6 +61,15 @@ def test_the_key():
     both = Need("u", token="t", api_key="k")
     assert (both.key, both.key_variable, both.needs_header) == ("k", "OPENAI_API_KEY", True)
     assert not Need("u", api_key="k").needs_header
+
+
+def test_secrets_are_what_files_refer_to():
+    """Each by the variable's name, for who starts the client."""
+    assert Need("u").secrets == {}
+    assert Need("u", token="t").secrets == {"CACHEPROXY_TOKEN": "t"}
+    both = Need("u", token="t", api_key="k")
+    assert both.secrets == {"OPENAI_API_KEY": "k", "CACHEPROXY_TOKEN": "t"}
+    assert [name for name in both.secrets if not any(name in note for note in both.key_notes)] == []
 
 
 def test_room_for_the_answer():

@@ -31,6 +31,13 @@ def test_bash_reads_what_was_meant():
     assert bash(f"set -e\n{script}\n{shown}").splitlines() == [*VALUES[:-1], "gone"]
 
 
+def test_notes_are_comments_line_by_line():
+    """Nothing in one is evaluated."""
+    script = "\n".join(lines("bash", {"V": "1"}, [], ["a\necho no", "b\rc"], "why\necho no"))
+    assert "# echo no" in script
+    assert bash(f'{script}\necho "$? $V"') == "1 1\n"
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_bash_reads_any_text(value):
@@ -75,3 +82,13 @@ def test_each_shell_has_its_words():
         ["# n", "set -gx A 'x y'", "set -e B"],
         ["# n", "$env:A = 'x y'", "Remove-Item Env:B -ErrorAction SilentlyContinue"],
     ]
+
+
+def test_what_is_missing_makes_the_lines_fail():
+    """So that `eval "$(cacheproxy env CLIENT)" && CLIENT` starts nothing; PowerShell only reads."""
+    assert [lines(shell, {"A": "x"}, [], [], "no proxy")[-1] for shell in SHELLS] == [
+        "false",
+        "false",
+        "$env:A = 'x'",
+    ]
+    assert lines("bash", {}, [], [], "no proxy")[0] == "# no proxy"

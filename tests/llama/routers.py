@@ -24,8 +24,10 @@ from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy_replay.wire import send
 
 from cacheproxy.asking import Site
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.route.stamp import root_key
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.testing import find_captures, load_capture
 from tests.proxy.harness import free_port
 
@@ -214,7 +216,8 @@ def drive(
     fleet.worked()
     for key, headers, target, body in sent:
         site = Site(url_for(key), headers | {"Authorization": f"Bearer {api_key}"})
-        answer = send(site, target, body, MODEL)
+        answer = Exchange(Request("POST", target, (), body))
+        send(site, answer.received, answer)
         if answer.status != 200:
             tally.statuses.append(answer.status)
         tally.prompt += answer.usage.prompt or 0

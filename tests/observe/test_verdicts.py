@@ -11,8 +11,9 @@ import pytest
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Sign
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe.verdicts import Verdicts

@@ -8,9 +8,10 @@ from itertools import chain, compress, count, islice, takewhile
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.text import kept_chars
 from cacheproxy.core.document.compare import common_prefix
-from cacheproxy.core.prompt.prompt import Part, Prompt, Segment
+from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.segments import Piece
 
 _SEGMENTS, _CHARS, _TEXT = map(attrgetter, ("segments", "chars", "text"))

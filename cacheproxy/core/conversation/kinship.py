@@ -12,8 +12,9 @@ from contextlib import suppress
 from itertools import compress, count
 from operator import is_not
 
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.document.search import LateError
-from cacheproxy.core.prompt.prompt import Part, Prompt
+from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece, is_same_call
 from cacheproxy.core.rules.fold import is_for

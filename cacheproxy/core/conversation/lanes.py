@@ -16,8 +16,9 @@ from typing import NamedTuple
 from cacheproxy.core.conversation.divergence import parting, taken_back
 from cacheproxy.core.conversation.kinship import Kinship, is_answer
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.text import share_of_words
-from cacheproxy.core.prompt.prompt import Part, Prompt
+from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
 _COST, _TEXT = attrgetter("cost"), attrgetter("text")

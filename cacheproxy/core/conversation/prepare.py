@@ -13,8 +13,8 @@ from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import TOOLS_AS_BEFORE
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import RuleReport, fold
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook, asked
 

@@ -9,18 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from cacheproxy.core.conversation.divergence import parting, taken_back
+from cacheproxy.core.conversation.divergence import taken_back
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.diagnose.propose import Proposal, propose
 from cacheproxy.core.diagnose.report import AsJson
-from cacheproxy.core.diagnose.volatile import Step, fields
+from cacheproxy.core.diagnose.volatile import Step, fields, folded, parted
 from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.code_rule import Normalizer
 
 _LEAST, _LEAST_SHARE = 200, 0.01
 """Tokens, and their share of the prompt, that a rule has to save."""
@@ -201,18 +200,17 @@ def won_by(
     ``order``: of the prompt's parts, None: the one that fits best what was ``reused``; ``tokens``:
     of the later prompt, if counted.
     """
-    one = normalize(step[0], rules).request
-    other = normalize(step[1], rules, one).request
-    prompt = prompt_of(other)
+    sent = folded(step, rules)
+    prompt = prompt_of(sent[1])
     if not rules or prompt is None or not prompt.chars:
         return None
     counted = tokens or round(prompt.chars / CHARS_PER_TOKEN)
     per_char = counted / prompt.chars
     first = order or PromptOrder.TOOLS_FIRST
     if order is None and reused is not None:
-        first = min(_ORDERS, key=lambda each: abs(_parted(*step, each)[0] * per_char - reused))
-    shared, _ = _parted(*step, first)
-    kept, rest = _parted(one, other, first)
+        first = min(_ORDERS, key=lambda each: abs(_parted(step, each)[0] * per_char - reused))
+    shared, _ = _parted(step, first)
+    kept, rest = _parted(sent, first)
     shared, kept, rest = (round(chars * per_char) for chars in (shared, kept, rest))
     return Won(counted, shared, kept, rules=len(rules), rest=rest)
 
@@ -232,9 +230,9 @@ def worth(
 
     @cache
     def why_not(number: int) -> str | None:
-        before = normalize(steps[number][0], others).request
-        step = before, normalize(steps[number][1], others, before).request
-        won = won_by(rules, step, None, *(told[number] if told else (None, None)))
+        won = won_by(
+            rules, folded(steps[number], others), None, *(told[number] if told else (None, None))
+        )
         return None if won is None else won.why_not
 
     for one in proposals:
@@ -246,12 +244,12 @@ def worth(
         yield Proposal(one.field, None if why else one.rule, why)
 
 
-def _parted(before: Request, after: Request, order: PromptOrder) -> tuple[int, int]:
+def _parted(step: Step, order: PromptOrder) -> tuple[int, int]:
     """Return the characters that two prompts share, and those of the first that are read again."""
-    one, other = prompt_of(before, order), prompt_of(after, order)
-    if one is None or other is None:
+    found = parted(step, order)
+    if found is None:
         return 0, 0
-    left = parting(one, other)
+    was, now, left = found
     if left.was is None:
         return left.shared, 0
-    return left.shared, max(0, one.chars - left.shared - taken_back(one, left, other))
+    return left.shared, max(0, was.chars - left.shared - taken_back(was, left, now))

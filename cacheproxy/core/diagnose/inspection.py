@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import tools_of
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
-from cacheproxy.core.diagnose.volatile import Field, Step, fields
+from cacheproxy.core.diagnose.volatile import Field, Step, fields, parted
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
 from cacheproxy.core.prompt.client import NOBODY, Clients
-from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, is_late, prompt_of
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, is_late
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.record.exchange import Exchange
 
 _PLAIN = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
@@ -210,10 +210,9 @@ def _parts(
     for turn, later in steps:
         for name in {_name_of(change.part) for change in changes(turn.request, later.request)}:
             changed[name] += 1
-        one, other = prompt_of(turn.request, order), prompt_of(later.request, order)
-        left = parting(one, other) if one and other else None
-        if left is not None and left.was is not None:
-            breaks[_name_of(left.part)].append(left.shared)
+        found = parted((turn.request, later.request), order)
+        if found is not None and found.left.was is not None:
+            breaks[_name_of(found.left.part)].append(found.left.shared)
     return tuple(
         PartView(
             name,
@@ -270,12 +269,11 @@ def _sent(
 
 def _reuse(steps: Iterable[Step], order: PromptOrder) -> float:
     shared = total = 0
-    for before, after in steps:
-        one, other = prompt_of(before, order), prompt_of(after, order)
-        if one is None or other is None:
-            continue
-        total += other.chars
-        shared += parting(one, other).shared if one.model == other.model else 0
+    for step in steps:
+        found = parted(step, order)
+        if found is not None:
+            total += found.now.chars
+            shared += found.left.shared if found.was.model == found.now.model else 0
     return shared / total if total else 0.0
 
 

@@ -38,7 +38,7 @@ from cacheproxy.core.document.pointer import parse_pointer
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.normalizer import RuleError
+from cacheproxy.core.rules.checks import RuleError
 from cacheproxy.core.rules.rule import VOLATILE, Rule
 
 _CONSTANTS = {

@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.diagnose.volatile import Field, Key, Step, edits_of, key_of, meets
+from cacheproxy.core.diagnose.volatile import (
+    Field,
+    Key,
+    Step,
+    edits_of,
+    key_of,
+    meets,
+    parted,
+    tried,
+)
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply
@@ -114,24 +122,19 @@ def _edited(text: str, edits: Sequence[Edit]) -> str:
 
 def _mends(rule: Rule, before: Request, after: Request, wanted: Key | None) -> bool:
     """Whether, where ``rule`` fires, nothing differs any more; ``wanted``: what must be gone."""
-    one = normalize(before, [rule])
-    other = normalize(after, [rule], one.request)
-    if one.request is before and other.request is after:
+    step = before, after
+    trial = tried(rule, step, changes(before, after))
+    if trial is None:
         return wanted is None
-    left = changes(one.request, other.request)
-    known = {key_of(change) for change in changes(before, after)}
+    (one, other), left = trial.sent, trial.left
+    known = {key_of(change) for change in trial.changed}
     if any(key_of(change) == wanted or key_of(change) not in known for change in left):
         return False
-    edits = _landed(edits_of(other))
-    if any(
-        meets(edit, other.request, change, change.now_text) for edit in edits for change in left
-    ):
+    edits = _landed(trial.edits[1])
+    if any(meets(edit, other, change, change.now_text) for edit in edits for change in left):
         return False
-    return all(
-        _lost(one.request, other.request, order)
-        <= _lost(before, after, order) + max(0, len(one.request.body) - len(before.body))
-        for order in PromptOrder
-    )
+    longer = max(0, len(one.body) - len(before.body))
+    return all(_lost(trial.sent, order) <= _lost(step, order) + longer for order in PromptOrder)
 
 
 def _landed(edits: Sequence[Edit]) -> list[Edit]:
@@ -148,9 +151,7 @@ def _landed(edits: Sequence[Edit]) -> list[Edit]:
     return landed
 
 
-def _lost(before: Request, after: Request, order: PromptOrder) -> int:
+def _lost(step: Step, order: PromptOrder) -> int:
     """How many characters of the earlier prompt the later one does not begin with."""
-    one, other = prompt_of(before, order), prompt_of(after, order)
-    if one is None or other is None:
-        return 0
-    return one.chars - parting(one, other).shared
+    found = parted(step, order)
+    return 0 if found is None else found.was.chars - found.left.shared

@@ -23,6 +23,7 @@ from cacheproxy.core.conversation.verdict import (
 )
 from cacheproxy.core.diagnose.conversations import RecordedLane
 from cacheproxy.core.diagnose.volatile import Field, fields, is_related
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
@@ -31,9 +32,9 @@ from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.judge.judge import CHARS_PER_TOKEN, judge, parted_at
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import Exchange
 
@@ -262,7 +263,7 @@ def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
 def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) -> Verdict:
     """Return the verdict on a captured turn; where no server has counted, by our own estimate.
 
-    ``replaced``: see ``turns.Place``. ``where`` is there for every turn that does not extend the
+    ``replaced``: see ``Place``. ``where`` is there for every turn that does not extend the
     one before, a break or not.
     """
     order = _order(after)

@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.diff.changes import Change, changes, value_at
 from cacheproxy.core.diff.kind import ChangeKind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt.prompt import Part
+from cacheproxy.core.judge.evidence import Parted
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import Normalized, may_fire, normalize
-from cacheproxy.core.rules.normalizer import Normalizer
 
 Step = tuple[Request, Request]
 """A turn and the one after it, of one conversation."""
@@ -25,7 +28,7 @@ _LABEL_LENGTH = 32
 _REACH = 200
 """Characters before a change in which its label is looked for."""
 _LISTS = {*LISTS, "tools"}
-_ALL = frozenset(Part)
+ALL = frozenset(Part)
 _WITHOUT_LABEL = (ChangeKind.MOVED, ChangeKind.REORDERED, ChangeKind.SPELLING)
 _WHOLE = (ChangeKind.ADDED, ChangeKind.REMOVED, ChangeKind.MOVED)
 _NUMBERS = (ChangeKind.COUNTER, ChangeKind.NONCE)
@@ -58,7 +61,7 @@ class Field:
 
 
 def fields(
-    steps: Sequence[Step], rules: Sequence[Normalizer] = (), parts: Iterable[Part] = _ALL
+    steps: Sequence[Step], rules: Sequence[Normalizer] = (), parts: Iterable[Part] = ALL
 ) -> tuple[Field, ...]:
     """Return the volatile fields of ``steps``, in the order in which they were first seen.
 
@@ -70,17 +73,17 @@ def fields(
     for number, found in enumerate(changed):
         for change in found:
             groups.setdefault(key_of(change), []).append(Sighting(number, change))
-    tried = [
+    trials = [
         (
             rule.name,
             [
-                _try(rule, step, found, wanted) if found else None
+                tried(rule, step, found, wanted) if found else None
                 for step, found in zip(steps, changed, strict=True)
             ],
         )
         for rule in rules
     ]
-    return tuple(_covered(_field(sightings), tried) for sightings in groups.values())
+    return tuple(_covered(_field(sightings), trials) for sightings in groups.values())
 
 
 def key_of(change: Change) -> Key:
@@ -163,7 +166,7 @@ def _pattern(paths: list[str]) -> str:
     return "/".join(steps[0] if len(set(steps)) == 1 else "*" for steps in zip(*split, strict=True))
 
 
-def _covered(one: Field, tried: Sequence[tuple[str, Sequence[_Trial | None]]]) -> Field:
+def _covered(one: Field, tried: Sequence[tuple[str, Sequence[RuleTrial | None]]]) -> Field:
     """Return ``one`` with the rules that take it away; ``tried``: each rule in each step."""
     counts: dict[str, int] = {}
     for name, trials in tried:
@@ -178,11 +181,12 @@ def _covered(one: Field, tried: Sequence[tuple[str, Sequence[_Trial | None]]]) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class RuleTrial:
     """What one rule does in a step."""
 
     step: Step  #: which
     changed: Sequence[Change]  #: the changes without it
+    sent: Step  #: the step with it
     edits: tuple[tuple[Edit, ...], tuple[Edit, ...]]  #: its edits in either turn
     left: Sequence[Change]  #: the changes that it leaves
 
@@ -206,9 +210,9 @@ class _Trial:
         )
 
 
-def _try(
-    rule: Normalizer, step: Step, changed: Sequence[Change], parts: frozenset[Part]
-) -> _Trial | None:
+def tried(
+    rule: Normalizer, step: Step, changed: Sequence[Change], parts: frozenset[Part] = ALL
+) -> RuleTrial | None:
     """Return what ``rule`` alone does in ``step``, where ``changed`` differs; None: nothing."""
     before, after = step
     if not (may_fire(rule, before) or may_fire(rule, after)):
@@ -217,8 +221,20 @@ def _try(
     other = normalize(after, [rule], one.request)
     if one.request is before and other.request is after:
         return None
-    edits = edits_of(one), edits_of(other)
-    return _Trial(step, changed, edits, changes(one.request, other.request, parts))
+    sent, edits = (one.request, other.request), (edits_of(one), edits_of(other))
+    return RuleTrial(step, changed, sent, edits, changes(*sent, parts))
+
+
+def folded(step: Step, rules: Sequence[Normalizer]) -> Step:
+    """Return ``step`` as it would be sent with ``rules``."""
+    before = normalize(step[0], rules).request
+    return before, normalize(step[1], rules, before).request
+
+
+def parted(step: Step, order: PromptOrder) -> Parted | None:
+    """Return the prompts of ``step`` in ``order``, and where they part; None where one has none."""
+    was, now = (prompt_of(request, order) for request in step)
+    return None if was is None or now is None else Parted(was, now, parting(was, now))
 
 
 def edits_of(result: Normalized) -> tuple[Edit, ...]:

@@ -89,6 +89,24 @@ def calls_in(message: _Json, at: Path = ()) -> Iterator[Call]:
             yield Call(block.get("id"), str(block.get("name")), path, block.get("input"))
 
 
+def call_ids_in(message: Any) -> Iterator[tuple[Path, str]]:
+    """Yield the ids of calls in a message, and of those whose results it has, by their paths."""
+    if not isinstance(message, dict):
+        return
+    found: list[tuple[Path, Any]] = []
+    if message.get("type") in ("function_call", "function_call_output"):
+        found.append((("call_id",), message.get("call_id")))
+    if message.get("role") == "tool":
+        found.append((("tool_call_id",), message.get("tool_call_id")))
+    for number, call in _objects(message.get("tool_calls")):
+        found.append((("tool_calls", number, "id"), call.get("id")))
+    for number, block in _objects(message.get("content")):
+        name = {"tool_use": "id", "tool_result": "tool_use_id"}.get(str(block.get("type")))
+        if name is not None:
+            found.append((("content", number, name), block.get(name)))
+    yield from ((path, spelled) for path, spelled in found if isinstance(spelled, str))
+
+
 def _objects(values: Any) -> Iterator[tuple[int, _Json]]:
     for number, value in enumerate(values if isinstance(values, list) else ()):
         if isinstance(value, dict):

@@ -11,9 +11,10 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import groupby
 
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.diff.text import alike
-from cacheproxy.core.prompt.prompt import Part, Prompt, Segment
+from cacheproxy.core.prompt.prompt import Prompt
 
 Pair = tuple[int, int]
 _LONG = 20

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.alignment import AlignedMessage, Alignment, align, match, units
 from cacheproxy.core.diff.kind import ChangeKind, masked
 from cacheproxy.core.diff.text import Hunk, alike, hunks
 from cacheproxy.core.diff.value import differences
 from cacheproxy.core.document.pointer import index_in, parse_pointer, to_pointer
-from cacheproxy.core.prompt.prompt import Part, Prompt, Segment, prompt_of
+from cacheproxy.core.prompt.prompt import Prompt, prompt_of
 from cacheproxy.core.prompt.request import Request
 
 _ALL = frozenset(Part)

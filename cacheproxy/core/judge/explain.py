@@ -42,7 +42,7 @@ _PLAIN = {
 }
 FELT = 0.1
 """Share of all prompt tokens from which somebody should look. A turn may lose a twentieth before it
-is called a break at all (``core.verdict``): twice that is more than turns that just missed it."""
+is called a break at all (``judge.cause``): twice that is more than turns that just missed it."""
 BROKEN = 0.25
 """Share from which the cache is said to be breaking. One turn that loses everything, of the four
 or fewer that there were, reaches it; the odd break of a long day does not."""

@@ -25,12 +25,13 @@ from cacheproxy.core.conversation.verdict import (
     TokenCount,
     Verdict,
 )
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.kind import ChangeKind, Token, token_at
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.document.compare import alike
 from cacheproxy.core.judge.cause import allowed, cause_of, near
 from cacheproxy.core.judge.evidence import Evidence, Parted
-from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder
 from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.servers.profile import Reporting
 

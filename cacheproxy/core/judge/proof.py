@@ -15,11 +15,12 @@ from itertools import islice
 
 from cacheproxy.core.conversation.divergence import Parting
 from cacheproxy.core.conversation.verdict import Break, Rewrite, TokenCount
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.judge import excerpt
-from cacheproxy.core.prompt.prompt import Part, Prompt, is_late
+from cacheproxy.core.prompt.prompt import Prompt, is_late
 
 _FEW, _SHARE = 8, 0.002
 """Tokens, and their share, by which a rendered prompt may differ from what the answer counted:

@@ -9,10 +9,10 @@ to the head would also have moved those that we placed as user messages.
 
 from __future__ import annotations
 
-from cacheproxy.core.dialects.content import Segment
+from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.placement.placement import Late
-from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
+from cacheproxy.core.prompt.prompt import Prompt, hoisted, remade
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.kind import Repair
 from cacheproxy.core.servers.kinds import kind_of

@@ -23,8 +23,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from cacheproxy.core.dialects.content import call_ids_in
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
+from cacheproxy.core.document.pointer import to_pointer
 from cacheproxy.core.placement.joining import WHY, ends_with_result, join_late, re_role
 from cacheproxy.core.placement.placement import ROLES, Placement
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
@@ -173,28 +175,9 @@ def short_ids(items: Sequence[Any], root: str) -> Iterator[Edit]:
     the model's answers bring are the server's.
     """
     for number, item in enumerate(items):
-        if not isinstance(item, dict):
-            continue
-        place = f"{root}/{number}"
-        if item.get("type") in ("function_call", "function_call_output"):  # Responses
-            yield from _short(place, item, "call_id")
-        elif item.get("role") == "tool":  # Chat Completions
-            yield from _short(place, item, "tool_call_id")
-        elif isinstance(calls := item.get("tool_calls"), list):
-            for at, call in enumerate(calls):
-                yield from _short(f"{place}/tool_calls/{at}", call, "id")
-        elif isinstance(blocks := item.get("content"), list):  # Messages
-            for at, block in enumerate(blocks):
-                kind = block.get("type") if isinstance(block, dict) else None
-                name = {"tool_use": "id", "tool_result": "tool_use_id"}.get(kind or "")
-                if name is not None:
-                    yield from _short(f"{place}/content/{at}", block, name)
-
-
-def _short(place: str, holder: Any, name: str) -> Iterator[Edit]:
-    spelled = holder.get(name) if isinstance(holder, dict) else None
-    if isinstance(spelled, str) and not _SHORT.fullmatch(spelled):
-        yield Edit(f"{place}/{name}", short_id(spelled), _SPELLED)
+        for path, spelled in call_ids_in(item):
+            if not _SHORT.fullmatch(spelled):
+                yield Edit(f"{root}/{number}{to_pointer(path)}", short_id(spelled), _SPELLED)
 
 
 @lru_cache(4096)

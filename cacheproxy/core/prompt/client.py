@@ -211,7 +211,8 @@ class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
         return {", ".join(called): line for line, called in names.items()}
 
     def _speaker(self, agent: str) -> str:
-        found = next((client.name for client in self if client.speaks(agent)), "")
+        speaking = () if _is_shared(agent) else (one.name for one in self if one.speaks(agent))
+        found = next(iter(speaking), "")
         if len(self._speakers) < _MOST_AGENTS:
             self._speakers[agent] = found
         return found
@@ -233,8 +234,11 @@ def client_of(request: Request) -> str:
 
 def is_shared(request: Request) -> bool:
     """Whether the user agent names but a library, as all programs that use it send it."""
-    agent = request.header("user-agent") or ""
-    return not request.speaker and (_named(agent) in _SHARED or _SDK.match(agent) is not None)
+    return _is_shared(request.header("user-agent") or "")
+
+
+def _is_shared(agent: str) -> bool:
+    return _named(agent) in _SHARED or _SDK.match(agent) is not None
 
 
 @lru_cache(maxsize=64)

@@ -23,18 +23,6 @@ from cacheproxy.core.document.spans import Container, SpelledValue
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece, PieceRun, names_of, piece_of
 
-__all__ = [
-    "Part",
-    "Prompt",
-    "PromptOrder",
-    "Segment",
-    "hoisted",
-    "is_late",
-    "prompt_of",
-    "remade",
-    "reordered",
-]
-
 
 class PromptOrder(StrEnum):
     """What a chat template prints first. It decides what a change costs.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.client import EVERY, Client
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.normalizer import Normalizer, RuleError, check_fields
+from cacheproxy.core.rules.checks import RuleError, check_fields
 from cacheproxy.core.rules.rule import Rule
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -42,6 +42,15 @@ class CodeRule:
         return self.find(request, previous)
 
 
+Normalizer = Rule | CodeRule
+"""What the core folds a request through, one by one, by name."""
+
+
+def client_name(rule: Normalizer) -> str:
+    """Return for which client ``rule`` is; ``*``: for all."""
+    return EVERY if rule.client is None else rule.client.name
+
+
 def quick(function: _Function) -> _Function:
     """Mark a plugin's function as one that never takes long, whatever the body.
 
@@ -58,7 +67,7 @@ def is_quick(rule: Normalizer) -> bool:
     return type(rule) is CodeRule and getattr(rule.find, "quick", False) is True
 
 
-def settled(rule: Normalizer, client: Client | None = None) -> Rule | CodeRule:
+def settled(rule: Any, client: Client | None = None) -> Rule | CodeRule:
     """Return ``rule`` as one of the two classes above, whose fields stay what they are now.
 
     ``client``: whose it is if it does not say so itself. Raises RuleError.

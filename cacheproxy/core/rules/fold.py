@@ -10,8 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from cacheproxy.core.document.edits import Edit, splice, splices_of
 from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.code_rule import is_quick
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.code_rule import Normalizer, is_quick
 from cacheproxy.core.rules.rule import Rule
 
 MOST_EDITS = 10_000

@@ -22,7 +22,7 @@ from cacheproxy.core.document.pointer import (
 from cacheproxy.core.document.search import LateError, Search, SearchPattern
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request, messages_of
-from cacheproxy.core.rules.normalizer import (
+from cacheproxy.core.rules.checks import (
     RuleError,
     are_texts,
     check_fields,

@@ -7,6 +7,7 @@ from cacheproxy.core.servers.profile import Reporting
 
 LM_STUDIO = ServerKind(
     "LM Studio",
+    port=1234,
     owner="organization_owner",
     reporting=Reporting.NEVER,
     room=(

@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from cacheproxy.core.servers.kind import CounterNames, ServerKind
 from cacheproxy.core.servers.kinds import all_kinds
 from cacheproxy.core.servers.status import CacheConfig, Sample, ServerFigures
@@ -21,11 +19,13 @@ _LONGEST_NAME = 120
 _MOST = frozenset({"kv"})
 """Figures of which several series have a largest, not a sum."""
 _START = "process_start_time_seconds"
-_LABEL = re.compile(r'\b(\w+)="([^"\\]{0,40})"')
+_LABEL = re.compile(r'\b(\w+)="((?:[^"\\]|\\.){0,400})"')
 _LONGEST_LABELS = 8192
 _MOST_ENGINES = 64
 _MOST_SERIES = 4096
 """A server has some dozens, times its engines."""
+Line = tuple[str, str, str]
+"""A series: its name, its labels, its value, as they are written."""
 
 
 @lru_cache(maxsize=4)
@@ -39,19 +39,18 @@ def _wanted(kinds: Sequence[ServerKind]) -> tuple[re.Pattern[str], tuple[Counter
     for one in counters:
         names = [name for names in one.names.values() for name in names]
         wanted += [re.escape(one.prefix + name) for name in (*names, *filter(None, [one.config]))]
-    lines = "^(?:" + "|".join(wanted) + r")(?:\{.*\})?[ \t]+\S.*$"
-    return re.compile(lines, re.MULTILINE), counters
+    line = rf"^({'|'.join(wanted)})(\{{.*\}})?[ \t]+(\S+).*$"
+    return re.compile(line, re.MULTILINE), counters
 
 
 def sample_of(page: str) -> Sample | None:
     """Return what ``page``, in Prometheus' text format, says; None if no server we know says it."""
     wanted, counters = _wanted(all_kinds())
-    lines = wanted.findall(page)
+    lines: list[Line] = wanted.findall(page)
     if len(lines) > _MOST_SERIES:
         return None
-    labelled = tuple(one.prefix + one.config for one in counters if one.config)
-    counted = [line for line in lines if not (labelled and line.startswith(labelled))]
-    values, models, start = _series("\n".join(counted) + "\n")
+    values, models = _series(lines)
+    start = values.pop(_START, None)
     for one in counters:
         found = {
             figure: value
@@ -66,7 +65,7 @@ def sample_of(page: str) -> Sample | None:
         return Sample(
             ServerFigures(**found),
             model=_model(models),
-            start=start,
+            start=None if start is None else repr(start[-1]),
             running=None if running is None else int(running),
             waiting=None if waiting is None else int(waiting),
             kv=kv,
@@ -75,35 +74,29 @@ def sample_of(page: str) -> Sample | None:
     return None
 
 
-def _cache_config(names: CounterNames, lines: Sequence[str]) -> CacheConfig | None:
+def _cache_config(names: CounterNames, lines: Sequence[Line]) -> CacheConfig | None:
     """Return what the lines of all engines say, where they say the same."""
     if names.read_config is None:
         return None
-    series = names.prefix + names.config
-    labels = [_LABEL.findall(line[:_LONGEST_LABELS]) for line in lines if line.startswith(series)]
-    found = {names.read_config(dict(each)) for each in labels[:_MOST_ENGINES]}
+    told = [labels for name, labels, _ in lines if name == names.prefix + names.config]
+    each = (_LABEL.findall(labels[:_LONGEST_LABELS]) for labels in told[:_MOST_ENGINES])
+    found = {names.read_config(dict(labels)) for labels in each}
     return found.pop() if len(found) == 1 else None
 
 
-def _series(text: str) -> tuple[dict[str, list[float]], set[str], str | None]:
-    """Return the values of each name, all model names, and the start of the process."""
+def _series(lines: Sequence[Line]) -> tuple[dict[str, list[float]], set[str]]:
+    """Return the values of each name, and all model names; one odd line is not all the page."""
     values: dict[str, list[float]] = defaultdict(list)
     models: set[str] = set()
-    start = None
-    for line in text.splitlines(keepends=True):
+    for name, labels, said in lines:
         try:
-            families = list(text_string_to_metric_families(line))
-        except (ValueError, IndexError, KeyError):  # one odd line is not all the page
+            value = float(said)
+        except ValueError:
             continue
-        for sample in (sample for family in families for sample in family.samples):
-            if not (math.isfinite(sample.value) and sample.value >= 0):
-                continue
-            if sample.name == _START:
-                start = repr(sample.value)
-                continue
-            values[sample.name].append(sample.value)
-            models.update(filter(None, [sample.labels.get("model_name")]))
-    return values, models, start
+        if math.isfinite(value) and value >= 0:
+            values[name].append(value)
+            models.add(dict(_LABEL.findall(labels)).get("model_name", ""))
+    return values, models - {""}
 
 
 def _first(
@@ -119,5 +112,5 @@ def _first(
 def _model(models: set[str]) -> str | None:
     if len(models) != 1:
         return None
-    model = next(iter(models))
+    model = re.sub(r"\\(.)", r"\1", next(iter(models)))
     return model[:_LONGEST_NAME] if model.isprintable() else None

@@ -20,6 +20,7 @@ def _is_at(answers: Answers) -> bool:
 
 MLX_LM = ServerKind(
     "mlx-lm",
+    port=8080,
     is_at=_is_at,
     reporting=Reporting.ALWAYS,
     room=(

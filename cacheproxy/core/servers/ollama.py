@@ -22,6 +22,7 @@ def _look(look: Look, answers: Answers) -> Look:
 
 OLLAMA = ServerKind(
     "Ollama",
+    port=11434,
     mark=(_VERSION, "version"),
     pages=(_VERSION,),
     more=(RUNNING,),

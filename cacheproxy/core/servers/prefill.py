@@ -26,18 +26,6 @@ class Progress:
     total: int  #: tokens that are to be evaluated
 
 
-@dataclass(frozen=True, slots=True)
-class RunningPrefill:
-    """A request that is not over."""
-
-    session: str  #: whose, as the log calls it
-    conversation: str  #: its id on the pages
-    turn: int  #: its number
-    progress: Progress | None  #: None where the server does not say, or reads the prompt no more
-    began: float  #: seconds since the epoch
-    seconds: float  #: from then until this was told
-
-
 class PrefillReader:
     """Reads an event stream until the answer begins. ``progress``: the last that was told.
 

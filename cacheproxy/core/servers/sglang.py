@@ -13,6 +13,7 @@ from cacheproxy.core.servers.profile import Reporting
 
 SGLANG = ServerKind(
     "SGLang",
+    port=30000,
     owner="sglang",
     counters=CounterNames(
         "sglang:",

@@ -18,6 +18,7 @@ def _may_be(answers: Answers) -> bool:
 
 TRANSFORMERS = ServerKind(
     "transformers serve",
+    port=8000,
     is_at=lambda answers: answers.statuses.get(LOADING) == 405,
     probes=(LOADING,),
     may_be=_may_be,

@@ -5,6 +5,6 @@ from __future__ import annotations
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.profile import UNKNOWN_KIND, Reporting
 
-TABBY = ServerKind("TabbyAPI", owner="tabbyapi", reporting=Reporting.NEVER)
+TABBY = ServerKind("TabbyAPI", port=5000, owner="tabbyapi", reporting=Reporting.NEVER)
 UNKNOWN_SERVER = ServerKind(UNKNOWN_KIND, title="this server", is_at=lambda _: True)
 """One that does not tell what it is."""

@@ -79,6 +79,7 @@ def _renamed(message: Any) -> Any:
 
 VLLM = ServerKind(
     "vLLM",
+    port=8000,
     owner="vllm",
     pages=(MODELS,),
     more=("/version",),

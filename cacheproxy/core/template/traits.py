@@ -15,7 +15,7 @@ from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.clock import clock_in
 from cacheproxy.core.servers.kind import RenderingPage
 from cacheproxy.core.servers.profile import Profile, Thinking, ThinkingProfile
-from cacheproxy.core.template.questions import (
+from cacheproxy.core.template.rendering import (
     BARE_ENDED,
     BARE_OPEN,
     ENDED,
@@ -27,9 +27,12 @@ from cacheproxy.core.template.questions import (
     SAYS,
     THOUGHT,
     TWO,
+    Asking,
+    Rendered,
+    asking,
+    render,
     turn_questions,
 )
-from cacheproxy.core.template.rendering import Asking, Rendered, asking, render
 
 _OF_TEMPLATE = ("placement", "thoughts", "order", "tools_last", "system_last", "clock")
 """The fields of a Profile that a template's page tells."""

@@ -26,7 +26,7 @@ from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.rules.fold import RuleReport, describe
 from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
-from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.template.rendering import KEEPERS
 from cacheproxy.core.thinking.answer import said_in
 
 NAME = "kept-thinking"

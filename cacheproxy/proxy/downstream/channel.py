@@ -20,10 +20,8 @@ from zope.interface import implementer
 from cacheproxy.core.http1.request_head import RequestError, RequestHead
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.access import Door
-from cacheproxy.proxy.downstream.errors import refusal
-from cacheproxy.proxy.downstream.limits import ConnectionSettings, Limits
-from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.proxy.downstream.socket_options import set_options
+from cacheproxy.proxy.downstream.limits import Limits, SiteState, set_options
+from cacheproxy.proxy.downstream.request import ProxyRequest, refusal
 from cacheproxy.proxy.transport import eager
 from cacheproxy.proxy.transport.deadline import Deadline
 
@@ -68,7 +66,7 @@ class ProxyChannel(Protocol):
 
     transport: Any  # ITCPTransport, IPushProducer and IConsumer
 
-    def __init__(self, site: ConnectionSettings, limits: Limits) -> None:
+    def __init__(self, site: SiteState, limits: Limits) -> None:
         self.site = site
         self.limits = limits
         self.request: ProxyRequest | None = None

@@ -1,13 +1,19 @@
-"""What a client may send, how long it may take, and other settings in force."""
+"""What a client may send, how long it may take, and other settings of its connection."""
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from twisted.internet.tcp import Connection
 
 from cacheproxy.core.http1.request_head import RequestHead, RequestLimits
-from cacheproxy.core.privacy.access import AccessRefusal, Door
-from cacheproxy.core.privacy.origins import Sharing
+from cacheproxy.core.privacy.access import Access, AccessRefusal, Door
+from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""Two minutes after a client's machine is gone its connection closes, and frees its slot."""
 
 
 @dataclass(frozen=True)
@@ -21,26 +27,63 @@ class Limits(RequestLimits):
     between."""
 
 
-class ConnectionSettings(Protocol):
-    """What a connection asks its site: what is in force now, and who else is connected."""
+class SiteState:
+    """What a connection asks its site: what is in force now, and who else is connected.
+
+    ``closing``: each connection ends behind its answer; ``draining``: no new requests.
+    """
 
     reactor: Any
     resource: Any
-    channels: set[Any]
-    draining: bool
-    closing: bool
+
+    def __init__(self, limits: Limits, access: Access) -> None:
+        self.limits = limits
+        self.access = access
+        self.channels: set[Any] = set()
+        self.closing = self.draining = False
 
     def refusal(self, head: RequestHead, door: Door) -> AccessRefusal | None:
-        """Return why a request with ``head`` is refused, None if it is not.
-
-        ``door``: where its connection came in.
-        """
+        """Return why a request is refused for its ``head``."""
+        if self.draining:
+            return AccessRefusal(503, "the proxy is shutting down")
+        if len(self.channels) > self.limits.connections:
+            return AccessRefusal(
+                503,
+                f"too many connections: the limit is {self.limits.connections} (--max-connections)",
+            )
+        refused = None
+        if head.scheme:
+            refused = self.access.misdirected(head.values, head.scheme, door)
+        http10 = head.version == b"HTTP/1.0"
+        return refused or self.access.refusal(
+            head.values, door.address, method=head.method, path=head.path, http10=http10
+        )
 
     def sharing(self, head: RequestHead | None) -> Sharing:
-        """Return what the answer to it says about web pages of other origins.
-
-        ``head``: None for one that is not whole.
-        """
+        """Return what the answer says about web pages of other origins."""
+        if head is None:
+            return NOT_SHARED
+        return self.access.sharing(head.method, head.path, head.values)
 
     def without_token(self, head: RequestHead) -> RequestHead:
-        """Return ``head`` as it goes on: our token is not for the upstream."""
+        """Return ``head`` without our token."""
+        access = self.access
+        if not access.token:
+            return head
+        held, target = access.token_headers(head.values), access.without_token(head.target)
+        return head.without(held, target) if held or target != head.target else head
+
+
+def set_options(transport: Any) -> None:
+    """Have small answers sent at once, and a peer noticed that is gone without a word."""
+    beneath = getattr(transport, "transport", transport)  # TLS is a transport on a transport
+    if not isinstance(beneath, Connection):
+        return
+    handle = beneath.getHandle()
+    if handle.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # macOS calls the first one otherwise
+            handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

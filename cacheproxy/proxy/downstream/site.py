@@ -10,11 +10,9 @@ from twisted.logger import Logger
 from twisted.web.resource import IResource
 from twisted.web.server import Site
 
-from cacheproxy.core.http1.request_head import RequestHead
-from cacheproxy.core.privacy.access import Access, AccessRefusal, Door
-from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
+from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream.channel import ProxyChannel
-from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.limits import Limits, SiteState
 
 _log = Logger()
 _LOOK_EVERY = 0.02
@@ -26,10 +24,8 @@ _CLOSING_SECONDS = 1.0
 """How long connections that were broken off may take to close: it takes a turn of the reactor."""
 
 
-class ProxySite(Site):
+class ProxySite(Site, SiteState):
     """Makes the channels and knows those that are open.
-
-    ``closing``: each connection ends behind its answer; ``draining``: no new requests.
 
     There is no access log: query strings hold keys.
     """
@@ -39,11 +35,8 @@ class ProxySite(Site):
     def __init__(
         self, resource: IResource, reactor: IReactorTime, limits: Limits, access: Access
     ) -> None:
-        super().__init__(resource, reactor=reactor)
-        self.limits = limits
-        self.access = access
-        self.channels: set[ProxyChannel] = set()
-        self.closing = self.draining = False
+        Site.__init__(self, resource, reactor=reactor)
+        SiteState.__init__(self, limits, access)
 
     def buildProtocol(self, addr: Any) -> Any:  # noqa: ARG002
         """Return a channel with the limits as they are now."""
@@ -60,37 +53,6 @@ class ProxySite(Site):
         self.resource, self.limits, self.access = resource, limits, access
         for channel in self.channels:
             channel.adopt(limits)
-
-    def refusal(self, head: RequestHead, door: Door) -> AccessRefusal | None:
-        """Return why a request is refused for its ``head``; see ``Settings``."""
-        if self.draining:
-            return AccessRefusal(503, "the proxy is shutting down")
-        if len(self.channels) > self.limits.connections:
-            return AccessRefusal(
-                503,
-                f"too many connections: the limit is {self.limits.connections} (--max-connections)",
-            )
-        refused = None
-        if head.scheme:
-            refused = self.access.misdirected(head.values, head.scheme, door)
-        http10 = head.version == b"HTTP/1.0"
-        return refused or self.access.refusal(
-            head.values, door.address, method=head.method, path=head.path, http10=http10
-        )
-
-    def sharing(self, head: RequestHead | None) -> Sharing:
-        """Return what the answer says about web pages of other origins; see ``Settings``."""
-        if head is None:
-            return NOT_SHARED
-        return self.access.sharing(head.method, head.path, head.values)
-
-    def without_token(self, head: RequestHead) -> RequestHead:
-        """Return ``head`` without our token; see ``Settings``."""
-        access = self.access
-        if not access.token:
-            return head
-        held, target = access.token_headers(head.values), access.without_token(head.target)
-        return head.without(held, target) if held or target != head.target else head
 
     def last_call(self) -> None:
         """Close the connections that wait for another request; those before their first may ask."""

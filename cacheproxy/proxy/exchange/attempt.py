@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.route.model import asking_for
+from cacheproxy.core.route.route import asking_for
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.servers import Server

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.servers.prefill import RunningPrefill
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.proxy.exchange.unpacking import Unpacking
@@ -30,6 +30,6 @@ class ExchangeContext:
     keep_bodies: bool = False  #: keep response bodies for the observers
     ping_after: float = 0.0
     """Seconds of silence after which a streaming client gets a ping; 0: never."""
-    progressed: Callable[[int, RunningPrefill | None], None] = lambda _, __: None
-    """Told, by the number of an exchange, that it runs and how far the server is with its prompt,
-    and None when it is over."""
+    progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None
+    """Told of an exchange that runs how far the server is with its prompt, if it says, and after
+    how many seconds; None: it is over."""

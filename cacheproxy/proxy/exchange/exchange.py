@@ -21,9 +21,8 @@ from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.servers.prefill import PrefillReader, Progress, RunningPrefill
-from cacheproxy.proxy.downstream.errors import reason_of
-from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.core.servers.prefill import PrefillReader, Progress
+from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
 from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, takes_pings
@@ -87,7 +86,7 @@ class _Running:
             self._failed(Failure())
         if self.chosen is not None:
             self.server.health.waiting -= 1
-        self.context.progressed(id(self), None)
+        self.context.progressed(self.record, None, None)
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
         self._take_answer(relay)
         if not self.is_probe:  # else it is nobody's conversation
@@ -226,11 +225,8 @@ class _Running:
 
     def _progressed(self, progress: Progress | None) -> None:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
-        record, session = self.record, self.record.session
-        if session is not None:
-            which = (session.label, session.name, record.turn)
-            running = RunningPrefill(*which, progress, record.wall, self._now())
-            self.context.progressed(id(self), running)
+        if self.record.session is not None:
+            self.context.progressed(self.record, progress, self._now())
 
     def _now(self) -> float:
         """Return the seconds since the request had been read."""

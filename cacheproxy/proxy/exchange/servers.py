@@ -22,7 +22,7 @@ from cacheproxy.core.route.choose import (
 from cacheproxy.core.route.facts import Facts, facts_of
 from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
 from cacheproxy.core.route.stamp import Stamp, root_key
-from cacheproxy.core.servers.profile_text import says
+from cacheproxy.core.servers.profile import says
 from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.servers.asker import Asker

@@ -21,8 +21,7 @@ from cacheproxy.core.http1.headers import credentials_in
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.kind import RenderingPage
-from cacheproxy.core.servers.known_pages import KnownPages
-from cacheproxy.core.servers.looking import asking, look_of
+from cacheproxy.core.servers.looking import KnownPages, asking, look_of
 from cacheproxy.core.servers.status import HEALTH, Answers, Look, UpstreamState
 from cacheproxy.core.template.traits import TemplateAnswer, learning
 from cacheproxy.proxy.upstream.connection import collect

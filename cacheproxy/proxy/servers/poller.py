@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from cacheproxy.core.servers.known_pages import KnownPages
+from cacheproxy.core.servers.looking import KnownPages
 from cacheproxy.core.servers.status import Look
 from cacheproxy.proxy.servers.asker import PAGE_SECONDS, Asker
 

@@ -28,7 +28,7 @@ from cacheproxy.core.servers.status import METRICS, Look, Sample
 from cacheproxy.core.template.rendering import text_of
 from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, PROOF_SECONDS, Asker
 from cacheproxy.proxy.servers.profiling import Profiling
-from cacheproxy.translate.rendering import chat_of
+from cacheproxy.translate.translation import chat_of
 
 _Value = TypeVar("_Value")
 _LARGEST = 4 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy import Need, Setup, hookimpl
+from cacheproxy import Launch, Need, Setup, hookimpl
 
 _COUNTDOWN = (
     "The server {}. Claude Code's token countdown is made of such messages, so it is switched off."
@@ -44,4 +44,6 @@ def cacheproxy_setup(need: Need) -> Setup:
         variables["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] = "off"
         notes.insert(0, _COUNTDOWN.format(need.late_does))
     # it would be sent instead of the token, to a server that is not Anthropic's
-    return Setup(variables, unset=("ANTHROPIC_API_KEY",), notes=tuple(notes))
+    unset = ("ANTHROPIC_API_KEY",)
+    launch = Launch("claude", "npm install --global @anthropic-ai/claude-code")
+    return Setup(variables, unset=unset, notes=tuple(notes), launch=launch)

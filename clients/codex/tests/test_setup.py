@@ -41,3 +41,14 @@ def test_without_its_api():
     assert "/v1/responses" in warning
     assert cacheproxy_setup(Need(URL, model="m", serves=lambda _: True)).warnings == ()
     assert cacheproxy_setup(FULL).warnings == ()
+
+
+def test_it_is_started_with_what_it_is_told():
+    """The same as in its file, by options, whatever the model is called."""
+    for need in (FULL, BOTH, Need(URL, model="a\\b 'c' = [x]\u2028")):
+        setup = cacheproxy_setup(need)
+        assert setup.launch.program == "codex"
+        assert set(setup.launch.arguments[::2]) == {"-c"}
+        assert tomllib.loads("\n".join(setup.launch.arguments[1::2])) == tomllib.loads(
+            setup.content
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from cacheproxy_crush import cacheproxy_setup
 
@@ -25,3 +26,10 @@ def test_what_it_is_told():
     both = json.loads(cacheproxy_setup(BOTH).content)["providers"]["cacheproxy"]
     assert both["api_key"] == "$OPENAI_API_KEY"
     assert both["extra_headers"] == {TOKEN_HEADER: "$CACHEPROXY_TOKEN"}
+
+
+def test_it_is_started_with_its_file_in_another_folder():
+    """That of its data, which is read after the user's own file."""
+    setup = cacheproxy_setup(replace(FULL, folder="/there"))
+    assert setup.launch.variables == {"CRUSH_GLOBAL_DATA": "/there"}
+    assert setup.launch.files == {"crush.json": setup.content}

@@ -26,3 +26,31 @@ def test_what_it_is_told():
     provider = json.loads(cacheproxy_setup(BOTH).content)["models"]["providers"]["cacheproxy"]
     assert provider["apiKey"] == "${OPENAI_API_KEY}"
     assert provider["headers"] == {TOKEN_HEADER: "${CACHEPROXY_TOKEN}"}
+
+
+def test_a_models_name_is_no_variable():
+    """Where OpenClaw would put one's text, a second dollar stands before it."""
+    setup = cacheproxy_setup(Need(URL, model="a ${HOME} $${HOME} ${home} $x"))
+    name = "a $${HOME} $$${HOME} ${home} $x"
+    (model,) = json.loads(setup.content)["models"]["providers"]["cacheproxy"]["models"]
+    assert (model["id"], model["name"]) == (name, name)
+    found = json.loads(setup.content)["agents"]["defaults"]["model"]["primary"]
+    assert found == f"cacheproxy/{name}"
+
+
+def test_it_is_started_with_a_file_that_includes_the_users(tmp_path, monkeypatch):
+    """Which stays as it is, and may not be there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("OPENCLAW_CONFIG_PATH", raising=False)
+    need = Need(URL, model="m", folder="/there")
+    launch = cacheproxy_setup(need).launch
+    assert launch.variables == {"OPENCLAW_CONFIG_PATH": "/there/openclaw.json"}
+    assert launch.files == {"openclaw.json": cacheproxy_setup(need).content}
+    users = tmp_path / ".openclaw/openclaw.json"
+    users.parent.mkdir()
+    users.write_text("{}")
+    launch = cacheproxy_setup(need).launch
+    found = json.loads(launch.files["openclaw.json"])
+    assert found.pop("$include") == str(users)
+    assert found == json.loads(cacheproxy_setup(need).content)
+    assert launch.variables["OPENCLAW_INCLUDE_ROOTS"] == str(users.parent)

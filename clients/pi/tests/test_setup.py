@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from cacheproxy_pi import cacheproxy_setup
 
@@ -31,3 +32,18 @@ def test_what_it_is_told():
     both = json.loads(cacheproxy_setup(BOTH).content)["providers"]["cacheproxy"]
     assert both["apiKey"] == "OPENAI_API_KEY"
     assert both["headers"] == {TOKEN_HEADER: "CACHEPROXY_TOKEN"}
+
+
+def test_it_is_started_with_an_extension():
+    """Which registers the provider, and all that a file may leave out."""
+    for need in (FULL, BOTH, Need(URL, model="m")):
+        launch = cacheproxy_setup(replace(need, folder="/there")).launch
+        assert launch.arguments[:2] == ("--extension", "/there/cacheproxy.js")
+        assert launch.arguments[2:] == ("--provider", "cacheproxy", "--model", need.model)
+        text = launch.files["cacheproxy.js"]
+        told = json.loads(text[text.index("{") : text.rindex("}") + 1])
+        (provider,) = json.loads(cacheproxy_setup(need).content)["providers"].values()
+        (said,), (model,) = provider.pop("models"), told.pop("models")
+        assert told == provider
+        assert said.items() <= model.items()
+        assert {"name", "reasoning", "input", "cost", "contextWindow", "maxTokens"} <= model.keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from cacheproxy_qwen_code import cacheproxy_setup
 
@@ -29,3 +30,12 @@ def test_what_it_is_told():
     (warning,) = cacheproxy_setup(BOTH).warnings
     assert "Qwen Code cannot send both the proxy's token" in warning
     assert cacheproxy_setup(TOKEN).warnings == ()
+
+
+def test_it_is_started_with_the_window_in_a_file():
+    """Of the system's settings, which stand beside the user's own."""
+    launch = cacheproxy_setup(replace(FULL, folder="/there")).launch
+    assert launch.variables == {"QWEN_CODE_SYSTEM_SETTINGS_PATH": "/there/settings.json"}
+    (setting,) = launch.files.values()
+    assert setting in cacheproxy_setup(FULL).notes[0]
+    assert cacheproxy_setup(BARE).launch.files == {}

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.prompt.prompt import Part, Prompt, PromptOrder, Segment, prompt_of
+from cacheproxy.core.dialects.content import Part, Segment
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
 from cacheproxy.core.prompt.segments import PieceRun, piece_of
 from cacheproxy.testing import request
 

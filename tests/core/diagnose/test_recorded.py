@@ -10,10 +10,11 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.inspection import inspect
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit, apply
-from cacheproxy.core.prompt.prompt import Part, PromptOrder
+from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.plugin.packages import configured
 from cacheproxy.record.files import read
 from cacheproxy.testing import capture_name, find_captures
@@ -88,7 +89,8 @@ CLEAN = [name for name in FILES if name not in FIELDS and name != REAL_CHANGE]
 
 def recorded_lanes(captures, name):
     records, _ = read(captures / f"{name}.jsonl")
-    return lanes_of(records, configured(Config()).packages.session)
+    packages = configured(Config()).packages
+    return lanes_of(records, packages.session, packages.clients)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +104,8 @@ def inspected(captures):
         if name not in known:
             records, problems = read(captures / f"{name}.jsonl")
             assert problems == []
-            known[name] = inspect(records, found.rules, found.active, name=found.packages.session)
+            told = {"session": found.packages.session, "clients": found.packages.clients}
+            known[name] = inspect(records, found.rules, found.active, **told)
         return known[name]
 
     return one

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.prompt.prompt import Part
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Rule
 from tests.core.planting import anthropic, chat, insert, numbered, plant, prose, requests

@@ -36,12 +36,13 @@ from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
-from cacheproxy.core.prompt.prompt import Part, prompt_of
+from cacheproxy.core.dialects.content import Part
+from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.servers.dialects import question
 from cacheproxy.core.template.short_prompts import short_prompt
-from cacheproxy.proxy.downstream.errors import error_body
-from cacheproxy.translate.rendering import chat_of
+from cacheproxy.translate.translation import chat_of
+from cacheproxy.proxy.downstream.request import error_body
 
 user, late = {"role": "user", "content": "Hi."}, {"role": "system", "content": "Be brief."}
 body = {"model": "m", "rules": "Help.", "lines": [user, late]}

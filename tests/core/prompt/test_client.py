@@ -211,6 +211,14 @@ def test_the_user_agent_names_a_session_before_what_is_declared_does():
     assert name("Hello.", user_agent="litellm/1.80") == "litellm"
 
 
+def test_a_librarys_name_is_nobodys_word():
+    """A package may call its client so: others speak through that library, too."""
+    clients = Clients([EXAMPLE, Client("openai-sdk")])
+    for text, name in ((HEAD, "example"), ("Hello.", "openai-sdk")):
+        asked = clients.introduce(said("chat", text, user_agent="OpenAI/JS 7.15.0"))
+        assert (asked.speaker, clients.name_of(asked)) == ("", name)
+
+
 def test_it_stays_so_whatever_is_edited():
     """A rule that takes the client's own mark away does not make the request another's."""
     rules = [

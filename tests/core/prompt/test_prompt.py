@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.lanes import tools_of
+from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt.prompt import Part, PromptOrder, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.core.route.facts import Facts, RequestKind
-from cacheproxy.core.route.route import EVERYWHERE, Route, fits, routes_of
+from cacheproxy.core.route.route import EVERYWHERE, NAME, Route, asking_for, fits, routes_of
+from cacheproxy.testing import request
 
 FACTS = Facts("claude", "claude-opus-4", has_tools=True, tokens=20_000, kind=RequestKind.MAIN)
 
@@ -57,3 +58,20 @@ def test_the_first_route_that_matches_is_taken():
 def test_a_star_is_any_text_and_a_question_mark_one_character(name, pattern, does):
     """Capital letters count."""
     assert fits(name, pattern) is does
+
+
+def test_the_name_is_replaced_and_nothing_else():
+    """Spaces, order and number spelling stay."""
+    asked = request('{"max_tokens" : 1e1,"model": "claude-\\u0041", "messages": []}')
+    after, report = asking_for(asked, "qwen3")
+    assert after.body == b'{"max_tokens" : 1e1,"model": "qwen3", "messages": []}'
+    assert report is not None
+    assert (report.rule, [edit.path for edit in report.edits]) == (NAME, ["/model"])
+    assert asking_for(after, "qwen3") == (after, None)
+
+
+def test_a_request_that_names_none_goes_as_it_came():
+    """Or that cannot be read."""
+    for body in ('{"messages": []}', '{"model": 7}', "nonsense", ""):
+        asked = request(body)
+        assert asking_for(asked, "qwen3") == (asked, None)

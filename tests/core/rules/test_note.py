@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.reminder import inside
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.checks import RuleError
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.normalizer import RuleError
 from cacheproxy.core.rules.rule import Rule
 
 DATE = Rule(

@@ -10,8 +10,8 @@ import pytest
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.checks import RuleError
 from cacheproxy.core.rules.code_rule import CodeRule, is_quick, quick
-from cacheproxy.core.rules.normalizer import RuleError
 from cacheproxy.core.rules.rule import Rule
 
 

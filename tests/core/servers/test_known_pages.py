@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.servers.known_pages import KnownPages, lasting
+from cacheproxy.core.servers.looking import KnownPages, lasting
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.servers.status import HEALTH, METRICS, Look, MetricsPage, UpstreamState
 

@@ -103,6 +103,10 @@ SGLANGS = Sample(
             SGLANG + of_sglang("device", 300) + of_sglang("host", 21),
             replace(SGLANGS, figures=replace(SGLANGS.figures, reused=321)),
         ),
+        (  # a name as the text format escapes it
+            SGLANG.replace("org/model", r"C:\\m\"x"),
+            replace(SGLANGS, model='C:\\m"x'),
+        ),
         (  # several models are not named
             f'{SGLANG}sglang:num_requests_total{{model_name="other"}} 1\n',
             replace(SGLANGS, model=None, figures=replace(SGLANGS.figures, requests=13)),

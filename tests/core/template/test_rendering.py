@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.placement.placement import Late, Placement, Treatment
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
-from cacheproxy.core.template.questions import PLAIN, body_of, first_questions, tool_questions
-from cacheproxy.core.template.rendering import asking, placement_of, read, text_of
+from cacheproxy.core.template.rendering import (
+    PLAIN,
+    asking,
+    body_of,
+    first_questions,
+    placement_of,
+    read,
+    text_of,
+    tool_questions,
+)
 from tests.core.templates import (
     RefusedError,
     as_user,

@@ -11,8 +11,7 @@ import pytest
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
 from cacheproxy.core.servers.profile import Profile, Thinking, ThinkingProfile
-from cacheproxy.core.template.questions import KEEPERS
-from cacheproxy.core.template.rendering import NoPageError
+from cacheproxy.core.template.rendering import KEEPERS, NoPageError
 from cacheproxy.core.template.traits import asking_traits
 from tests.core.templates import RefusedError, asked, chatml, thinking, turns
 

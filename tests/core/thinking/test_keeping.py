@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
-from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.template.rendering import KEEPERS
 from cacheproxy.core.thinking import keeping
 from cacheproxy.core.thinking.keeping import (
     AUTO,

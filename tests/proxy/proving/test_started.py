@@ -50,7 +50,7 @@ def test_a_page_of_properties_is_read_in_a_thread(reactor, upstream, monkeypatch
     def read(*arguments):
         threads.append(threading.current_thread())
 
-    monkeypatch.setattr(module, "start_of", read)
+    monkeypatch.setattr(module, "_read_start", read)
     upstream.reset(Pages(props=whole(b'{"media_marker":"m"}')))
     assert reactor.run(proving_at(reactor, upstream.url).started()) is None
     assert len(threads) == 1

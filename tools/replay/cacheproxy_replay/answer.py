@@ -10,7 +10,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.sse import EventReader
+from cacheproxy.record.exchange import Exchange
 
 _DELTAS = ("content", "reasoning_content", "reasoning", "text", "thinking", "partial_json")
 
@@ -57,6 +59,14 @@ class AnswerReader:
             return
         if isinstance(message, dict):
             self._pieces.extend(_texts(message))
+
+
+def text_of(exchange: Exchange) -> str:
+    """Return what was generated in an answer."""
+    kind = b"".join(values(exchange.response_headers, b"content-type")[:1])
+    reader = AnswerReader(kind.decode("latin-1"))
+    reader.feed(exchange.response_body or b"")
+    return reader.close()
 
 
 def _texts(message: dict[str, Any]) -> Iterator[str]:

@@ -13,11 +13,10 @@ from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.llama_cpp import CCH, LLAMA_CPP
-from cacheproxy.core.template.questions import FIRST, turn
-from cacheproxy.core.template.rendering import text_of
+from cacheproxy.core.template.rendering import FIRST, text_of, turn
 from cacheproxy.core.template.traits import order_of
 from cacheproxy.translate.counting import TOKENIZE
-from cacheproxy.translate.rendering import chat_of
+from cacheproxy.translate.translation import chat_of
 
 assert LLAMA_CPP.rendering is not None
 _PAGE = LLAMA_CPP.rendering

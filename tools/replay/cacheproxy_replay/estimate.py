@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Before
@@ -17,9 +18,10 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, tokens_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
+from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay.counter import Counter
 from cacheproxy_replay.memory import KeptPrompts, Tokens
-from cacheproxy_replay.run import MeasuredTurn, OnStep
+from cacheproxy_replay.run import OnStep
 
 _WARM_TOKENS = 128
 _WARM = 0.05
@@ -43,7 +45,7 @@ class Expected:
 class Assessed:
     """A turn with what could be expected of it."""
 
-    turn: MeasuredTurn  #: as it was answered
+    turn: Exchange  #: as it was answered
     expected: Expected | None  #: None for the first of a pass, and where nothing was answered
     verdict: Verdict | None  #: None where it failed, or has no prompt
 
@@ -55,12 +57,12 @@ class Assessed:
     @property
     def usage(self) -> Usage:
         """The server's own figures."""
-        return self.turn.answer.usage
+        return self.turn.usage
 
     @property
     def failed(self) -> bool:
         """Whether the server gave no good answer."""
-        return self.turn.answer.error is not None
+        return self.turn.error is not None
 
     @property
     def error(self) -> float | None:
@@ -94,7 +96,7 @@ class _Known:
 
 
 def assess(
-    turns: Sequence[MeasuredTurn],
+    turns: Sequence[Exchange],
     counter: Counter | None,
     memory: KeptPrompts,
     order: PromptOrder,
@@ -105,21 +107,21 @@ def assess(
     ``memory``: what the server keeps, new for this pass, in which nobody else asks it.
     """
     known: list[_Known] = []
-    last: dict[tuple[str, str, int], Before] = {}
-    since: dict[tuple[str, str, int], set[tuple[str, str, int]]] = {}
+    last: dict[Any, Before] = {}  # by session and lane
+    since: dict[Any, set[Any]] = {}
     assessed: list[Assessed] = []
     for turn in turns:
         progress(f"comparing request {turn.number}", 0)
-        usage = turn.answer.usage
-        prompt = prompt_of(turn.sent, order)
-        if turn.answer.status != 200 or prompt is None:
+        usage, sent = turn.usage, turn.sent or turn.received
+        prompt = prompt_of(sent, order)
+        if turn.status != 200 or prompt is None:
             assessed.append(Assessed(turn, None, None))
             continue
         now = _Known(prompt, usage.prompt)
         expected = _counted(_tokens(turn, counter), memory) or _estimated(known, now)
         known.append(now)
-        unedited = prompt_of(turn.asked, order) or prompt
-        key = turn.place.key
+        unedited = prompt_of(turn.received, order) or prompt
+        key = turn.session, turn.place and turn.place.lane
         before, meanwhile = last.get(key), Meanwhile(others=len(since.get(key, ())))
         is_first = before is None
         evidence = Evidence(
@@ -127,7 +129,7 @@ def assess(
             prompt,
             unedited,
             usage,
-            request=turn.sent,
+            request=sent,
             meanwhile=meanwhile,
             is_first=is_first,
         )
@@ -141,10 +143,10 @@ def assess(
     return assessed
 
 
-def _tokens(turn: MeasuredTurn, counter: Counter | None) -> Tokens | None:
+def _tokens(turn: Exchange, counter: Counter | None) -> Tokens | None:
     """The prompt's tokens, unless our way of counting is not the server's."""
-    tokens = counter.tokens(turn.sent) if counter is not None else None
-    counted = turn.answer.usage.prompt
+    tokens = counter.tokens(turn.sent or turn.received) if counter is not None else None
+    counted = turn.usage.prompt
     if tokens is None or counted is None:
         return None
     return tokens if abs(len(tokens) - counted) <= max(_AGREES_TOKENS, _AGREES * counted) else None

@@ -79,7 +79,7 @@ def figures(captured: Sequence[Assessed], through: Sequence[Assessed]) -> Replay
 
 def _total(turns: Sequence[Assessed], *, server_time: bool) -> Total:
     def seconds_of(one: Assessed) -> float:
-        return (one.usage.prompt_seconds if server_time else one.turn.answer.first) or 0.0
+        return (one.usage.prompt_seconds if server_time else one.turn.first_byte) or 0.0
 
     return Total(
         summed(one.usage.prompt for one in turns),

@@ -133,11 +133,11 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
             interrupted = True
         except CommandError as error:
             stopped = str(error)
-        good = [turn for turn in (*run.captured, *run.through) if turn.answer.error is None]
+        good = [turn for turn in (*run.captured, *run.through) if turn.error is None]
         if not good:
             if interrupted:
                 raise CommandError("Interrupted before anything was measured.")
-            first = run.captured[0].answer.error if run.captured else None
+            first = run.captured[0].error if run.captured else None
             raise CommandError(stopped or first or "nothing was measured.")
         told = order or ASSUMED
         try:

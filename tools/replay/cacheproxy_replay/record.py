@@ -47,25 +47,25 @@ def _pass(turns: tuple[Assessed, ...], total: Total) -> dict[str, Any]:
 
 
 def _turn(one: Assessed) -> dict[str, Any]:
-    place, judged = one.turn.place, one.verdict
+    turn, judged = one.turn, one.verdict
     where = judged.where if judged is not None else None
     reason = judged.reason if judged is not None else None
     lost = judged.lost if judged is not None else None
     return {
         "number": one.number,
-        "session": place.session.label,
-        "turn": place.turn,
-        "side": place.is_side,
+        "session": turn.session and turn.session.label,
+        "turn": turn.turn,
+        "side": turn.side,
         "prompt": one.usage.prompt,
         "reused": one.usage.reused,
         "evaluated": one.usage.evaluated,
         "prefill_seconds": one.usage.prompt_seconds,
-        "first_token_seconds": one.turn.answer.first,
+        "first_token_seconds": turn.first_byte,
         "expected": asdict(one.expected) if one.expected is not None else None,
         "verdict": table.verdict(one),
         "reason": reason.value if reason is not None else None,
         "path": where.path if where is not None else None,
         "kind": where.kind.value if where is not None else None,
         "lost": lost.tokens if lost is not None else None,
-        "status": one.turn.answer.status,
+        "status": turn.status or 0,
     }

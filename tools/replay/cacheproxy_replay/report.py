@@ -86,7 +86,7 @@ class ReplayReport:
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield what was sent where, where the figures come from, and what to know of them."""
         run, figures = self.run, self.figures
-        sessions = {turn.place.session for turn in run.captured}
+        sessions = {turn.session for turn in run.captured}
         what = f"{', '.join(self.files)}: {counted(len(run.plan.items), 'request')}"
         yield "sent", f"{what}, {counted(len(sessions), 'session')}"
         for line in run.plan.left_out:
@@ -104,7 +104,7 @@ class ReplayReport:
         """Yield what went wrong at the server, a line each with what mends it."""
         failed = [row for row in self.figures.both if row.failed]
         if failed:
-            first = failed[0].turn.answer.error
+            first = failed[0].turn.error
             yield f"{counted(len(failed), 'request')} failed, the first: {first}"
         rows = [row for row in self.figures.both if not row.failed]
         if rows and all(row.usage.prompt is None for row in rows):
@@ -159,7 +159,7 @@ class ReplayReport:
 
     def _table(self, rows: tuple[Assessed, ...]) -> table.Table:
         both = self.figures.both
-        sessions = len({row.turn.place.session for row in both}) > 1
+        sessions = len({row.turn.session for row in both}) > 1
         prefill = any(row.usage.prompt_seconds is not None for row in both)
         return table.turns(rows, sessions=sessions, prefill=prefill)
 

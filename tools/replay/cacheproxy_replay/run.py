@@ -11,44 +11,20 @@ from pathlib import Path
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
 from cacheproxy.core.conversation.conversation import Conversation
+from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay import Cold, Via
+from cacheproxy_replay.answer import text_of
 from cacheproxy_replay.cold import erase, marked, new_mark
 from cacheproxy_replay.plan import PlannedRequest, ReplayPlan, headers_of
 from cacheproxy_replay.rules import Fold, Folded, Ruleset
-from cacheproxy_replay.wire import MeasuredAnswer, send
+from cacheproxy_replay.wire import send
 
 OnStep = Callable[[str, int], None]
 """Called with what is being done, and with how many requests were done since the last call."""
 
 AS_CAPTURED, THROUGH = "as captured", "through cacheproxy"
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceInSession:
-    """Whose request it is."""
-
-    session: Session  #: told as the proxy does
-    lane: int  #: its number in the session; -1: it has no prompt
-    turn: int  #: its number in the lane, from 1
-    is_side: bool  #: not of the session's main lane: a title, a subagent
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """What a request shares with those it extends."""
-        return (self.session.client, self.session.id, self.lane)
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredTurn:
-    """One request that was answered."""
-
-    number: int  #: as planned
-    place: PlaceInSession  #: whose it is
-    asked: Request  #: before the rules
-    sent: Request  #: as the server got it
-    answer: MeasuredAnswer  #: what came back
 
 
 @dataclass(slots=True)
@@ -61,20 +37,20 @@ class ReplayRun:
     cold: Cold = Cold.MARK  #: how each pass starts
     via: Via = Via.PROXY  #: what applies the rules
     edit_remote: bool = False  #: as in the proxy's configuration
-    captured: list[MeasuredTurn] = field(default_factory=list)  #: what the first pass measured
-    through: list[MeasuredTurn] = field(default_factory=list)  #: what the second pass measured
+    captured: list[Exchange] = field(default_factory=list)  #: what the first pass measured
+    through: list[Exchange] = field(default_factory=list)  #: what the second pass measured
 
     @property
-    def passes(self) -> tuple[list[MeasuredTurn], list[MeasuredTurn]]:
+    def passes(self) -> tuple[list[Exchange], list[Exchange]]:
         """Both passes, as far as they came."""
         return self.captured, self.through
 
     def answered_alike(self) -> tuple[int, int]:
         """Return how many requests were answered alike in both passes, and of how many."""
-        before = {turn.number: turn.answer for turn in self.captured}
-        pairs = [(before[turn.number], turn.answer) for turn in self.through]
+        before = {turn.number: turn for turn in self.captured}
+        pairs = [(before[turn.number], turn) for turn in self.through]
         good = [(one, other) for one, other in pairs if one.error is None and other.error is None]
-        return sum(one.text == other.text for one, other in good), len(good)
+        return sum(text_of(one) == text_of(other) for one, other in good), len(good)
 
     def run(self, progress: OnStep) -> None:
         """Do both passes. Raises CommandError where it cannot go on."""
@@ -90,10 +66,10 @@ class ReplayRun:
 
     def _pass(
         self,
-        done: list[MeasuredTurn],
+        done: list[Exchange],
         url: str,
         fold: Fold,
-        places: list[PlaceInSession],
+        places: list[tuple[Session, Place]],
         progress: OnStep,
     ) -> None:
         """Send all requests to ``url``: the server, or a proxy that does what ``fold`` does."""
@@ -102,18 +78,24 @@ class ReplayRun:
             erase(self.site)
         name = AS_CAPTURED if done is self.captured else THROUGH
         count = len(self.plan.items)
-        for item, place in zip(self.plan.items, places, strict=True):
+        for item, (session, place) in zip(self.plan.items, places, strict=True):
             progress(f"request {item.number} of {count} {name}", int(bool(done)))
             asked = item.request if mark is None else marked(item.request, mark)
             sent = fold(asked).request
-            answer = self._send(url, sent if url == self.site.url else asked)
-            done.append(MeasuredTurn(item.number, place, asked, sent, answer))
+            turn = Exchange(
+                asked,
+                number=item.number,
+                session=session,
+                place=place,
+                turn=place.turn,
+                side=place.is_side,
+                sent=sent,
+                upstream=url,
+            )
+            given = sent if url == self.site.url else asked
+            send(Site(url, headers_of(given, self.site.headers)), given, turn)
+            done.append(turn.finish())
         progress(f"done {name}", 1)
-
-    def _send(self, url: str, request: Request) -> MeasuredAnswer:
-        model = (request.json or {}).get("model")
-        site = Site(url, headers_of(request, self.site.headers))
-        return send(site, request.target, request.body, str(model))
 
     @contextmanager
     def _proxied(self) -> Iterator[str]:
@@ -126,7 +108,7 @@ class ReplayRun:
                 yield proxy.url
 
 
-def places_of(plan: ReplayPlan, ruleset: Ruleset) -> list[PlaceInSession]:
+def places_of(plan: ReplayPlan, ruleset: Ruleset) -> list[tuple[Session, Place]]:
     """Return whose each request is, as the proxy tells them apart."""
     fold = Fold(ruleset.plan)
     folded = [fold(item.request) for item in plan.items]
@@ -134,11 +116,12 @@ def places_of(plan: ReplayPlan, ruleset: Ruleset) -> list[PlaceInSession]:
     return [_place(one, fold.store.conversation(one.session)) for one in folded]
 
 
-def _place(folded: Folded, known: Conversation | None) -> PlaceInSession:
+def _place(folded: Folded, known: Conversation | None) -> tuple[Session, Place]:
+    """Return whose it is, and where in it; the lane of one without a prompt is -1."""
     if folded.place is None or known is None:
-        return PlaceInSession(folded.session, -1, 1, is_side=known is not None)
+        return folded.session, Place(-1, 1, is_side=known is not None)
     lane, turn = folded.place.lane, folded.place.turn
-    return PlaceInSession(folded.session, lane, turn, lane != known.main)
+    return folded.session, Place(lane, turn, is_side=lane != known.main)
 
 
 def chosen(
@@ -148,8 +131,8 @@ def chosen(
     places = places_of(plan, ruleset)
     return tuple(
         item
-        for item, place in zip(plan.items, places, strict=True)
-        if (side or not place.is_side) and (session is None or is_named(place.session, session))
+        for item, (whose, place) in zip(plan.items, places, strict=True)
+        if (side or not place.is_side) and (session is None or is_named(whose, session))
     )
 
 

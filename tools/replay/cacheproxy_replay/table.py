@@ -97,25 +97,25 @@ def verdict(row: Assessed) -> str:
 
 
 def _cells(row: Assessed, *, sessions: bool, prefill: bool) -> list[str]:
-    place, usage, known = row.turn.place, row.usage, row.expected
+    turn, usage, known = row.turn, row.usage, row.expected
     has_share = usage.prompt and usage.reused is not None
     return [
         str(row.number),
-        *([place.session.label[:_SESSION]] if sessions else []),
-        "side" if place.is_side else str(place.turn),
+        *([turn.session.label[:_SESSION]] if sessions and turn.session else []),
+        "side" if turn.side else str(turn.turn),
         count(usage.prompt),
         count(usage.reused),
         share((usage.reused or 0) / (usage.prompt or 1)) if has_share else "",
         count(usage.evaluated),
         *([seconds(usage.prompt_seconds)] if prefill else []),
-        seconds(row.turn.answer.first),
+        seconds(row.turn.first_byte),
         "-" if known is None else f"{'' if known.exact else '~'}{count(known.tokens)}",
         verdict(row),
     ]
 
 
 def _remark(row: Assessed) -> str:
-    judged, status = row.verdict, row.turn.answer.status
+    judged, status = row.verdict, row.turn.status
     if row.failed:  # what the server said of it may quote the prompt
         return f"answered {status}" if status else "the connection broke"
     if judged is None or judged.reason is None:
@@ -132,7 +132,7 @@ def _remark(row: Assessed) -> str:
 def _sums(total: Total) -> Cells:
     slowest = UNKNOWN
     if (row := total.slowest) is not None:
-        time = row.turn.answer.first if (own := row.usage.prompt_seconds) is None else own
+        time = row.turn.first_byte if (own := row.usage.prompt_seconds) is None else own
         cold = row.verdict is not None and row.verdict.judgement is Judgement.COLD
         slowest = f"{seconds(time)} (#{row.number}{', cold' if cold else ''})"
     return (

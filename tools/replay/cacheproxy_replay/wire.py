@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 
 from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain, reason_of
-from cacheproxy.core.conversation.usage import Usage, UsageReader
+from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay.answer import AnswerReader
 
 _LONGEST_ERROR = 1 << 16
 """Bytes of an answer that is not 200: its error text is near the start."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredAnswer:
-    """What came back."""
+def send(site: Site, request: Request, record: Exchange) -> None:
+    """POST ``request`` to the server at ``site``; fill in ``record`` as the answer comes.
 
-    status: int  #: of HTTP; 0: the connection broke before, or in, the answer
-    usage: Usage  #: as the server counted it
-    first: float | None
-    """Seconds from the request to the first generated text, to the end if none came; None: it
-    failed."""
-    seconds: float  #: from the request to the end
-    text: str = ""  #: what was generated
-    error: str | None = None  #: what went wrong, one line; None: nothing
-
-
-def send(site: Site, target: str, body: bytes, model: str) -> MeasuredAnswer:
-    """POST ``body`` to the server at ``site`` and read the answer as it comes, streamed or not.
-
-    ``model``: as the body names it, for the error text. Raises CommandError if nobody is there.
+    Its first byte counts as come with the first generated text, at the end if there is none.
+    Raises CommandError if nobody is there.
     """
     try:
         connection = site.connect()
@@ -41,14 +29,18 @@ def send(site: Site, target: str, body: bytes, model: str) -> MeasuredAnswer:
     start = time.perf_counter()
     with closing(connection):
         try:
-            response = site.begin(connection, "POST", target, body)
+            response = site.begin(connection, "POST", request.target, request.body)
+            record.status = response.status
             if response.status == 200:
-                return _read(response, start)
-            said = Answer(response.status, response.read(_LONGEST_ERROR))
-            line = explain(said, site.url + target.partition("?")[0], model, "--against")
+                _read(response, start, record)
+            else:
+                said = Answer(response.status, response.read(_LONGEST_ERROR))
+                model = str((request.json or {}).get("model"))
+                record.error = explain(said, site.url + request.path, model, "--against")
         except (HTTPException, OSError) as error:
-            said, line = Answer(0, b""), f"{site.url} broke off its answer ({reason_of(error)})."
-    return MeasuredAnswer(said.status, Usage(), None, time.perf_counter() - start, error=line)
+            record.status = None
+            record.error = f"{site.url} broke off its answer ({reason_of(error)})."
+        record.seconds = time.perf_counter() - start
 
 
 def nobody_at(site: Site, error: NoAnswerError) -> CommandError:
@@ -57,17 +49,19 @@ def nobody_at(site: Site, error: NoAnswerError) -> CommandError:
     return CommandError(f"No answer from {site.url} ({error}): {mend}")
 
 
-def _read(response: HTTPResponse, start: float) -> MeasuredAnswer:
+def _read(response: HTTPResponse, start: float, record: Exchange) -> None:
     content_type = response.headers.get("Content-Type", "")
-    usage, answer = UsageReader(content_type), AnswerReader(content_type)
+    usage, answer, body = UsageReader(content_type), AnswerReader(content_type), b""
     first = None
     while data := response.read1(1 << 16):
+        body += data
         usage.feed(data)
         answer.feed(data)
         if first is None and answer.text:
             first = time.perf_counter() - start
-    seconds = time.perf_counter() - start
+    end = time.perf_counter() - start
     if response.length:  # read1 takes a body cut short for a whole one
         raise IncompleteRead(b"", response.length)
-    text = answer.close()
-    return MeasuredAnswer(200, usage.close(), seconds if first is None else first, seconds, text)
+    record.usage, record.first_byte = usage.close(), end if first is None else first
+    record.response_headers = ((b"Content-Type", content_type.encode("latin-1")),)
+    record.response_body = body

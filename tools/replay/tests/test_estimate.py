@@ -39,8 +39,7 @@ def test_another_conversation_in_between_is_evidence_of_an_eviction(rules):
     usages = [(1000, 0), (1050, 1000), (1100, 0), (1150, 1100)]
     mine = turns(rules, usages, through=True)
     (theirs,) = turns(rules, [(1000, 0)], through=True)
-    session = theirs.place.session._replace(id="another")
-    theirs = replace(theirs, place=replace(theirs.place, session=session))
+    theirs = replace(theirs, session=theirs.session._replace(id="another"))
     found = assessed([*mine[:2], theirs, *mine[2:]])
     assert [one.verdict.judgement for one in found] == ["cold", "ok", "cold", "BREAK", "ok"]
     verdict = found[3].verdict

@@ -9,7 +9,6 @@ from cacheproxy_replay.plan import plan
 from cacheproxy_replay.record import record
 from cacheproxy_replay.report import WIDTH, ReplayReport
 from cacheproxy_replay.run import ReplayRun
-from cacheproxy_replay.wire import MeasuredAnswer
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
@@ -97,8 +96,9 @@ def test_what_the_server_does_not_say_is_a_question_mark(rules):
 
 def test_a_failed_turn_is_told_without_what_the_server_said(rules):
     run = reported(rules, BEFORE, AFTER).run
-    error = MeasuredAnswer(500, Usage(), None, 1.0, error=f"500 ({conversation.SECRET})")
-    run.captured[1] = replace(run.captured[1], answer=error)
+    failed = {"status": 500, "usage": Usage(), "first_byte": None}
+    failed["error"] = f"500 ({conversation.SECRET})"
+    run.captured[1] = replace(run.captured[1], **failed)
     again = report_of(run)
     assert any("answered 500" in line for line in text_of(again))
     assert conversation.SECRET not in again.markdown()

@@ -5,6 +5,7 @@ import json
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_replay import Cold, Via
+from cacheproxy_replay.answer import text_of
 from cacheproxy_replay.cold import erase
 from cacheproxy_replay.counter import Counter
 from cacheproxy_replay.estimate import assess
@@ -74,7 +75,7 @@ def test_an_emptied_slot_starts_a_pass_cold_and_leaves_the_bodies_alone(llama, r
         run = ReplayRun(planned, Site(llama.url), rules, Cold.ERASE, Via.RULES)
         found = measured(run)
         assert [rows[0].usage.reused for rows in (found.captured, found.through)] == [0, 0]
-    assert run.captured[0].asked is planned.items[0].request
+    assert run.captured[0].received is planned.items[0].request
 
 
 @pytest.mark.parametrize("name", ["as captured", "through cacheproxy"])
@@ -97,12 +98,12 @@ def test_a_slot_that_was_emptied_in_between_is_a_break_that_is_not_explained(nam
 def test_answers_are_compared(llama, rules):
     run = ReplayRun(plan(conversation.captured(turns=2), answers=4), Site(llama.url), rules)
     run.run(quiet)
-    texts = [turn.answer.text for turns in run.passes for turn in turns]
+    texts = [text_of(turn) for turns in run.passes for turn in turns]
     assert all(texts)
     alike, answered = run.answered_alike()
     assert answered == 2
     assert alike <= 2
-    assert all(turn.answer.first <= turn.answer.seconds for turn in run.captured)
+    assert all(turn.first_byte <= turn.seconds for turn in run.captured)
 
 
 def test_the_order_of_a_template_is_asked_for(tmp_path):
@@ -117,10 +118,10 @@ def test_the_order_of_a_template_is_asked_for(tmp_path):
 
 def test_sessions_are_named_and_chosen(rules):
     planned = plan(conversation.captured())
-    place = places_of(planned, rules)[2]
-    assert (place.session.label, place.turn, place.is_side) == ("agent/5e55", 3, False)
-    assert is_named(place.session, "agent/5e")
-    assert is_named(place.session, "5e55-10n")
+    session, place = places_of(planned, rules)[2]
+    assert (session.label, place.turn, place.is_side) == ("agent/5e55", 3, False)
+    assert is_named(session, "agent/5e")
+    assert is_named(session, "5e55-10n")
     assert len(chosen(planned, rules, "5e55", side=True)) == 4
     assert chosen(planned, rules, "other", side=True) == ()
 

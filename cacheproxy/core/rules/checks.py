@@ -1,17 +1,14 @@
-"""What the core folds a request through: what each normalizer says of itself, and its checks."""
+"""What rules of every kind have in common, and its checks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
-from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt.client import EVERY, Client
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.client import Client
 
 RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
-"""What every normalizer has."""
+"""What every rule has."""
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 MOST_NAME = 100
 """Characters of a rule's name, which stands in log lines."""
@@ -19,42 +16,6 @@ MOST_NAME = 100
 
 class RuleError(ValueError):
     """A rule that cannot work: bad name, pattern, place or replacement."""
-
-
-class Normalizer(Protocol):
-    """What the core folds a request through, one by one, by name."""
-
-    @property
-    def name(self) -> str:
-        """Unique; switched on and off by it, counted and logged under it."""
-
-    @property
-    def why(self) -> str:
-        """One sentence: which volatile field, and what becomes of it."""
-
-    @property
-    def default(self) -> bool:
-        """Whether it is on unless the user says otherwise."""
-
-    @property
-    def literals(self) -> tuple[str, ...]:
-        """Plain ASCII texts of which a body must hold one, else it is not even parsed."""
-
-    @property
-    def needs_previous(self) -> bool:
-        """Whether it looks at the session's previous request."""
-
-    @property
-    def client(self) -> Client | None:
-        """Whose requests it edits; None: everybody's."""
-
-    def edits(self, request: Request, previous: Request | None) -> Iterable[Edit]:
-        """The edits for ``request``: pure, idempotent; see the hook cacheproxy_normalize."""
-
-
-def client_name(rule: Normalizer) -> str:
-    """Return for which client ``rule`` is; ``*``: for all."""
-    return EVERY if rule.client is None else rule.client.name
 
 
 def check_fields(rule: Any, *flags: str) -> None:

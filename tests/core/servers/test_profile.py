@@ -18,8 +18,11 @@ from cacheproxy.core.servers.profile import (
     ServerFacts,
     Thinking,
     ThinkingProfile,
+    for_people,
+    plain,
+    profile_in,
+    says,
 )
-from cacheproxy.core.servers.profile_text import for_people, plain, profile_in, says
 
 VLLM = Profile(
     server=ServerFacts("vLLM", "0.32.0", "tiny", 65_536),

@@ -1,0 +1,124 @@
+"""A program that has our terminal while it runs, as if the shell itself had started it.
+
+It is in our process group, so what keys send (Ctrl-C, Ctrl-Z) and a change of the window reach it
+without us. What is sent to us alone is passed on. If it stops, so do we, and go on with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+_POSIX = os.name == "posix"
+_KEYS = ("SIGINT", "SIGQUIT")
+"""Sent to all of the terminal's foreground."""
+_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_STOPPING = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
+
+
+class Foreground:
+    """One program, from its start to its end; as a context manager: from before its start on.
+
+    Until there is one, and when it is gone, a signal that it would get ends us, with SystemExit.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = False
+        self.was_interrupted = False  #: by a key, which the terminal shows
+        self._came: list[int] = []
+        self._by_keys = _has_terminal()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        handlers: dict[str, Any] = dict.fromkeys((*_KEYS, *_PASSED_ON), self._pass_on)
+        if _POSIX:
+            handlers["SIGTSTP"] = _stay  # we stop when it has
+        for name, handler in handlers.items():
+            if (number := getattr(signal, name, None)) is not None:
+                self._before[number] = signal.signal(number, handler)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def run(self, command: Sequence[str], env: Mapping[str, str]) -> int:
+        """Run it to its end; return its exit code, 128 and the number for a signal.
+
+        Raises OSError where it cannot be started.
+        """
+        self._starts = True
+        try:
+            with _terminal_as_it_was():
+                self._process = process = subprocess.Popen(command, env=env)  # noqa: S603
+                for number in self._came:
+                    self._pass_on(number, None)
+                code = _waited(process) if _POSIX else process.wait()
+        finally:
+            self._starts, self._process = False, None
+        return code if code >= 0 else 128 - code
+
+    def _pass_on(self, number: int, _: object) -> None:
+        process = self._process
+        if process is None and self._starts:
+            self._came.append(number)
+            return
+        if process is None:
+            raise SystemExit(128 + number)
+        if self._by_keys and signal.Signals(number).name in _KEYS:
+            self.was_interrupted = True
+            return  # it has it
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _waited(process: subprocess.Popen[bytes]) -> int:
+    """Wait for its end, stopping and going on with it; return its exit code or minus the signal."""
+    while True:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode
+        # Where nobody could wake us again, the system does not stop us for this.
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, _stay)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGCONT)
+
+
+def _stay(number: int, frame: object) -> None:
+    """Take no part in a signal: unlike one that is ignored, the program does not inherit this."""
+
+
+def _has_terminal() -> bool:
+    """Whether we are the foreground of a terminal, whose keys send signals."""
+    try:
+        return _POSIX and os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+@contextlib.contextmanager
+def _terminal_as_it_was() -> Iterator[None]:
+    """Put the terminal's settings back at the end: a program that crashes leaves its own."""
+    if not _has_terminal():
+        yield
+        return
+    import termios  # noqa: PLC0415 - not everywhere
+
+    before = termios.tcgetattr(0)
+    try:
+        yield
+    finally:
+        handler = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # it may have left us behind
+        with contextlib.suppress(OSError, termios.error):
+            os.tcsetpgrp(0, os.getpgrp())
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGTTOU, handler)

@@ -1,0 +1,259 @@
+"""``cacheproxy run``: a client behind the proxy, for as long as it lives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import click
+import platformdirs
+
+from cacheproxy.asking import (
+    HEALTH,
+    CommandError,
+    NoAnswerError,
+    Site,
+    checked_url,
+    is_health,
+    is_same,
+    refused,
+    shown,
+)
+from cacheproxy.child.foreground import Foreground
+from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.cli.env import ClientName
+from cacheproxy.cli.running import need_of, proxy_url
+from cacheproxy.cli.runtext import Run, first_line
+from cacheproxy.cli.settings import (
+    OneLine,
+    api_key_option,
+    config_option,
+    fail,
+    key_headers,
+    proxy_option,
+    read_settings,
+    say,
+)
+from cacheproxy.client_setup.need import Launch, Need
+from cacheproxy.config import Config
+from cacheproxy.core.servers.kinds import all_kinds
+from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.setups import package_for
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_LOOK_SECONDS = 2.0
+_MODELS = "/v1/models"
+_NOT_READY = (401, 403, 503)
+"""Of servers that ask for a key, and of those that load a model."""
+_MOST_LOGS = 9
+_START = (
+    "start one (llama-server -m model.gguf --port 8080), or name it with --upstream URL; "
+    "cacheproxy demo --serve gives one to play with"
+)
+
+
+@click.command(
+    cls=OneLine, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument("client", metavar="CLIENT", type=ClientName())
+@click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--upstream",
+    metavar="URL",
+    help="The model server's URL; by default the one in the configuration, or that is found here.",
+)
+@click.option(
+    "--cure",
+    is_flag=True,
+    help="At the end, write the rule for what broke most into the config file, if one is proven.",
+)
+@proxy_option
+@api_key_option
+@config_option
+def run(
+    *,
+    client: str,
+    arguments: tuple[str, ...],
+    upstream: str | None,
+    cure: bool,
+    proxy: str | None,
+    api_key: str | None,
+    config: str | None,
+) -> None:
+    """Start CLIENT so that it uses the proxy, with ARGS, and say at its end what that saved.
+
+    It uses the proxy that runs. Where none does, it starts one for as long as the client lives: on
+    a free port of this machine, with your settings, before the model server that it finds. Its log
+    is the file log in the state folder.
+
+    The client alone is told of it: by variables of its environment, options, or files that are
+    gone when it is. Your own files stay as they are. What stands behind CLIENT goes to it,
+    unchanged; so do Ctrl-C and other signals, and its exit code becomes the command's.
+    """
+    key_headers(api_key)
+    settings = read_settings(config)
+    package = package_for(client, settings.block, settings.plugin)
+    program = _program(package, client)
+    with (
+        Foreground() as foreground,
+        tempfile.TemporaryDirectory(prefix="cacheproxy-run-", ignore_cleanup_errors=True) as folder,
+        _proxy(settings, config, proxy, upstream and checked_url(upstream)) as (site, own),
+    ):
+        page = _up(site)
+        need = need_of(site.url, settings, api_key, page, folder)
+        setup = package.setup(need)
+        launch = setup.launch
+        assert launch is not None  # it was there without a proxy
+        for name, content in launch.files.items():
+            (Path(folder) / name).write_text(content, encoding="utf-8")
+        assert package.client is not None  # it has a setup
+        began = Run(site, package.client.name, time.time(), is_own=own is not None)
+        say(first_line(page, package.client.name))
+        log = f"   log: {_short(own)}" if own else "   (it runs already)" if own is None else ""
+        say(f"{shown(site.url)}/_cacheproxy/{log}")
+        for warning in setup.warnings:
+            say(warning)
+        env = {name: value for name, value in os.environ.items() if name not in setup.unset}
+        env |= {**need.secrets, **setup.variables, **launch.variables}
+        words = arguments[1:] if arguments[:1] == ("--",) else arguments
+        try:
+            code = foreground.run([program, *launch.arguments, *words], env)
+        except OSError as error:
+            fail(f"{program} cannot be started: {error.strerror}")
+        if foreground.was_interrupted:
+            click.echo(err=True)
+        say(began.last_line(cure=cure))
+    raise SystemExit(code)
+
+
+def _program(package: Package, client: str) -> str:
+    """Return the path of the client's program; ends the command where there is none."""
+    launch: Launch | None = package.setup(Need("http://127.0.0.1")).launch
+    if launch is None:
+        fail(f"{client} has no command to start: cacheproxy env {client} prints what it needs")
+    found = shutil.which(launch.program)
+    if found is None:
+        fail(f"{launch.program} is not on your PATH; this installs it: {launch.install}")
+    return found
+
+
+@contextmanager
+def _proxy(
+    settings: Config, config: str | None, proxy: str | None, upstream: str | None
+) -> Iterator[tuple[Site, str | None]]:
+    """Give the proxy that runs, and None; or one that ends with us, and its log's name ("": none).
+
+    Ends the command where there is no server for it.
+    """
+    url, headers = checked_url(proxy or proxy_url(settings)), settings.token_header()
+    site = Site(url, {"Accept": "application/json", **headers})
+    if _runs(site, upstream, is_named=proxy is not None):
+        yield site, None
+        return
+    options = () if config is None else ("--config", config)
+    server = upstream or _server(settings)
+    log = _log(settings)
+    with ChildProxy(server, *options, users=True, log=log) as own:
+        yield Site(own.url, site.headers), "" if log is None else str(log.name)
+
+
+def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
+    """Whether a proxy runs there, before ``upstream``; the command ends if one was named."""
+    try:
+        answer = site.get(HEALTH)
+    except NoAnswerError as error:
+        if is_named:
+            fail(f"no cacheproxy answers at {shown(site.url)} ({error}): leave out --proxy")
+        return False
+    page: Any = answer.json() if answer.status == 200 else None
+    if not is_health(page):
+        if is_named or answer.status == 401:
+            fail(refused(answer, shown(site.url)))
+        return False
+    urls = [each["url"] for each in page["upstreams"] or [page["upstream"]]]
+    return upstream is None or any(is_same(upstream, each) for each in urls)
+
+
+def _server(settings: Config) -> str:
+    """Return the URL of the server to use, "" where the settings name several."""
+    if settings.upstreams:
+        return ""
+    if settings.upstream != Config().upstream:
+        if not answers(settings.upstream):
+            _no_server(f"no model server answers at {shown(settings.upstream)}")
+        return settings.upstream
+    ports = dict.fromkeys(kind.port for kind in all_kinds() if kind.port)
+    found = next(filter(answers, (f"http://localhost:{port}" for port in ports)), None)
+    if found is None:
+        _no_server(
+            f"no model server answers here, at any of the ports {', '.join(map(str, ports))}"
+        )
+    return found
+
+
+def answers(url: str) -> bool:
+    """Whether a model server listens there: other programs like these ports, too."""
+    try:
+        answer = Site(url).get(_MODELS, _LOOK_SECONDS)
+    except NoAnswerError:
+        return False
+    page = answer.json()
+    lists = isinstance(page, dict) and ("data" in page or page.get("object") == "list")
+    return lists if answer.status == 200 else answer.status in _NOT_READY and page is not None
+
+
+def _up(site: Site) -> Any:
+    """Return the health page; ends the command where no upstream answers the proxy."""
+    page = site.page(HEALTH)
+    if not is_health(page):
+        raise CommandError(f"the proxy at {shown(site.url)} does not say how it is")
+    upstreams = page["upstreams"] or [page["upstream"]]
+    if all(each["state"] != "up" for each in upstreams):
+        urls = ", ".join(shown(each["url"]) for each in upstreams)
+        _no_server(f"no model server answers at {urls}")
+    return page
+
+
+def _no_server(what: str) -> NoReturn:
+    fail(f"{what}: {_START}")
+
+
+def _log(settings: Config) -> IO[bytes] | None:
+    """Return an empty file for a proxy's log, which no other writes to; None where none is kept."""
+    if settings.state_dir == "none":
+        return None
+    folder = Path(settings.state_dir).expanduser()
+    if settings.state_dir == "user":
+        folder = platformdirs.user_state_path("cacheproxy")
+    for number in range(1, _MOST_LOGS):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = (folder / ("log" if number == 1 else f"log.{number}")).open("a+b")
+        except OSError:
+            return None
+        try:
+            Path(file.name).chmod(0o600)
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another run's, whose proxy holds it, too
+            file.close()
+            continue
+        file.truncate(0)
+        return file
+    return None
+
+
+def _short(path: str) -> str:
+    """Return a path as people write it."""
+    home = str(Path.home())
+    return f"~{path.removeprefix(home)}" if path.startswith(home + os.sep) else path

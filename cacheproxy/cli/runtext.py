@@ -1,0 +1,133 @@
+"""What ``cacheproxy run`` says of the server before the client starts, and of its turns after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from cacheproxy.asking import CommandError, NoAnswerError, Site, is_loopback, proxy_option, shown
+from cacheproxy.cli.running import get_json
+from cacheproxy.core.diagnose.cure import Cure
+from cacheproxy.core.diagnose.report import TurnReport
+from cacheproxy.core.placement.placement import DOES, Late
+from cacheproxy.words import counted, span, visible
+
+_REQUESTS = "/_cacheproxy/requests"
+_CURE, _DIAGNOSIS = "/_cacheproxy/cure/", "/_cacheproxy/diagnose/"
+_LOOKS, _PAUSE = 10, 0.2
+"""How often the rows are asked for again at most, and the seconds before each."""
+_NO_CURE = ("nothing", "see", "see all")
+
+Json = dict[str, Any]
+
+
+def first_line(page: Json, client: str) -> str:
+    """Return which server answers, and what of ``client`` is handled; ``page``: of the health."""
+    first = page["upstream"]
+    server = first.get("server") or {}
+    url = str(first["url"])
+    where = f":{urlsplit(url).port or 80}" if is_loopback(url) else shown(url)
+    facts = [server.get("model"), _context(server.get("context"))]
+    told = ", ".join(filter(None, facts))
+    line = f"{server.get('kind') or 'model server'} at {where}" + (f" ({told})" if told else "")
+    others = len(page["upstreams"]) - 1
+    line += f" and {counted(others, 'other server')}" if others > 0 else ""
+    return visible("; ".join([line, *_handled(page, client)]))
+
+
+def _context(tokens: Any) -> str:
+    return f"{tokens:,} context" if isinstance(tokens, int) else ""
+
+
+def _handled(page: Json, client: str) -> Iterator[str]:
+    late = (page.get("placement") or {}).get("late")
+    if late in set(Late) and Late(late).harms:
+        yield f"it {DOES[late]}: handled"
+    rules = [name for name, whose in (page.get("clients") or {}).items() if whose == client]
+    if rules:
+        yield f"{counted(len(rules), 'rule')} for {client}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The requests of a client since it was started."""
+
+    site: Site  #: the proxy
+    client: str  #: as sessions show it
+    began: float  #: when, in seconds since the epoch
+    is_own: bool  #: whether the proxy ends with it, and has no other's
+
+    def last_line(self, *, cure: bool) -> str:
+        """Return what came of it. ``cure``: have the proxy write the rule for what broke."""
+        try:
+            rows = self._settled()
+        except (CommandError, NoAnswerError):
+            return "the proxy ended before the client did"
+        if not rows:
+            return f"no request of {self.client} came through the proxy"
+        turns = [row for row in rows if row["turn"] and not row["side"] and not row["failed"]]
+        breaks = [row for row in turns if row["reason"] is not None]
+        said = [counted(len(turns), "turn"), *_reuse(rows)]
+        failed = sum(row["failed"] for row in rows)
+        said += [f"{counted(failed, 'request')} refused"] if failed else []
+        if not breaks:
+            return f"{', '.join([*said, 'no break'])}."
+        kinds = dict.fromkeys(str(row["shape"] or row["reason"]) for row in breaks)
+        said.append(f"{counted(len(breaks), 'break')} ({', '.join(kinds).replace('_', ' ')})")
+        return visible(f"{', '.join(said)}. {self._cured(breaks, cure=cure)}".rstrip())
+
+    def _settled(self) -> list[Json]:
+        """Return the rows, when no more come: a last turn that broke is yet to be looked into."""
+        rows = list(self._rows())
+        for _ in range(_LOOKS):
+            time.sleep(_PAUSE)
+            before, rows = rows, list(self._rows())
+            if len(rows) == len(before):
+                break
+        return rows
+
+    def _rows(self) -> Iterator[Json]:
+        query: Json = {"from": int(self.began)}
+        while query.get("before", 0) is not None:
+            page = get_json(self.site.url, f"{_REQUESTS}?{urlencode(query)}", self.site.headers)
+            for row in page["requests"]:
+                if row["at"] >= self.began and (self.is_own or row["client"] == self.client):
+                    yield row
+            query["before"] = page["next"]
+
+    def _cured(self, breaks: list[Json], *, cure: bool) -> str:
+        """Return the command that cures what cost most, or what else is to be done about it."""
+        dearest = max(breaks, key=lambda row: row["lost"] or 0)
+        number, option = dearest["number"], proxy_option(self.site.url)
+        page = f"{_CURE}{number}"
+        try:
+            if Cure.from_json(get_json(self.site.url, page, self.site.headers)).why_not is None:
+                if cure:
+                    done = get_json(self.site.url, f"{page}/apply", self.site.headers, post=True)
+                    return f"Cured: {done['said']}"
+                if self.is_own:
+                    return f"Cure, when it breaks again: cacheproxy run --cure {self.client}"
+                return f"Cure: cacheproxy diagnose {number} --propose --apply{option}"
+        except CommandError:
+            pass  # there is no rule for it
+        return self._advice(number) if self.is_own else f"Why: cacheproxy diagnose {number}{option}"
+
+    def _advice(self, number: int) -> str:
+        try:
+            page = get_json(self.site.url, f"{_DIAGNOSIS}{number}", self.site.headers)
+        except CommandError:
+            return ""
+        advice = TurnReport.from_json(page).advice
+        return next((f"{one.do}: {one.why}" for one in advice if one.do not in _NO_CURE), "")
+
+
+def _reuse(rows: list[Json]) -> Iterator[str]:
+    reused, evaluated = (sum(row[name] or 0 for row in rows) for name in ("reused", "evaluated"))
+    known = reused + evaluated
+    yield f"{reused / known:.0%} reused".replace("%", " %") if known else "reuse not told"
+    saved = sum(row["saved_seconds"] or 0 for row in rows)
+    if saved >= 1:
+        yield f"about {span(saved)} saved"
