@@ -245,8 +245,8 @@ def _print(found: TurnReport, *, as_json: bool) -> None:
 def cure_lines(cure: Cure, how: str) -> Iterator[str]:
     """Yield the rules as TOML, and all else as comments. ``how``: what applies them."""
     if not cure.found:
-        where = f"that changed in request {cure.number}" if cure.number else "that changed"
-        yield f"# Nothing to propose: each field {where} has a rule."
+        which = f"field that changed in request {cure.number}" if cure.number else "volatile field"
+        yield f"# Nothing to propose: each {which} has a rule."
     for one in cure.found:
         yield from _found(one)
     if not cure.edits:
