@@ -270,21 +270,15 @@ def converted(values: Any, kind: type[_Struct], *, strict: bool = True) -> _Stru
 
 def tables(values: Sequence[Any], kind: type[_Struct], name: str) -> tuple[_Struct, ...]:
     """Return the ``[[name]]`` tables of a file, each as ``kind``; raises MistakeError."""
-    found = []
-    for number, table in enumerate(values):
-        try:
-            found.append(converted(table, kind))
-        except MistakeError as error:
-            raise MistakeError(error.mistake._replace(table=name, number=number)) from None
-    return tuple(found)
+    return tuple(_table(each, kind, name, number) for number, each in enumerate(values))
 
 
-def _table(values: Any, kind: type[_Struct], name: str) -> _Struct:
-    """Return the ``[name]`` table of a file as ``kind``; raises MistakeError."""
+def _table(values: Any, kind: type[_Struct], name: str, number: int | None = None) -> _Struct:
+    """Return a ``[name]`` table of a file, or one of several, as ``kind``; raises MistakeError."""
     try:
         return converted(values, kind)
     except MistakeError as error:
-        raise MistakeError(error.mistake._replace(table=name, number=None)) from None
+        raise MistakeError(error.mistake._replace(table=name, number=number)) from None
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -191,8 +191,7 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
     return ConfigParts(
         config=config,
         servers=servers,
-        packages=found.packages,
-        rules=found.on,
+        found=found,
         edits=edits,
         resource=ProxyResource(
             context,

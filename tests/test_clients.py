@@ -14,7 +14,7 @@ from cacheproxy.client_setup.need import Need
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.plugin.packages import Packages
-from cacheproxy.plugin.setups import Setups, set_up
+from cacheproxy.plugin.setups import Setups
 from cacheproxy.testing import request
 
 ROOT = Path(__file__).parents[1]
@@ -125,7 +125,7 @@ def test_files_hold_no_secret(client):
     """They can be shown and shared; shells need the value."""
     for key in ("", "SERVERKEY"):
         need = Need(URL, token="SECRET", api_key=key, model="m", context=4096)
-        setup = set_up(SETUPS.package(client), need)
+        setup = SETUPS.package(client).setup(need)
         text = f"{setup.content} {setup.notes}"
         assert "SECRET" not in text
         assert "SERVERKEY" not in text
@@ -138,7 +138,7 @@ def test_files_hold_no_secret(client):
 @each_client
 def test_without_a_running_proxy(client):
     """The base URL is there all the same, and no window is made up."""
-    setup = set_up(SETUPS.package(client), Need(URL))
+    setup = SETUPS.package(client).setup(Need(URL))
     text = f"{setup.variables} {setup.content or ''} {setup.notes}"
     assert URL in text
     assert "None" not in text

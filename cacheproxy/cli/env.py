@@ -24,7 +24,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.client_setup.need import model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
-from cacheproxy.plugin.setups import Setups, package_for, set_up
+from cacheproxy.plugin.setups import Setups, package_for
 
 
 class ClientName(click.ParamType[str]):
@@ -90,7 +90,7 @@ def env(
         missing = str(error)
         _warn(f"{missing}. Then")
     need = need_of(url, settings, api_key, page)
-    setup = set_up(package, need)
+    setup = package.setup(need)
     for warning in setup.warnings:
         say(warning)
     if as_json:

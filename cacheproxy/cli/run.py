@@ -44,7 +44,7 @@ from cacheproxy.client_setup.need import Launch, Need
 from cacheproxy.config import Config
 from cacheproxy.core.servers.kinds import all_kinds
 from cacheproxy.plugin.package import Package
-from cacheproxy.plugin.setups import package_for, set_up
+from cacheproxy.plugin.setups import package_for
 
 try:
     import fcntl
@@ -111,7 +111,7 @@ def run(
     ):
         page = _up(site)
         need = need_of(site.url, settings, api_key, page, folder)
-        setup = set_up(package, need)
+        setup = package.setup(need)
         launch = setup.launch
         assert launch is not None  # it was there without a proxy
         for name, content in launch.files.items():
@@ -130,15 +130,16 @@ def run(
             code = foreground.run([program, *launch.arguments, *words], env)
         except OSError as error:
             fail(f"{program} cannot be started: {error.strerror}")
-        if foreground.was_interrupted:
+        last = began.last_line(cure=cure)
+        if foreground.leaves_line:
             click.echo(err=True)
-        say(began.last_line(cure=cure))
+        say(last)
     raise SystemExit(code)
 
 
 def _program(package: Package, client: str) -> str:
     """Return the path of the client's program; ends the command where there is none."""
-    launch: Launch | None = set_up(package, Need("http://127.0.0.1")).launch
+    launch: Launch | None = package.setup(Need("http://127.0.0.1")).launch
     if launch is None:
         fail(f"{client} has no command to start: cacheproxy env {client} prints what it needs")
     found = shutil.which(launch.program)

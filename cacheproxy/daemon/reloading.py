@@ -103,7 +103,7 @@ class Reloading:
             raise ReloadError(f"{_NOT}: it {error}") from None
         except (ConfigError, PluginError, UpstreamURLError) as error:
             raise ReloadError(f"{_NOT}: {error}") from None
-        outdated = [each.name for each in arrangement.packages if each.outdated]
+        outdated = [each.name for each in arrangement.found.packages if each.outdated]
         line = summary(self._running, wanted, plugins, outdated)
         self._running = arrangement.config
         return line

@@ -167,13 +167,13 @@ class ProxyService(MultiService):
             raise ConfigError(objection)
         before, self._arrangement = self._arrangement, arrangement
         before.servers.stop()
-        changed = self._lasting.plugins.adopt(arrangement.packages)
-        for rule in before.rules:
+        changed = self._lasting.plugins.adopt(arrangement.found.packages)
+        for rule in before.found.on:
             if type(rule) is Rule:  # else its workers know whether it is called again
                 self._lasting.plugins.failures.forgive(rule.name)
         self._put_in_force(arrangement)
         self._look_at(arrangement)
-        for package in arrangement.packages:
+        for package in arrangement.found.packages:
             if package.error is not None:
                 _log.warn(
                     "plugin {name} could not be loaded: {error}",
@@ -216,9 +216,9 @@ class ProxyService(MultiService):
         board.words = servers.first.words
         board.speed = partial(lasting.records.speed, board.url)
         board.upstreams = servers.as_list
-        board.active = [rule.name for rule in arrangement.rules if arrangement.edits]
+        board.active = [rule.name for rule in arrangement.found.on if arrangement.edits]
         lasting.shown.applying.adopt(board.active)
-        board.clients = arrangement.packages.clients
+        board.clients = arrangement.found.packages.clients
         board.captures = arrangement.config.capture
         lasting.shown.prompts.configured = arrangement.config.show_prompts
         lasting.shown.prompts.access = arrangement.access
@@ -272,7 +272,7 @@ class ProxyService(MultiService):
         lines = banner.rest(
             listening.url,
             None if look is None else look.server,
-            arrangement.rules,
+            arrangement.found.on,
             lasting.plugins.packages,
             edits=arrangement.edits,
             open_to_others=listening.is_open_to_others,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +10,10 @@ from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
-from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.shown import Pages
 from cacheproxy.observe.judging import Judging
-from cacheproxy.plugin.packages import Packages
+from cacheproxy.plugin.packages import Configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
@@ -44,8 +42,7 @@ class ConfigParts:
 
     config: Config  #: the settings
     servers: Servers  #: all that deals with the upstreams
-    packages: Packages  #: the plugins
-    rules: Sequence[Normalizer]  #: those that are on
+    found: Configured  #: the plugins, and the rules
     edits: bool  #: whether they are used with any upstream
     resource: ProxyResource  #: answers requests
     limits: Limits  #: of clients

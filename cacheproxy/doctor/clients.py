@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from cacheproxy.client_setup.checkup import Case, Checkup
 from cacheproxy.client_setup.finding import fail
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.plugin.package import Package, reason_of
+from cacheproxy.plugin.hooks import PluginError
+from cacheproxy.plugin.package import Package
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ def look(packages: Iterable[Package], case: Case, seen: Collection[str]) -> list
     """Ask the packages; ``seen``: names of the clients that used the proxy. Never raises."""
     found = []
     for package in packages:
-        ask, client = package.hooks.get("cacheproxy_checkup"), package.client
-        if ask is None or client is None:
+        client = package.client
+        if client is None or "cacheproxy_checkup" not in package.hooks:
             continue
         checkup = _asked(package, replace(case, seen=client.name in seen))
         found.append(CheckedClient(client, tuple(rule.name for rule in package.rules), checkup))
@@ -39,13 +40,6 @@ def volatile_of(checked: Iterable[CheckedClient]) -> CheckedClient | None:
 
 def _asked(package: Package, case: Case) -> Checkup:
     try:
-        checkup: object = package.hooks["cacheproxy_checkup"](case)
-        if isinstance(checkup, Checkup):
-            return checkup
-        why = "it returns no cacheproxy.Checkup"
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # what others wrote may raise whatever it likes
-        why = reason_of(error)
-    text = f"plugin {package.name}: cacheproxy_checkup: {why}"
-    return Checkup((fail("plugins", text),))
+        return package.ask("cacheproxy_checkup", Checkup, case)
+    except PluginError as error:
+        return Checkup((fail("plugins", str(error)),))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.prompt.client import Client
@@ -20,6 +21,7 @@ from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.profile import UNKNOWN_KIND
 from cacheproxy.plugin.hooks import Hook, PluginError, arguments, hooks_of
 
+_T = TypeVar("_T")
 INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
 """What to do where no client package is installed."""
 TAKEN = frozenset(
@@ -37,7 +39,9 @@ TAKEN = frozenset(
 )
 """Names of our own plugins, which no other may have."""
 SERVER_HOOK = "cacheproxy_server"
-_MOST_SERVERS = 100
+_MOST_SERVERS, _LONGEST_KIND = 100, 40
+_CHECKED = (str, tuple, bool)
+_PATH = re.compile(r"/[!-~]*")
 _MOST_ERROR = 300
 _MOST_RULES = 1000
 
@@ -73,12 +77,23 @@ class Package:
             return f"{self.name} ({self.file})"
         return f"{self.distribution} {self.version}"
 
-    def setup(self, need: Need) -> Setup:
-        """Return what its hook cacheproxy_setup says; raises PluginError, and what that raises."""
-        found = self.hooks["cacheproxy_setup"](need)
-        if type(found) is not Setup:
-            raise PluginError("cacheproxy_setup returns a cacheproxy.Setup")
+    def ask(self, hook: str, kind: type[_T], argument: object) -> _T:
+        """Return what its ``hook`` says, a ``kind``; raises PluginError, whatever the hook does."""
+        try:
+            found: _T = self.hooks[hook](argument)
+            is_one = type(found) is kind
+            why = "" if is_one else f"PluginError: {hook} returns a cacheproxy.{kind.__name__}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # what others wrote may raise whatever it likes
+            why = reason_of(error)
+        if why:
+            raise PluginError(f"plugin {self.name}: {hook}: {why}")
         return found
+
+    def setup(self, need: Need) -> Setup:
+        """Return what its client is told; raises PluginError."""
+        return self.ask("cacheproxy_setup", Setup, need)
 
 
 def package_of(
@@ -144,9 +159,10 @@ def _rules(hooks: Mapping[str, Hook], name: str) -> Iterator[Normalizer]:
 def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
     """Return the kinds that a plugin brings; raises PluginError, and what the plugin raises."""
     found = tuple(islice(hooks[SERVER_HOOK](), _MOST_SERVERS + 1)) if SERVER_HOOK in hooks else ()
-    names = {one.name for one in (*kinds.BUILT_IN, *found) if type(one) is ServerKind}
-    if any(type(one) is not ServerKind or not _is_name(one.name) for one in found):
-        raise PluginError(f"{SERVER_HOOK} returns cacheproxy.ServerKind objects with names")
+    if not all(map(_is_kind, found)):
+        what = "cacheproxy.ServerKind objects with names, and fields of their types"
+        raise PluginError(f"{SERVER_HOOK} returns {what}")
+    names = {one.name for one in (*kinds.BUILT_IN, *found)}
     if len(names | {UNKNOWN_KIND}) < len(kinds.BUILT_IN) + len(found) + 1:
         raise PluginError(f"{SERVER_HOOK} returns a kind that is there already, or twice")
     if len(found) > _MOST_SERVERS:
@@ -154,8 +170,20 @@ def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
     return found
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name.isprintable() and 0 < len(name) <= 40
+def _is_kind(one: object) -> bool:
+    """Whether it is a kind of server with a name, whose fields have the types that they should."""
+    if type(one) is not ServerKind or not isinstance(one.name, str):
+        return False
+    plain = ServerKind("")
+    same = (type(getattr(plain, each.name)) for each in fields(plain))
+    typed = zip((getattr(one, each.name) for each in fields(one)), same, strict=True)
+    paths = (*one.pages, *one.probes, *one.more) if isinstance(one.pages, tuple) else ()
+    return (
+        0 < len(one.name) <= _LONGEST_KIND
+        and one.name.isprintable()
+        and all(isinstance(value, kind) for value, kind in typed if kind in _CHECKED)
+        and all(isinstance(path, str) and _PATH.fullmatch(path) for path in paths)
+    )
 
 
 def _summary(plugin: object) -> str:

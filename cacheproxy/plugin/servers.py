@@ -43,7 +43,7 @@ def _guarded(server: ServerKind, name: str, failed: Failed) -> ServerKind:
             else:
                 if isinstance(found, kind):
                     return found
-                problem = f"returned {kind_of(found)} instead of {kind.__name__}"
+                problem = f"returned {kind_of(found)} instead of {getattr(kind, '__name__', kind)}"
             kinds.leave_out(server.name)
             failed(name, problem)
             return otherwise(*values, **named)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.hookspecs import PROJECT
 from cacheproxy.plugin.files import load_file
 from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.installed import entry_points, installed
-from cacheproxy.plugin.package import Package, reason_of
+from cacheproxy.plugin.package import Package
 
 _INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
 
@@ -59,13 +58,3 @@ def package_for(name: str, block: Collection[str] = (), files: Iterable[str] = (
     """
     others = {entry.name for entry in entry_points(PROJECT) if not entry.name.startswith(name)}
     return Setups({*block, *others}).get(name) or Setups(block, files).package(name)
-
-
-def set_up(package: Package, need: Need) -> Setup:
-    """Return what the client of ``package`` is told; raises PluginError, whatever that raises."""
-    try:
-        return package.setup(need)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # what others wrote may raise whatever it likes
-        raise PluginError(f"plugin {package.name}: cacheproxy_setup: {reason_of(error)}") from None

@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete
 
 from cacheproxy.cli.main import main
 from cacheproxy.client_setup.need import Need
-from cacheproxy.plugin.setups import Setups, set_up
+from cacheproxy.plugin.setups import Setups
 from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
@@ -113,7 +113,7 @@ def test_a_file_is_printed_as_it_is(proxy, client):
     """Standard output can be written to the file; beside it stands which file that is."""
     result = run(client, "--proxy", proxy.url)
     assert MODEL in json.dumps(json.loads(result.stdout))
-    file = set_up(SETUPS.package(client), Need("u")).file
+    file = SETUPS.package(client).setup(Need("u")).file
     assert f"cacheproxy: put this into {file}, " in result.stderr
     assert "CACHEPROXY_TOKEN " in result.stderr
 

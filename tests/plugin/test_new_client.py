@@ -19,7 +19,7 @@ from cacheproxy.daemon import banner
 from cacheproxy.doctor import clients
 from cacheproxy.doctor.conclusion import judge
 from cacheproxy.plugin.packages import Configured
-from cacheproxy.plugin.setups import Setups, set_up
+from cacheproxy.plugin.setups import Setups
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
 from tests.doctor.builders import facts
@@ -118,7 +118,7 @@ def test_its_words_from_another_client_tell_nothing(packages, install):
 def test_it_is_set_up_and_started_in_its_own_way(packages):
     """``cacheproxy env novel``; the banner, and the page before the first request."""
     found = Setups(others()).package("novel")
-    assert set_up(found, Need(PROXY)).variables == {"NOVEL_URL": PROXY}
+    assert found.setup(Need(PROXY)).variables == {"NOVEL_URL": PROXY}
     said = banner.rest(PROXY, None, (), packages, edits=True, open_to_others=False)
     assert f"  Novel Agent   NOVEL_URL={PROXY} novel" in list(said)
     assert packages.clients.starts("{url}", "") == {"Novel Agent": "NOVEL_URL={url} novel"}

@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.client_setup.need import Need
 from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.setups import Setups, set_up
+from cacheproxy.plugin.setups import Setups
 from tests.plugin.installing import others
 
 SETUP = """
@@ -34,7 +34,7 @@ def test_a_client_is_found_by_its_name_before_a_package_is(install):
     assert setups.package("mine").name == "a-package"
     assert setups.package("a-package").name == "other"
     assert setups.package("other").name == "other"
-    assert set_up(setups.package("mine"), NEED).variables == {"URL": "http://here"}
+    assert setups.package("mine").setup(NEED).variables == {"URL": "http://here"}
 
 
 def test_one_that_is_not_there(install):
@@ -60,5 +60,5 @@ def test_a_hook_that_fails_is_one_line_with_its_plugins_name(install, does, said
     """Whatever it raises or returns."""
     install("mine-package", client("mine", does))
     with pytest.raises(PluginError) as caught:
-        set_up(Setups(others()).package("mine"), NEED)
+        Setups(others()).package("mine").setup(NEED)
     assert str(caught.value) == f"plugin mine-package: cacheproxy_setup: {said}"

@@ -12,6 +12,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.logger import Logger
@@ -42,6 +43,8 @@ from cacheproxy.proxy.servers.asker import (
 from cacheproxy.translate.translation import ListOfModels, MessagesToChat
 
 _log = Logger()
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _MOST = 64
 """Models that are remembered: a client may name as many as it likes."""
 Key = tuple[Dialect | None, str]
@@ -128,11 +131,8 @@ class Profiling:
 
     def keep(self, key: Key, placement: Placement) -> None:
         """Know this from now on."""
-        self._learned.pop(key, None)
-        self._learned[key] = placement
-        self._stale.discard(key)
-        if len(self._learned) > _MOST:
-            self._stale.discard(self._learned.popitem(last=False)[0])
+        _remember(self._learned, key, placement)
+        self._stale = {each for each in self._stale if each in self._learned} - {key}
         self.mends = any(each.mends for each in self._learned.values())
         self._compose()
 
@@ -239,7 +239,7 @@ class Profiling:
             wait = ASK_SOON
             raise
         finally:
-            self._wait(key, wait)
+            _remember(self._not_before, key, self._asker.reactor.seconds() + wait)
 
     async def _have_rendered(self, request: Request | None) -> None:
         """Ask the pages that the server may have, until one tells."""
@@ -253,10 +253,7 @@ class Profiling:
             found = await self._asker.rendered(page, request, model, self._formats)
             if found is None:
                 continue
-            self._rendered.pop(found.model, None)
-            self._rendered[found.model] = found
-            if len(self._rendered) > _MOST:
-                self._rendered.popitem(last=False)
+            _remember(self._rendered, found.model, found)
             placement = found.profile.placement
             if self._asks and placement is not None:
                 self.keep((RENDERED if page.is_alone else None, found.model), placement)
@@ -302,12 +299,13 @@ class Profiling:
         sent = request if translated is None else translated.sent
         return await self._asker.ask(sent, PROMPT_SECONDS)
 
-    def _wait(self, key: Key, seconds: float) -> None:
-        """Do not ask again for so long."""
-        self._not_before.pop(key, None)
-        self._not_before[key] = self._asker.reactor.seconds() + seconds
-        if len(self._not_before) > _MOST:
-            self._not_before.popitem(last=False)
+
+def _remember(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
+    """Keep ``value`` as the latest, and not too many of them."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _MOST:
+        kept.popitem(last=False)
 
 
 def model_of(request: Request) -> str:

@@ -89,7 +89,8 @@ CLEAN = [name for name in FILES if name not in FIELDS and name != REAL_CHANGE]
 
 def recorded_lanes(captures, name):
     records, _ = read(captures / f"{name}.jsonl")
-    return lanes_of(records, configured(Config()).packages.session)
+    packages = configured(Config()).packages
+    return lanes_of(records, packages.session, packages.clients)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,8 @@ def inspected(captures):
         if name not in known:
             records, problems = read(captures / f"{name}.jsonl")
             assert problems == []
-            known[name] = inspect(records, found.rules, found.active, name=found.packages.session)
+            told = {"session": found.packages.session, "clients": found.packages.clients}
+            known[name] = inspect(records, found.rules, found.active, **told)
         return known[name]
 
     return one

@@ -163,6 +163,13 @@ def test_a_kind_that_raises_is_left_out_and_named(start, broken, why):
             "a kind that is there already, or twice",
         ),
         ("SERVERS = 7", "TypeError"),
+        *(
+            (
+                f"from cacheproxy import ServerKind\nSERVERS = [ServerKind('x', {odd})]",
+                "of their types",
+            )
+            for odd in ("pages=7", "probes=('no',)", "more=('/a b',)", "flag=7", "owner=None")
+        ),
     ],
 )
 def test_kinds_that_are_none_are_refused(tmp_path, code, why):
