@@ -18,19 +18,20 @@ _POSIX = os.name == "posix"
 _KEYS = ("SIGINT", "SIGQUIT")
 """Sent to all of the terminal's foreground."""
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
-_STOPPING = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 
 
 class Foreground:
     """One program, from its start to its end; as a context manager: from before its start on.
 
-    Until there is one, and when it is gone, a signal that it would get ends us, with SystemExit.
+    Until there is one, a signal that it would get ends us, with SystemExit; when it is gone, those
+    of keys do not.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._starts = False
-        self.was_interrupted = False  #: by a key, which the terminal shows
+        self._has_begun = False
+        self.leaves_line = False
+        """Whether the terminal's line may be no new one: a key or a crash left something there."""
         self._came: list[int] = []
         self._by_keys = _has_terminal()
         self._before: dict[int, Any] = {}
@@ -53,29 +54,26 @@ class Foreground:
 
         Raises OSError where it cannot be started.
         """
-        self._starts = True
-        try:
-            with _terminal_as_it_was():
-                self._process = process = subprocess.Popen(command, env=env)  # noqa: S603
-                for number in self._came:
-                    self._pass_on(number, None)
-                code = _waited(process) if _POSIX else process.wait()
-        finally:
-            self._starts, self._process = False, None
+        self._has_begun = True
+        with _terminal_as_it_was():
+            self._process = process = subprocess.Popen(command, env=env)  # noqa: S603
+            for number in self._came:
+                self._pass_on(number, None)
+            code = _waited(process) if _POSIX else process.wait()
+        self.leaves_line |= self._by_keys and code < 0
         return code if code >= 0 else 128 - code
 
     def _pass_on(self, number: int, _: object) -> None:
-        process = self._process
-        if process is None and self._starts:
+        process, is_key = self._process, signal.Signals(number).name in _KEYS
+        if process is None and self._has_begun:
             self._came.append(number)
-            return
-        if process is None:
+        elif process is None or (process.returncode is not None and not is_key):
             raise SystemExit(128 + number)
-        if self._by_keys and signal.Signals(number).name in _KEYS:
-            self.was_interrupted = True
-            return  # it has it
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)
+        elif self._by_keys and is_key:
+            self.leaves_line = True  # it has it
+        elif process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
 
 def _waited(process: subprocess.Popen[bytes]) -> int:

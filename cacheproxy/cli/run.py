@@ -130,9 +130,10 @@ def run(
             code = foreground.run([program, *launch.arguments, *words], env)
         except OSError as error:
             fail(f"{program} cannot be started: {error.strerror}")
-        if foreground.was_interrupted:
+        last = began.last_line(cure=cure)
+        if foreground.leaves_line:
             click.echo(err=True)
-        say(began.last_line(cure=cure))
+        say(last)
     raise SystemExit(code)
 
 

@@ -67,7 +67,7 @@ class Run:
         except (CommandError, NoAnswerError):
             return "the proxy ended before the client did"
         if not rows:
-            return f"no request of {self.client} came through the proxy"
+            return f"no prompt of {self.client} came through the proxy"
         turns = [row for row in rows if row["turn"] and not row["side"] and not row["failed"]]
         breaks = [row for row in turns if row["reason"] is not None]
         said = [counted(len(turns), "turn"), *_reuse(rows)]
@@ -94,7 +94,9 @@ class Run:
         while query.get("before", 0) is not None:
             page = get_json(self.site.url, f"{_REQUESTS}?{urlencode(query)}", self.site.headers)
             for row in page["requests"]:
-                if row["at"] >= self.began and (self.is_own or row["client"] == self.client):
+                is_prompt = row["turn"] or (row["failed"] and row["client"])
+                is_ours = self.is_own or row["client"] == self.client
+                if is_prompt and is_ours and row["at"] >= self.began:
                     yield row
             query["before"] = page["next"]
 
