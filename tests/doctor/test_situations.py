@@ -106,6 +106,14 @@ CASES = {
         },
         0,
     ),
+    "refuses as malformed": (
+        *("NO", 1, r"All of the last 9 requests of opencode failed\."),
+        {
+            "requests": ("FAIL", 'HTTP 400: "tools: unknown field"', "mend what the client sends"),
+            "reuse": ("warn", "answered 400 (tools: unknown field)", None),
+        },
+        0,
+    ),
     "hung": (
         *("NOT MEASURED", 1, r"No model server answers at \S+: no answer in time\."),
         {"upstream": ("FAIL", "no answer in time", "restart the model server")},
