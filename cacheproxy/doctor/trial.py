@@ -200,11 +200,7 @@ class Trial:
 
 
 class _EndedError(Exception):
-    """The trial ends here; the message says why, "" if the server does not know the path."""
-
-
-class _HeldBackError(Exception):
-    """The next prompt is not sent."""
+    """The trial ends here; the message says why. "": it is held back, or the path is not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -234,12 +230,12 @@ class PromptSender:
         trial = Trial(api, self.proxy is not None, mark)
         try:
             self._send_all(trial)
-        except _HeldBackError:
-            trial.held_back = True
         except _EndedError as ended:
-            if not str(ended) and trial.first is None:
+            is_unknown = not str(ended) and not trial.held_back
+            if is_unknown and trial.first is None:
                 return None
-            trial.error = str(ended) or f"{trial.path} answered once, and then no more"
+            again = f"{trial.path} answered once, and then no more"
+            trial.error = again if is_unknown else str(ended) or None
         return trial
 
     def figures(self) -> ServerFigures:
@@ -299,7 +295,7 @@ class PromptSender:
         try:
             without = self._send(trial, "without", third, with_rules=False, is_new=True)
         except _EndedError as ended:
-            if proxy is None or str(ended):
+            if proxy is None or str(ended) or trial.held_back:
                 raise
             if is_lost:
                 self._send_same(trial, other, with_rules=True)
@@ -329,8 +325,9 @@ class PromptSender:
     def _send(
         self, trial: Trial, name: str, head: str, *, with_rules: bool, is_new: bool = False
     ) -> Shot:
-        if is_new and not self.may_send(self.ours):
-            raise _HeldBackError
+        trial.held_back = is_new and not self.may_send(self.ours)
+        if trial.held_back:
+            raise _EndedError
         site = self.proxy if with_rules and self.proxy is not None else self.upstream
         is_ours = with_rules and self.proxy is None
         data = self._edited(trial, head) if is_ours else self._prompt(trial, head)
