@@ -40,7 +40,7 @@ def test_core_translate_and_record_are_loaded_without_twisted_treq_or_pluggy():
     pure = ("cacheproxy.core", "cacheproxy.translate", "cacheproxy.record")
     modules = [name for name in FILES if name.startswith(pure)]
     loaded = loaded_by("import cacheproxy\n" + "\n".join(f"import {name}" for name in modules))
-    assert {"cacheproxy.core.document.document", "cacheproxy.translate.rendering"} < set(modules)
+    assert {"cacheproxy.core.document.document", "cacheproxy.translate.translation"} < set(modules)
     assert loaded.issuperset(modules)
     assert not loaded & {"twisted", "treq", "pluggy", "zope.interface"}
 

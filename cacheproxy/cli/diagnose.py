@@ -112,7 +112,8 @@ def diagnose(
             advice = [
                 replace(each, why=with_proxy(each.why, checked_url(url))) for each in report.advice
             ]
-            _print(replace(report, advice=tuple(advice)), as_json=as_json)
+            report = replace(report, advice=tuple(advice))
+            _print(report, lines(report), as_json=as_json)
         return
     found = configured(settings)
     records, problems = read(files)
@@ -128,7 +129,8 @@ def diagnose(
         command = "" if apply else f"cacheproxy diagnose --propose --apply{names}"
         _propose(lanes, found, config, command, as_json=as_json)
     elif lanes:
-        _print(_from_captures(records, lanes, name, found, files), as_json=as_json)
+        report = _from_captures(records, lanes, name, found, files)
+        _print(report, lines(report), as_json=as_json)
     if problems:
         raise SystemExit(2)
 
@@ -150,7 +152,7 @@ def _cure(
     """Print the running proxy's cure, and apply it."""
     command = f"cacheproxy diagnose {cure.number} --propose --apply"
     how = f"Switch it on, without a restart: {with_proxy(command, checked_url(proxy))}"
-    _print_cure(cure, "" if apply else how, as_json=as_json)
+    _print(cure, cure_lines(cure, "" if apply else how), as_json=as_json)
     if apply and cure.can_apply:
         said = _apply(cure, checked_url(proxy), settings.token_header(), config)
         click.echo(said, err=as_json)
@@ -213,7 +215,8 @@ def _propose(
     proposals = sorted(worth(proposals, steps, active, told), key=lambda one: one.rule is None)
     seen = [found_of(one, (one.field.count, len(steps))) for one in proposals]
     cure = Cure(found=tuple(seen))
-    _print_cure(cure, f"Into the config file: {command}" if command else "", as_json=as_json)
+    how = f"Into the config file: {command}" if command else ""
+    _print(cure, cure_lines(cure, how), as_json=as_json)
     if not command and cure.tables:
         file = append(cure.tables, config).file
         how = "A running proxy that reads it does so again by SIGHUP"
@@ -226,27 +229,19 @@ def _whose(lanes: list[RecordedLane], found: Configured) -> Callable[[Request], 
     return lambda request: found.packages.client(named[id(request)], request)
 
 
-def _print_cure(cure: Cure, how: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(cure.as_json())
-        return
-    for line in cure_lines(cure, how):
-        click.echo(visible(line))
-
-
-def _print(found: TurnReport, *, as_json: bool) -> None:
+def _print(found: TurnReport | Cure, text: Iterator[str], *, as_json: bool) -> None:
     if as_json:
         print_json(found.as_json())
         return
-    for line in lines(found):
+    for line in text:
         click.echo(visible(line))
 
 
 def cure_lines(cure: Cure, how: str) -> Iterator[str]:
     """Yield the rules as TOML, and all else as comments. ``how``: what applies them."""
     if not cure.found:
-        where = f"that changed in request {cure.number}" if cure.number else "that changed"
-        yield f"# Nothing to propose: each field {where} has a rule."
+        which = f"field that changed in request {cure.number}" if cure.number else "volatile field"
+        yield f"# Nothing to propose: each {which} has a rule."
     for one in cure.found:
         yield from _found(one)
     if not cure.edits:

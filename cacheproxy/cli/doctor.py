@@ -26,6 +26,7 @@ from cacheproxy.cli.settings import (
     read_settings,
     rules_options,
 )
+from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
 from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import DoctorReport, report_of
@@ -39,7 +40,9 @@ from cacheproxy.doctor.server_log import read as read_log
     metavar="URL",
     help="The model server to check; by default the one the proxy sends to.",
 )
-@click.option("--server-log", metavar="FILE", help="Read a llama-server log instead; - for stdin.")
+@click.option(
+    "--server-log", metavar="FILE", help=f"Read a {EXAMPLE.name} log instead; - for stdin."
+)
 @api_key_option
 @click.option("--model", help="The model to ask for; by default the first one the server lists.")
 @click.option(

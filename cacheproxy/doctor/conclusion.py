@@ -12,7 +12,7 @@ from cacheproxy.client_setup.finding import Finding, FindingState, ok
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Record, summary
-from cacheproxy.doctor.trial import Trial
+from cacheproxy.doctor.trial import Trial, TrialOutcome
 from cacheproxy.words import counted
 
 _LATE = "this server's template does not accept system messages where they stand"
@@ -150,46 +150,28 @@ def of_record(record: Record) -> Conclusion:
 
 
 def _of_trials(facts: Examination) -> Conclusion:
-    measured = _measured(facts)
-    working = [trial for trial in measured if trial.works]
-    if not measured:
-        why = "The server does not say what it reused."
-        if not facts.trials:
-            why = "No test prompt was sent."
-        elif any(trial.is_short for trial in facts.trials):
-            why = "The test prompt is shorter than the blocks of tokens that the server keeps."
-        elif all(trial.error for trial in facts.trials):
-            why = "The test requests failed."
-        return Conclusion(Working.NOT_MEASURED, why)
-    if any(trial.has_several for trial in measured):
-        text = "Several servers take turns to answer, and none has the cache of another."
-        return Conclusion(Working.NO, text)
-    if not working:
-        return _of_lost(facts, measured[0])
-    best = working[0].second
+    if not facts.trials:
+        return Conclusion(Working.NOT_MEASURED, "No test prompt was sent.")
+    first = min(facts.outcomes, key=[*TrialOutcome].index)
+    works = [
+        trial
+        for trial, outcome in zip(facts.trials, facts.outcomes, strict=True)
+        if outcome is TrialOutcome.WORKS
+    ]
+    if first is TrialOutcome.SEVERAL or not works:
+        return Conclusion(Working.NO if first.is_loss else Working.NOT_MEASURED, first)
+    best = works[0].second
     assert best is not None
     figures = f"{best.usage.reused or 0:,} of {best.usage.prompt or 0:,} tokens"
     if not facts.proxy.is_up:
         where = shown(facts.proxy.url)
         text = f"No proxy answers at {where}. With the rules a test prompt reused {figures}."
         return Conclusion(Working.NO, text)
-    if len(working) < len(measured):
-        broken = next(trial for trial in measured if not trial.works)
+    if first is not TrialOutcome.WORKS:
+        broken = facts.trials[facts.outcomes.index(first)]
         return Conclusion(Working.NO, f"A test prompt was reused, but not on {broken.path}.")
     text = f"A test prompt reused {figures}; no agent's turns have been measured lately."
     return Conclusion(Working.YES, text)
-
-
-def _of_lost(facts: Examination, trial: Trial) -> Conclusion:
-    same = trial.same
-    if same is not None and not same.is_reused:
-        text = "The server reused nothing, not even when the same prompt was sent again."
-        return Conclusion(Working.NO, text)
-    has_rule = facts.heads is None or not {*facts.heads.rules}.isdisjoint(facts.rules)
-    if same is not None and not has_rule:
-        text = "No rule for the test prompt's header is on, so the test says nothing about your "
-        return Conclusion(Working.NOT_MEASURED, f"{text}agents.")
-    return Conclusion(Working.NO, "A prompt sent twice with different headers was not reused.")
 
 
 def _sentence(text: str) -> str:

@@ -30,7 +30,7 @@ from cacheproxy.doctor.facts import (
     router_cure,
 )
 from cacheproxy.doctor.guard import Ask, Guard
-from cacheproxy.doctor.trial import APIS, PromptSender, Trial
+from cacheproxy.doctor.trial import APIS, NO_MODEL, PromptSender, Trial
 from cacheproxy.plugin.packages import configured
 
 OnStep = Callable[[str], None]
@@ -123,7 +123,6 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
     facts = Examination(
         proxy=running,
         upstream=upstream,
-        now=inputs.clock(),
         found=found,
         # the test prompt imitates a field that vendors' own APIs check
         edits=inputs.config.edit_remote or is_local(urlsplit(url).hostname or ""),
@@ -151,12 +150,11 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
     # It is kept out of the proxy's records.
     as_probe = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): running.probe}
     headers = inputs.headers | inputs.token | as_probe
-    model = inputs.model or facts.upstream.model
     sender = PromptSender(
         upstream=Site(facts.upstream.url, inputs.headers),
         proxy=Site(running.url, headers) if facts.is_own else None,
         rules=facts.found.on,
-        **({"model": model} if model else {}),
+        model=inputs.model or facts.upstream.model or NO_MODEL,
         may_send=guard.allows,
         has_one_slot=kind.similarity > 0 and server.slots == 1,
         counts=kind.reporting is Reporting.FLAGGED,

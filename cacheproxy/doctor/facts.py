@@ -38,7 +38,7 @@ from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
 from cacheproxy.doctor.clients import CheckedClient, volatile_of
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.trial import Trial
+from cacheproxy.doctor.trial import Trial, TrialOutcome
 from cacheproxy.plugin.packages import Configured
 
 _DOCUMENTATION = ("192.0.2.1", 9)
@@ -101,7 +101,6 @@ class Examination:
 
     proxy: Proxy  #: as it was found
     upstream: SeenUpstream  #: the model server as it was found
-    now: float  #: seconds since the epoch
     found: Configured  #: client packages and rules, as they would be on here
     edits: bool = True  #: whether the upstream is one whose requests are edited (law 5)
     record: Record | None = None  #: None: the proxy keeps none, or none runs
@@ -148,6 +147,12 @@ class Examination:
     def heads(self) -> Volatile | None:
         """These heads."""
         return self.tried.checkup.volatile if self.tried is not None else None
+
+    @property
+    def outcomes(self) -> list[TrialOutcome]:
+        """What each trial shows."""
+        has_rule = self.heads is None or not {*self.heads.rules}.isdisjoint(self.rules)
+        return [trial.outcome(has_rule=has_rule) for trial in self.trials]
 
 
 def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:

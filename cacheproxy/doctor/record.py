@@ -70,12 +70,8 @@ class Record:
 
     @cached_property
     def measured(self) -> tuple[Exchange, ...]:
-        """The last hour's whose reuse the server told."""
-        return tuple(
-            one
-            for one in self.lately
-            if one.usage.prompt is not None and one.usage.reused is not None and not one.went_wrong
-        )
+        """The turns whose reuse the server told."""
+        return tuple(one for one in self.turns if None not in (one.usage.prompt, one.usage.reused))
 
     @property
     def figures(self) -> str:
@@ -88,7 +84,7 @@ class Record:
     @cached_property
     def later(self) -> tuple[Exchange, ...]:
         """The measured turns that could have reused the turn before."""
-        return tuple(one for one in self.measured if one.turn > 1 and not one.side)
+        return tuple(one for one in self.measured if one.turn > 1)
 
     @cached_property
     def breaks(self) -> tuple[Exchange, ...]:

@@ -15,7 +15,7 @@ from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.guard import later_turns
 from cacheproxy.doctor.proxy_checks import PLACE
-from cacheproxy.doctor.trial import APIS, Shot, Trial
+from cacheproxy.doctor.trial import APIS, NO_MODEL, Shot, Trial, TrialOutcome
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import counted
 
@@ -63,8 +63,8 @@ def _short(seconds: float) -> str:
 
 def reuse(facts: Examination) -> Iterator[Finding]:
     """What the test prompts showed, or why none was sent."""
-    for trial in facts.trials:
-        yield of_trial(facts, trial)
+    for trial, outcome in zip(facts.trials, facts.outcomes, strict=True):
+        yield _of_trial(facts, trial, outcome)
     measured = [trial.second for trial in facts.trials if trial.is_measured]
     if any(shot.is_counted for shot in measured if shot is not None):
         text = (
@@ -96,8 +96,7 @@ def _not_tried(facts: Examination) -> Finding:
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 
 
-def of_trial(facts: Examination, trial: Trial) -> Finding:
-    """Return what one trial shows."""
+def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Finding:
     if trial.error is not None:
         return warn("reuse", trial.error, _mend(facts, trial.error))
     first, second, without = trial.first, trial.second, trial.without
@@ -108,13 +107,13 @@ def of_trial(facts: Examination, trial: Trial) -> Finding:
     if trial.translated:
         how += ", which uses another path of the server"
     prompt = f"{second.usage.prompt:,}-token " if second.usage.prompt else ""
-    if trial.is_short:
+    if outcome is TrialOutcome.SHORT:
         text = (
             f"{trial.path}: a {prompt}prompt is too short for this test: the server reuses only "
             f"whole blocks of {second.memory.block or 1:,} tokens"
         )
         return warn("reuse", text)
-    if not trial.is_measured:
+    if outcome is TrialOutcome.UNTOLD:
         other = f"with another {what} " if what else ""
         text = (
             f"{trial.path}: the server does not say what it reused. A {prompt}prompt took "
@@ -123,7 +122,7 @@ def of_trial(facts: Examination, trial: Trial) -> Finding:
         )
         fix = _saying(facts) or "compare the seconds; cacheproxy demo --upstream URL shows more"
         return warn("reuse", text, fix)
-    if trial.has_several:
+    if outcome is TrialOutcome.SEVERAL:
         text = (
             f"{trial.path}: one {prompt}prompt was sent several times {how}; one answer reused it "
             "and another did not. Several servers take turns to answer, and the router does not "
@@ -133,32 +132,25 @@ def of_trial(facts: Examination, trial: Trial) -> Finding:
         return fail("reuse", text, facts.router_cure)
     sent = f"{trial.path}: sent one {prompt}prompt twice"
     sent += f" with different {what}s: " if what else ": "
-    if trial.works:
+    if outcome is TrialOutcome.WORKS:
         text = f"{sent}the second answer reused {_reused(second)} tokens {how}"
         text += f" (without: {without.usage.reused or 0:,})" if without is not None else ""
         return ok("reuse", text)
     text = f"{sent}the second answer reused only {_reused(second)} tokens {how}"
     if trial.held_back:
         return warn("reuse", f"{text}; doctor did not send the prompts that would tell why")
-    return _lost(facts, trial, text)
-
-
-def _lost(facts: Examination, trial: Trial, text: str) -> Finding:
-    """Return why a test prompt was not reused."""
-    tried, heads = facts.tried, facts.heads
-    if trial.same is None or not trial.same.is_reused:
+    if trial.same is None or outcome is TrialOutcome.KEEPS_NOTHING:
         text += "; the same prompt sent again reused no more, so the server reuses nothing"
         return fail("reuse", text, _caching(facts))
     text += f"; the same prompt sent again reused {_reused(trial.same)}"
-    if tried is None or heads is None:
+    if facts.tried is None or facts.heads is None:
         return fail("reuse", text, _caching(facts))
-    on = facts.rules if trial.through_proxy else [rule.name for rule in facts.found.on]
-    if not {*heads.rules}.isdisjoint(on):
+    if outcome is TrialOutcome.NOT_REUSED:
         text += ": the rule for the header does not reach the requests"
         fix = "look in the proxy's log: is this another proxy, or another upstream?"
         return fail("reuse", text, fix)
-    text += f": no rule for this header is on, which matters if you use {tried.client.called}"
-    return warn("reuse", text, f"switch {heads.rules[0]} on (cacheproxy plugins)")
+    text += f": no rule for this header is on, which matters if you use {facts.tried.client.called}"
+    return warn("reuse", text, f"switch {facts.heads.rules[0]} on (cacheproxy plugins)")
 
 
 def _saying(facts: Examination) -> str | None:
@@ -186,7 +178,7 @@ def _mend(facts: Examination, error: str) -> str | None:
         return f"start {facts.kind.called} with a larger context{flag}"
     if "401" in error or "403" in error:
         return "give the server's key with --api-key KEY"
-    return "name a model with --model" if "model" in error.lower() or "default" in error else None
+    return "name a model with --model" if "model" in error.lower() or NO_MODEL in error else None
 
 
 def memory(facts: Examination) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.client_setup.checkup import Volatile
@@ -25,6 +26,8 @@ from cacheproxy.core.servers.status import METRICS, NOTHING, ServerFigures
 
 APIS = (CHAT, MESSAGES)
 """Those that a server may serve by itself."""
+NO_MODEL = "default"
+"""The model that is asked for where the server lists none."""
 GOOD = 0.8
 """A repeated prompt of whose whole blocks this part is reused was reused: templates close the last
 message in their own way."""
@@ -106,12 +109,33 @@ class Shot:
         return bool(self.whole) and (self.usage.reused or 0) >= GOOD * self.whole
 
 
+class TrialOutcome(StrEnum):
+    """What a trial shows, for people. Of several, the verdict is that of the first that is here."""
+
+    SEVERAL = "Several servers take turns to answer, and none has the cache of another."
+    KEEPS_NOTHING = "The server reused nothing, not even when the same prompt was sent again."
+    NOT_REUSED = "A prompt sent twice with different headers was not reused."
+    NO_RULE = (
+        "No rule for the test prompt's header is on, so the test says nothing about your agents."
+    )
+    WORKS = "A test prompt was reused."
+    SHORT = "The test prompt is shorter than the blocks of tokens that the server keeps."
+    UNTOLD = "The server does not say what it reused."
+    FAILED = "The test requests failed."
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it shows that the cache does not work."""
+        return self in (self.SEVERAL, self.KEEPS_NOTHING, self.NOT_REUSED)
+
+
 @dataclass(slots=True)
 class Trial:
     """What came of the requests on one path, in their order; None: not sent, or no answer."""
 
     api: Dialect  #: that it is sent on
     through_proxy: bool  #: through the one that runs, else through the rules in this process
+    mark: str = ""  #: what no earlier prompt has
     first: Shot | None = None  #: through the rules, as ``second``, behind different heads
     second: Shot | None = None  #: see ``first``
     without: Shot | None = None  #: a third head, not edited
@@ -142,6 +166,20 @@ class Trial:
         """Whether the prompt is too short for the server's blocks to tell anything."""
         return self.second is not None and bool(self.second.usage.prompt) and not self.second.whole
 
+    def outcome(self, *, has_rule: bool) -> TrialOutcome:
+        """Return what it shows; ``has_rule``: whether one for the prompt's head is on."""
+        if self.error is not None or not self.is_measured:
+            untold = TrialOutcome.SHORT if self.is_short else TrialOutcome.UNTOLD
+            return untold if self.error is None else TrialOutcome.FAILED
+        if self.has_several:
+            return TrialOutcome.SEVERAL
+        if self.works:
+            return TrialOutcome.WORKS
+        if self.same is not None and not self.same.is_reused:
+            return TrialOutcome.KEEPS_NOTHING
+        is_ruled = has_rule or self.same is None
+        return TrialOutcome.NOT_REUSED if is_ruled else TrialOutcome.NO_RULE
+
     @property
     def has_several(self) -> bool:
         """Whether several servers answer there: one has a prompt, and another has not."""
@@ -162,11 +200,7 @@ class Trial:
 
 
 class _EndedError(Exception):
-    """The trial ends here; the message says why, "" if the server does not know the path."""
-
-
-class _HeldBackError(Exception):
-    """The next prompt is not sent."""
+    """The trial ends here; the message says why. "": it is held back, or the path is not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,7 +210,7 @@ class PromptSender:
     upstream: Site  #: the model server
     proxy: Site | None = None  #: None: none runs
     rules: Sequence[Normalizer] = ()  #: for where none runs
-    model: str = "default"  #: to ask for
+    model: str = NO_MODEL  #: to ask for
     may_send: MaySend = lambda _: True  #: asked before each prompt unlike those before
     has_one_slot: bool = False  #: whether ``again`` tells something
     counts: bool = False
@@ -184,6 +218,7 @@ class PromptSender:
     memory: Memory = ANY  #: that the server keeps prompts in
     heads: Volatile | None = None
     """What stands before the prompt; None: nothing, and the trial tells nothing of the rules."""
+    ours: int = 0  #: tokens of the longest prompt sent so far
 
     def measure(self, api: Dialect, mark: str) -> Trial | None:
         """Send the requests; None if the server does not serve the API.
@@ -192,15 +227,15 @@ class PromptSender:
         fourth where it tells more; and longer ones where the server keeps large blocks. ``mark``:
         text that no earlier prompt has, so that the first is cold. Never raises.
         """
-        trial = Trial(api, self.proxy is not None)
+        trial = Trial(api, self.proxy is not None, mark)
         try:
-            _Trying(self, trial, mark).send_all()
-        except _HeldBackError:
-            trial.held_back = True
+            self._send_all(trial)
         except _EndedError as ended:
-            if not str(ended) and trial.first is None:
+            is_unknown = not str(ended) and not trial.held_back
+            if is_unknown and trial.first is None:
                 return None
-            trial.error = str(ended) or f"{trial.path} answered once, and then no more"
+            again = f"{trial.path} answered once, and then no more"
+            trial.error = again if is_unknown else str(ended) or None
         return trial
 
     def figures(self) -> ServerFigures:
@@ -235,76 +270,69 @@ class PromptSender:
             time.sleep(_PAUSE)
         return usage, False
 
+    def _prompt(self, trial: Trial, head: str) -> bytes:
+        rounds = rounds_for(self.memory.block or 1)
+        return body(trial.api, self.model, head, trial.mark, rounds)
 
-@dataclass(slots=True)
-class _Trying:
-    """One trial under way."""
-
-    to: PromptSender  #: who sends it, and what is known there
-    trial: Trial  #: what has come of it so far
-    mark: str  #: what no earlier prompt has
-    ours: int = 0  #: tokens of the longest prompt sent so far
-
-    def prompt(self, head: str) -> bytes:
-        rounds = rounds_for(self.to.memory.block or 1)
-        return body(self.trial.api, self.to.model, head, self.mark, rounds)
-
-    def edited(self, head: str) -> bytes:
+    def _edited(self, trial: Trial, head: str) -> bytes:
         """Return the prompt behind a head as the rules of this process leave it."""
-        request = Request("POST", self.trial.path, (), self.prompt(head))
-        return normalize(request, self.to.rules).request.body
+        request = Request("POST", trial.path, (), self._prompt(trial, head))
+        return normalize(request, self.rules).request.body
 
-    def send_all(self) -> None:
-        trial, proxy, heads = self.trial, self.to.proxy, self.to.heads or _CONSTANT
+    def _send_all(self, trial: Trial) -> None:
+        proxy, heads = self.proxy, self.heads or _CONSTANT
         first, other, third = heads.texts
-        self.send("first", first, with_rules=True, is_new=True)
-        is_new = proxy is None and self.edited(first) != self.edited(other)
-        second = self.send("second", other, with_rules=True, is_new=is_new)
+        self._send(trial, "first", first, with_rules=True, is_new=True)
+        is_new = proxy is None and self._edited(trial, first) != self._edited(trial, other)
+        second = self._send(trial, "second", other, with_rules=True, is_new=is_new)
         is_lost = not second.is_reused and second.is_told
         if second.is_reused:
-            self.repeat(second, other, _FEW, with_rules=True)
+            self._repeat(trial, second, other, _FEW, with_rules=True)
         if first == other:
             if is_lost:
-                self.send_same(other, with_rules=True)
+                self._send_same(trial, other, with_rules=True)
             return
         try:
-            without = self.send("without", third, with_rules=False, is_new=True)
+            without = self._send(trial, "without", third, with_rules=False, is_new=True)
         except _EndedError as ended:
-            if proxy is None or str(ended):
+            if proxy is None or str(ended) or trial.held_back:
                 raise
             if is_lost:
-                self.send_same(other, with_rules=True)
+                self._send_same(trial, other, with_rules=True)
             trial.translated = True
             return
         if trial.api is MESSAGES and not without.is_reused:
-            self.send("next_turn", heads.next_turn, with_rules=False, is_new=True)
+            self._send(trial, "next_turn", heads.next_turn, with_rules=False, is_new=True)
         if is_lost:
-            self.send_same(heads.next_turn if trial.next_turn else third, with_rules=False)
-        if self.to.has_one_slot and second.is_reused and not without.is_reused:
-            self.send("again", first, with_rules=True)
+            self._send_same(trial, heads.next_turn if trial.next_turn else third, with_rules=False)
+        if self.has_one_slot and second.is_reused and not without.is_reused:
+            self._send(trial, "again", first, with_rules=True)
 
-    def send_same(self, head: str, *, with_rules: bool) -> None:
+    def _send_same(self, trial: Trial, head: str, *, with_rules: bool) -> None:
         """Send what was sent last, which a single server has now, if it keeps anything."""
-        same = self.send("same", head, with_rules=with_rules)
+        same = self._send(trial, "same", head, with_rules=with_rules)
         if same.is_told:
-            self.repeat(same, head, _MOST_SERVERS, with_rules=with_rules)
+            self._repeat(trial, same, head, _MOST_SERVERS, with_rules=with_rules)
 
-    def repeat(self, shot: Shot, head: str, most: int, *, with_rules: bool) -> None:
+    def _repeat(self, trial: Trial, shot: Shot, head: str, most: int, *, with_rules: bool) -> None:
         """Send it until it fares unlike ``shot``: a router may give it to another server."""
         for _ in range(most):
             is_new = not shot.is_reused
-            again = self.send("repeated", head, with_rules=with_rules, is_new=is_new)
+            again = self._send(trial, "repeated", head, with_rules=with_rules, is_new=is_new)
             if again.is_reused is not shot.is_reused:
                 break
 
-    def send(self, name: str, head: str, *, with_rules: bool, is_new: bool = False) -> Shot:
-        if is_new and not self.to.may_send(self.ours):
-            raise _HeldBackError
-        site = self.to.proxy if with_rules and self.to.proxy is not None else self.to.upstream
-        is_ours = with_rules and self.to.proxy is None
-        data = self.edited(head) if is_ours else self.prompt(head)
-        before = self.to.figures()
-        path = self.trial.path
+    def _send(
+        self, trial: Trial, name: str, head: str, *, with_rules: bool, is_new: bool = False
+    ) -> Shot:
+        trial.held_back = is_new and not self.may_send(self.ours)
+        if trial.held_back:
+            raise _EndedError
+        site = self.proxy if with_rules and self.proxy is not None else self.upstream
+        is_ours = with_rules and self.proxy is None
+        data = self._edited(trial, head) if is_ours else self._prompt(trial, head)
+        before = self.figures()
+        path = trial.path
         try:
             answer = site.post(path, data, _ANSWER_SECONDS)
         except NoAnswerError as error:
@@ -314,8 +342,8 @@ class _Trying:
             raise _EndedError
         if answer.status != 200:
             raise _EndedError(f"{path} answered {answer.status}{f' ({said})' if said else ''}")
-        usage, is_counted = self.to.with_reuse(usage_of(answer.json()), before)
-        shot = Shot(usage, answer.seconds, self.to.memory, is_counted)
-        setattr(self.trial, name, shot)
+        usage, is_counted = self.with_reuse(usage_of(answer.json()), before)
+        shot = Shot(usage, answer.seconds, self.memory, is_counted)
+        setattr(trial, name, shot)
         self.ours = max(self.ours, usage.prompt or 0)
         return shot

@@ -6,6 +6,7 @@ and observers see it. A recorded exchange is read into the same record, as far a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass, replace
 from enum import StrEnum
 from typing import Any, NoReturn, Self
@@ -19,7 +20,10 @@ from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.record.body import body_of
+
+_READ_HERE = 32 << 10
+"""Bytes of a body that is read here, on the reactor, if nobody has read it yet."""
+_NOTHING: Mapping[str, Any] = {}
 
 
 class Outcome(StrEnum):
@@ -165,3 +169,10 @@ class _Finished(Exchange):
 
     def __delattr__(self, name: str) -> NoReturn:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def body_of(request: Request) -> Mapping[str, Any]:
+    """Return the body's JSON object if it has been read before or is small; else an empty one."""
+    if not request.is_read and len(request.body) > _READ_HERE:
+        return _NOTHING
+    return request.json or _NOTHING

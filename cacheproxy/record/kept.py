@@ -12,7 +12,6 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from cacheproxy.record.body import body_of
 from cacheproxy.record.exchange import Exchange
 
 Json = dict[str, Any]
@@ -215,8 +214,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
     verdict = None if failed else exchange.verdict
     where = None if verdict is None else verdict.where
     fired = [report.rule for report in exchange.reports if report.edits]
-    sent = exchange.sent or received
-    model = body_of(sent).get("model") if sent.dialect is not None else None
+    model = exchange.model if (exchange.sent or received).dialect is not None else None
     sources = SimpleNamespace(
         exchange=exchange,
         verdict=verdict or _NOTHING,
@@ -235,7 +233,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
         "root": None if exchange.place is None else exchange.place.root,
         "session": session.id if session is not None else None,
         "dialect": received.dialect and received.dialect.name,
-        "model": model[:LONGEST_NAME] if isinstance(model, str) and model else None,
+        "model": model and model[:LONGEST_NAME],
         "shape": (verdict and verdict.rewrite) or (where and where.kind),
         "rules": ",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
         "turn": 0 if failed else exchange.turn,

@@ -1,7 +1,7 @@
 """The schema's versions: ``schema/001.sql`` and on, each taking the file one version further.
 
-A column that has come since needs no version: it is added as ``columns`` says, and a program that
-does not know it leaves it alone.
+A column that has come since needs no version: it is added as ``record.kept`` says, and a program
+that does not know it leaves it alone.
 """
 
 from __future__ import annotations

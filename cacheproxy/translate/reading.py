@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from cacheproxy.core.dialects.reasoning import REASONING
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path, PathError, to_pointer
 from cacheproxy.core.prompt.request import Request
@@ -79,7 +80,7 @@ def thinking_of(message: dict[str, Any]) -> str:
 
     llama.cpp, SGLang and DeepSeek call it ``reasoning_content``; vLLM and OpenRouter ``reasoning``.
     """
-    for name in ("reasoning_content", "reasoning"):
+    for name in REASONING:
         found = message.get(name)
         if isinstance(found, str) and found:
             return found

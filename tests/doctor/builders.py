@@ -103,7 +103,6 @@ def facts(kind="llama-server", **more):
     usual = {
         "proxy": RUNS,
         "upstream": SeenUpstream(SERVER, server_look(kind)),
-        "now": NOW,
         "found": HERE,
         "profile": Profile(server=ServerFacts(kind)),
         "checked": (CHECKED,),

@@ -97,6 +97,7 @@ SITUATIONS = {
     "breaks half the time": Model(),
     "cuts": Model(most=1_500),
     "refuses": Model(status=500),
+    "refuses as malformed": Model(status=400, said="tools: unknown field"),
     "hung": None,
     "one malformed": Model(),
     "one of two down": Model(),

@@ -39,38 +39,18 @@ def look(through, tmp_path):
     return look
 
 
-def converse(url, session, turns, before=""):
+def converse(url, session, turns):
     """Send the turns of a conversation as Claude Code would."""
     site = Site(url, AGENT | {"X-Claude-Code-Session-Id": session})
     messages = [{"role": "user", "content": f"Look at the house. {session}"}]
     for number in range(turns):
-        system = before * number + head("1a2", f"{number:05x}") + text(session)
+        system = head("1a2", f"{number:05x}") + text(session)
         request = {"model": "m", "max_tokens": 1, "system": system, "messages": messages}
         assert site.post("/v1/messages", json.dumps(request).encode(), 60).status == 200
         messages += [
             {"role": "assistant", "content": "It is grey."},
             {"role": "user", "content": "And now the river, please."},
         ]
-
-
-def test_an_agent_whose_turns_are_reused(look, through):
-    """YES, with the figures of its own requests."""
-    converse(through.url, "good", 4)
-    conclusion, findings = look()
-    assert conclusion.answer is Working.YES
-    assert "tokens in 4 turns were reused" in conclusion.text
-    assert findings["traffic"].text == "4 requests with a prompt came through this proxy"
-    assert findings["agents"].text.startswith("seen: claude (4 requests in 1 session")
-    assert "turns" not in findings
-
-
-def test_an_agent_whose_turns_break(look, through):
-    """NO: something before the header changes, which no rule knows."""
-    converse(through.url, "bad", 4, before="another day. ")
-    conclusion, findings = look()
-    assert conclusion.answer is Working.NO
-    assert findings["turns"].state is FindingState.FAIL
-    assert "system_changed" in findings["turns"].text
 
 
 def test_a_server_that_refuses_the_agent(look, through):

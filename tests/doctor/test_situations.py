@@ -73,7 +73,14 @@ def try_fixes(shell, value, proxy):
 
 
 CASES = {
-    "works": ("YES", 0, SHARE, {}, 0),
+    "works": (
+        *("YES", 0, SHARE),
+        {
+            "traffic": ("ok", "9 requests with a prompt came through this proxy", None),
+            "agents": ("ok", "seen: opencode (9 requests in 1 session, the last", None),
+        },
+        0,
+    ),
     "breaks half the time": (
         *(
             "MOSTLY",
@@ -85,12 +92,26 @@ CASES = {
     ),
     "cuts": (
         *("NO", 1, r"The server cut \d of 9 turns to fit its context; 15 % of 13.2K tokens in 9"),
-        {"context": ("FAIL", "read 1,500 tokens of a prompt that had more", "env opencode")},
+        {
+            "context": ("FAIL", "read 1,500 tokens of a prompt that had more", "env opencode"),
+            "turns": ("FAIL", "7 of the last hour's 8 follow-up turns", "cacheproxy diagnose 9"),
+        },
         2,
     ),
     "refuses": (
         *("NO", 1, r"All of the last 9 requests of opencode failed\."),
-        {"requests": ("FAIL", 'with HTTP 500: "out of memory"', "the model server's log")},
+        {
+            "requests": ("FAIL", 'with HTTP 500: "out of memory"', "the model server's log"),
+            "reuse": ("warn", "answered 500 (out of memory)", None),
+        },
+        0,
+    ),
+    "refuses as malformed": (
+        *("NO", 1, r"All of the last 9 requests of opencode failed\."),
+        {
+            "requests": ("FAIL", 'HTTP 400: "tools: unknown field"', "mend what the client sends"),
+            "reuse": ("warn", "answered 400 (tools: unknown field)", None),
+        },
         0,
     ),
     "hung": (
@@ -120,7 +141,10 @@ CASES = {
     ),
     "slots are not told": (
         *("YES", 0, SHARE),
-        {"reuse": ("warn", "test prompts were not sent", "cacheproxy doctor --send --proxy")},
+        {
+            "metrics": ("warn", "the server was started without --metrics", "add --metrics"),
+            "reuse": ("warn", "test prompts were not sent", "cacheproxy doctor --send --proxy"),
+        },
         1,
     ),
 }
@@ -134,9 +158,8 @@ def test_what_doctor_says_of_it(name, told, shell):
         value, found = told(proxy, *(["--upstream", server] if name == "no proxy" else []))
         assert (value["answer"], value["exit_code"]) == (answer, code), value
         assert re.match(text, value["text"]), value["text"]
-        assert {one for one in found if found[one]["state"] in ("FAIL", "warn")} >= {
-            one for one, (state, *_) in findings.items() if state != "note"
-        }
+        bad = {one for one in found if found[one]["state"] in ("FAIL", "warn")}
+        assert bad == {one for one, (state, *_) in findings.items() if state in ("FAIL", "warn")}
         for one, (state, words, fix) in findings.items():
             assert found[one]["state"] == state
             assert words in found[one]["text"]

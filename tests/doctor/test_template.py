@@ -9,7 +9,7 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import HEALTH, Site
 from cacheproxy.client_setup.finding import FindingState
-from cacheproxy.core.conversation.verdict import Rewrite
+from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, Thinking, ThinkingProfile
@@ -84,9 +84,9 @@ def test_what_nothing_can_mend_is_said_where_the_rest_is_not_known(peer):
 
 
 SEEN = (
-    seen(turn=2, rewrite=Rewrite.THINKING, lost=400),
+    seen(turn=2, rewrite=Rewrite.THINKING, lost=400, reason=Reason.TEMPLATE_CHANGED),
     seen(turn=3),
-    seen(turn=4, rewrite=Rewrite.THINKING, lost=500),
+    seen(turn=4, rewrite=Rewrite.THINKING, lost=500, reason=Reason.TEMPLATE_CHANGED),
 )
 
 

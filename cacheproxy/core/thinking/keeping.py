@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from cacheproxy.core.conversation.conversation import Thoughts
 from cacheproxy.core.conversation.kinship import Kinship
@@ -42,14 +42,10 @@ _SAID = attrgetter("role", "text")
 
 Word = tuple[str, bool]
 """A member of chat_template_kwargs, and its value."""
+KeepingWay = tuple[Word, ...]
+"""How reasoning is kept: what is asked for; (): the template keeps it unasked."""
 _WHOSE = "conversations keep it if the client sends it back"
 _OFF = "the model reads its earlier reasoning (--keep-thinking no leaves it out)"
-
-
-class KeepingWay(NamedTuple):
-    """How reasoning is kept."""
-
-    word: Word | None  #: what is asked for; None: the template keeps it unasked
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +94,15 @@ def way_of(
         return None
     if thinking.way is Thinking.UNKNOWN:  # the server was restarted, and has not told yet
         begun = None if thoughts is None else thoughts.asked_by
-        return None if begun is None else KeepingWay(begun)
+        return None if begun is None else (begun,)
     if thinking.way is Thinking.KEPT and setting == YES:
-        return KeepingWay(None)
+        return ()
     if thinking.way is not Thinking.ON_REQUEST or word is None:
         return None
     if setting == YES or (thoughts is not None and thoughts.asked_by is not None):
-        return KeepingWay(word)
+        return (word,)
     begins = may_keep(setting, profile) and sends_back(request) and _may_begin(request)
-    return KeepingWay(word) if begins else None
+    return (word,) if begins else None
 
 
 def keep(
@@ -209,13 +205,11 @@ def _is_asked(item: dict[str, Any]) -> bool:
 
 def _asked(request: Request, way: KeepingWay) -> Iterator[Edit]:
     body = request.json or {}
-    if way.word is None:
-        return
-    name, value = way.word
-    if _KWARGS not in body:
-        yield Edit(f"/{_KWARGS}", {name: value}, ASKED, adds=True)
-    elif name not in body[_KWARGS]:
-        yield Edit(f"/{_KWARGS}/{name}", value, ASKED, adds=True)
+    for name, value in way:
+        if _KWARGS not in body:
+            yield Edit(f"/{_KWARGS}", {name: value}, ASKED, adds=True)
+        elif name not in body[_KWARGS]:
+            yield Edit(f"/{_KWARGS}/{name}", value, ASKED, adds=True)
 
 
 def _given(

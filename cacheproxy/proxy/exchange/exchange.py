@@ -308,11 +308,9 @@ class _Running:
         record, keeping = self.record, self.server.keeping
         body: bytes | None = self.reply or None
         if relay is not None:
-            body, record.first_byte, record.bytes_down = (
-                relay.body,
-                None if relay.first_byte is None else relay.first_byte - self.started,
-                relay.bytes_down,
-            )
+            body, record.bytes_down = relay.body, relay.bytes_down
+            if relay.first_byte is not None:
+                record.first_byte = relay.first_byte - self.started
         session, asked = record.session, self.attempt.asked if self.attempt else None
         is_whole = record.status == 200 and record.bytes_down == len(body or b"")
         if keeping is not None and session is not None and asked is not None and is_whole:

@@ -103,7 +103,7 @@ class Keeping:
         if way is None and not (begins and may_remember(self.setting, profile)):
             return KeptThinking(request)
         if way is not None and begins:
-            thoughts.asked_by = way.word
+            thoughts.asked_by = next(iter(way), None)
         if _is_short(request, thoughts):
             kept = keep(request, way, thoughts, turn.kin)
         else:

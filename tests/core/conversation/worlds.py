@@ -27,7 +27,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.thinking.answer import said
-from cacheproxy.core.thinking.keeping import KeepingWay, keep, place_of
+from cacheproxy.core.thinking.keeping import keep, place_of
 from cacheproxy.plugin.packages import configured
 
 CANARY = re.compile(r"C(\d+)([A-Z])(\d+)")
@@ -219,7 +219,7 @@ class World:
         begun = self.store.begin(turn, prepared.request)
         known = self.store.conversation(turn.session)
         thoughts = Thoughts() if known is None else known.thoughts
-        kept = keep(prepared.request, KeepingWay(WORD), thoughts, turn.kin)
+        kept = keep(prepared.request, (WORD,), thoughts, turn.kin)
         assert kept.report is None or kept.report.error is None
         sent, _ = place(kept.request, self.placement)
         self.look(talk, asked, sent.json)

@@ -77,7 +77,7 @@ class Talk:
         way = way_of(self._setting, self.server, asked, self.thoughts)
         kept = keep(asked, way, self.thoughts)
         if way is not None:
-            self.thoughts.asked_by = way.word
+            self.thoughts.asked_by = next(iter(way), None)
         self.sent = kept.request
         self.reports.append(kept.report)
         assert kept.report is None or kept.report.error is None

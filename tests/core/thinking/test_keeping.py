@@ -16,7 +16,6 @@ from cacheproxy.core.thinking.keeping import (
     AUTO,
     NO,
     YES,
-    KeepingWay,
     keep,
     may_keep,
     may_remember,
@@ -80,7 +79,7 @@ def test_nothing_else_changes(steps, api):
 def test_no_edit_is_made_twice(steps, api):
     """What is kept already stays as it is."""
     found = talk(steps, api=api)
-    again = keep(found.sent, KeepingWay(WORD), found.thoughts)
+    again = keep(found.sent, (WORD,), found.thoughts)
     assert again.request is found.sent
     assert again.report is None
 
@@ -131,12 +130,12 @@ def test_in_mid_conversation_it_begins_at_a_user_message(last, begins):
 @pytest.mark.parametrize(
     ("way", "setting", "expected"),
     [
-        (Thinking.KEPT, YES, KeepingWay(None)),
+        (Thinking.KEPT, YES, ()),
         (Thinking.KEPT, AUTO, None),
         (Thinking.DROPPED, YES, None),
         (Thinking.NEVER_SHOWN, YES, None),
         (Thinking.UNKNOWN, YES, None),
-        (Thinking.ON_REQUEST, YES, KeepingWay(WORD)),
+        (Thinking.ON_REQUEST, YES, (WORD,)),
         (Thinking.ON_REQUEST, NO, None),
     ],
 )
@@ -152,7 +151,7 @@ def test_a_server_that_has_not_told_yet():
     """What was begun goes on; with yes, answers are remembered."""
     asked, begun = request({"messages": [user("x")]}, CHAT), Thoughts()
     begun.asked_by = WORD
-    assert way_of(AUTO, Profile(), asked, begun) == KeepingWay(WORD)
+    assert way_of(AUTO, Profile(), asked, begun) == (WORD,)
     assert way_of(NO, Profile(), asked, begun) is None
     assert may_remember(YES, Profile())
     assert not may_remember(AUTO, Profile())
@@ -178,15 +177,15 @@ def test_a_clients_own_word_counts(given):
 
 def test_our_word_joins_those_of_the_client():
     body = '{"messages": [{"role": "user", "content": "x"}],"chat_template_kwargs": {"a" : 1.0 } }'
-    kept = keep(request(body, CHAT), KeepingWay(WORD), Thoughts())
+    kept = keep(request(body, CHAT), (WORD,), Thoughts())
     assert kept.request.body == body.replace("1.0 ", '1.0,"preserve_thinking":true ').encode()
     again = request({"messages": [user("x")], KWARGS: {WORD[0]: WORD[1]}}, CHAT)
-    assert keep(again, KeepingWay(WORD), Thoughts()).request is again
+    assert keep(again, (WORD,), Thoughts()).request is again
 
 
 @pytest.mark.parametrize("word", KEEPERS)
 def test_each_word_is_asked_for_by_its_own_value(word):
-    kept = keep(request({"messages": [user("x")]}, CHAT), KeepingWay(word), Thoughts())
+    kept = keep(request({"messages": [user("x")]}, CHAT), (word,), Thoughts())
     assert kept.request.json[KWARGS] == dict([word])
 
 
@@ -197,7 +196,7 @@ def given_back(message, api="chat"):
     path, body = PATHS[api], found.request().json
     said = [*body["messages"][:-1], message, user("two")]
     asked = request({**body, "messages": said}, path)
-    kept = keep(asked, KeepingWay(None), found.thoughts)
+    kept = keep(asked, (), found.thoughts)
     assert kept.report is None or kept.report.error is None
     return kept.request.json["messages"][-2]
 
@@ -248,7 +247,7 @@ def test_another_message_before_an_answer_makes_it_another_answer():
     found = Talk()
     found.step(user("one"), answer("Done.", "so"))
     asked = request({"messages": [user("two"), answer("Done."), user("x")]}, CHAT)
-    assert keep(asked, KeepingWay(None), found.thoughts).request is asked
+    assert keep(asked, (), found.thoughts).request is asked
 
 
 def test_what_has_gone_from_the_history_is_not_looked_for():
@@ -299,21 +298,21 @@ def test_no_body_is_too_strange(messages, path):
     """It goes on as it came, but for the word."""
     asked = request({"messages": messages}, path)
     assert way_of(AUTO, profile(), asked, Thoughts()) is None
-    kept = keep(asked, KeepingWay(WORD), Thoughts())
+    kept = keep(asked, (WORD,), Thoughts())
     assert kept.report.error is None
     assert kept.request.json == {"messages": messages, KWARGS: dict([WORD])}
 
 
 def test_a_body_that_is_no_json_goes_on_as_it_came():
     asked = request("[1", CHAT)
-    assert keep(asked, KeepingWay(WORD), Thoughts()).request is asked
+    assert keep(asked, (WORD,), Thoughts()).request is asked
 
 
 def test_what_goes_wrong_is_told_and_nothing_is_changed(monkeypatch):
     """The request goes on as it came (law 4)."""
     monkeypatch.setattr(keeping, "splice", lambda *_: 1 / 0)
     asked = request({"messages": [user("x")]}, CHAT)
-    kept = keep(asked, KeepingWay(WORD), Thoughts())
+    kept = keep(asked, (WORD,), Thoughts())
     assert kept.request is asked
     assert kept.report.error == "ZeroDivisionError"
 
@@ -334,7 +333,7 @@ def test_reasoning_of_200_kb_a_turn():
 def test_an_answer_that_the_client_has_begun_is_not_remembered():
     """The server goes on with it, and the client may join both."""
     asked = request({"messages": [user("x"), answer("Well")]}, CHAT)
-    assert keep(asked, KeepingWay(WORD), Thoughts()).asked is None
+    assert keep(asked, (WORD,), Thoughts()).asked is None
 
 
 def test_a_thought_of_another_name_stays_under_it():
@@ -343,4 +342,4 @@ def test_a_thought_of_another_name_stays_under_it():
     place = keeping.place_of(keep(asked, None, thoughts).asked, keeping.said_in(answer("y")))
     thoughts.keep(place, Thought("reasoning", '"so"'))
     again = request({"messages": [user("x"), answer("y"), user("z")]}, CHAT)
-    assert keep(again, KeepingWay(None), thoughts).request.json["messages"][1]["reasoning"] == "so"
+    assert keep(again, (), thoughts).request.json["messages"][1]["reasoning"] == "so"
