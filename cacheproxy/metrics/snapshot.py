@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.metrics.series import clean, family_of
 from cacheproxy.record import metrics as table

@@ -16,7 +16,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, Verdict
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.prompt.parts import Parts
+from cacheproxy.core.prompt.prompt import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.dialects.messages import error_type
 from cacheproxy.translate.reading import (
     NOT_JSON,
     Json,
+    TranslationError,
     arguments_of,
     choice_of,
     is_object,
@@ -28,7 +29,6 @@ from cacheproxy.translate.reading import (
     tool_named,
     write,
 )
-from cacheproxy.translate.translation_error import TranslationError
 
 _ANSWER, _CALL, _THEIRS = "msg_", "toolu_", "chatcmpl-"
 """What ids of answers and of tool calls begin with; chat servers' word for the former."""

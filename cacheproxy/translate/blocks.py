@@ -12,10 +12,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.translate.answer import Asked
-from cacheproxy.translate.reading import is_object, write
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.reading import TranslationError, is_object, write
 
 
 class BlockKind(Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.translate.reading import SEAM, Json, list_of, object_of, raw_at, text_in, wrong

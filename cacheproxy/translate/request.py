@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialects import beside, endpoint_of
 from cacheproxy.core.dialects.messages import MESSAGES
@@ -17,6 +17,7 @@ from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.conversation import chat_messages
 from cacheproxy.translate.reading import (
     Json,
+    TranslationError,
     document_of,
     list_of,
     object_of,
@@ -26,7 +27,6 @@ from cacheproxy.translate.reading import (
     write,
     wrong,
 )
-from cacheproxy.translate.translation_error import TranslationError
 
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
 _NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event, EventReader
@@ -14,6 +14,7 @@ from cacheproxy.translate.answer import Asked, error_event, is_error, stop_reaso
 from cacheproxy.translate.blocks import BlockKind, Blocks
 from cacheproxy.translate.reading import (
     Json,
+    TranslationError,
     arguments_of,
     choice_of,
     plain_text,
@@ -22,7 +23,6 @@ from cacheproxy.translate.reading import (
     thinking_of,
     write,
 )
-from cacheproxy.translate.translation_error import TranslationError
 
 _COMMENT = re.compile(rb"(?<=[\r\n]):")
 COMMENT = b""

@@ -13,7 +13,7 @@ from typing import Any
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.code_rule import Normalizer, client_name
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.profile import for_people
 from cacheproxy.plugin.package import Package
 from cacheproxy.proxy.downstream.request import ProxyRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import MetricsSources
 from cacheproxy.web.metrics import Families, MetricsResource, content

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import MetricsSources
 from cacheproxy.web.metrics import MetricsResource, content

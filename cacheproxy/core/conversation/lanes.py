@@ -13,8 +13,7 @@ from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.divergence import parting, taken_back
-from cacheproxy.core.conversation.kinship import Kinship, is_answer
+from cacheproxy.core.conversation.divergence import Kinship, is_answer, parting, taken_back
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.text import share_of_words

@@ -11,11 +11,10 @@ from collections import ChainMap, OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from cacheproxy.core.conversation.conversation import Conversation, Thought
-from cacheproxy.core.conversation.kinship import Kinship
+from cacheproxy.core.conversation.conversation import Conversation, Spellings, Thought
+from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place
 from cacheproxy.core.conversation.session import Session, parent_of
-from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.turn import Turn, choose_turn, named
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request

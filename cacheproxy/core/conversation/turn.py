@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.kinship import Kinship
+from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.lanes import Lane, find_lane, is_another
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from cacheproxy.core.http1.headers import CREDENTIALS
-from cacheproxy.core.http1.request_head import BAD_HOST, ONE_HOST
-from cacheproxy.core.http1.target import AUTHORITY
+from cacheproxy.core.http1.request_head import AUTHORITY, BAD_HOST, ONE_HOST
 from cacheproxy.core.privacy.origins import (
     FOR_OTHERS,
     NOT_SHARED,

@@ -26,11 +26,13 @@ from cacheproxy.core.rules.checks import (
     RuleError,
     are_texts,
     check_fields,
+    check_template,
+    examples,
+    is_settled,
     on_one_line,
 )
 from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, note_edit
 from cacheproxy.core.rules.places import NAMED, WITH_USER_TEXT
-from cacheproxy.core.rules.second_pass import check_template, examples, is_settled
 
 if TYPE_CHECKING:
     from regex import Match

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.conversation import Thought, Thoughts
-from cacheproxy.core.conversation.kinship import Kinship
+from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
@@ -25,7 +25,6 @@ from cacheproxy.core.http1.headers import values
 from cacheproxy.core.prompt.request import Headers, Request, messages_of
 from cacheproxy.core.servers.kinds import page_at
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.keeping import (
     NO,
     KeepingWay,
@@ -34,6 +33,7 @@ from cacheproxy.core.thinking.keeping import (
     may_keep,
     may_remember,
     place_of,
+    read,
     says,
     way_of,
 )

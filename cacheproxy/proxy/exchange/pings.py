@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from twisted.internet.interfaces import IReactorTime
 
-from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.proxy.transport.deadline import Silence
 
 # How bytes end after an empty line, if lines may end with CR LF, LF or CR (section 9.2.5). Not

@@ -11,7 +11,7 @@ from typing import Any
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, guessed
 from cacheproxy.core.placement.placing import late_messages, place
 from cacheproxy.core.placement.refusal import (

@@ -12,7 +12,7 @@ from zope.interface import implementer
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.reading import TranslationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
 from cacheproxy.core.dialects.dialects import spoken
-from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.proxy.exchange.pings import Pings, takes_pings
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, eventually, head
 

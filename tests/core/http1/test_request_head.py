@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.http1.target import absolute
+from cacheproxy.core.http1.request_head import absolute
 
 
 @pytest.mark.parametrize(
