@@ -13,10 +13,7 @@ from typing import Any, NamedTuple
 from cacheproxy.core.conversation.lanes import Lane, Place, tools_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.document.compare import alike
-from cacheproxy.core.prompt.prompt import Prompt
-from cacheproxy.core.prompt.request import Request
 
-_MOST_LANES = 64
 _EACH_CALL = 250
 _EACH = 250
 """Bytes that a thought takes beside its text."""
@@ -128,19 +125,6 @@ class Conversation:
         calls = sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
         name = getsizeof(self.session.id)
         return name + calls + self.thoughts.cost + sum(lane.cost for lane in self.lanes)
-
-    def begin(
-        self, lane: Lane | None, request: Request, prompt: Prompt, plain: Prompt, shared: int
-    ) -> Lane:
-        """Take note that ``request`` goes upstream in ``lane``, or in a new one."""
-        if lane is None:
-            number = self.lanes[-1].number + 1 if self.lanes else 0
-            if len(self.lanes) >= _MOST_LANES:  # a client that never repeats itself: begin anew
-                self.lanes.clear()
-            lane = Lane(number, request, prompt, plain, len(plain.made.run.pieces))
-            self.lanes.append(lane)
-        lane.go_on(request, prompt, plain, shared)
-        return lane
 
     def lane(self, number: int) -> Lane | None:
         """Return the lane with that number, None where it was forgotten."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, compress, count, islice, takewhile
 from operator import attrgetter, is_not
@@ -55,7 +55,7 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     pieces that both have are passed over: all there is before, as a rule.
     """
     ours, theirs = before.pieces, after.pieces
-    same = _alike(ours, theirs)
+    same = _agreed(ours, theirs, _reads_alike)
     left, right = _segments(ours, same), _segments(theirs, same)
     shared = before.chars if same == len(ours) else sum(map(_CHARS, ours[:same]))
     was, now = next(left, None), next(right, None)
@@ -99,16 +99,18 @@ def _behind(prompt: Prompt, segment: Segment | None, at: int) -> Counter[str]:
     return Counter([segment.text[at:], *(one.text for one in behind)])
 
 
-def _alike(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:
-    """Return how many pieces from the start are the very same, or read alike."""
+def _agreed(
+    ours: Sequence[Piece], theirs: Sequence[Piece], is_alike: Callable[[Piece, Piece], bool]
+) -> int:
+    """Return how many pieces from the start are the very same, or alike."""
     for number in compress(count(), map(is_not, ours, theirs)):
-        if _texts(ours[number]) != _texts(theirs[number]):
+        if not is_alike(ours[number], theirs[number]):
             return number
     return min(len(ours), len(theirs))
 
 
-def _texts(piece: Piece) -> list[str]:
-    return list(map(_TEXT, piece.segments))
+def _reads_alike(one: Piece, other: Piece) -> bool:
+    return list(map(_TEXT, one.segments)) == list(map(_TEXT, other.segments))
 
 
 def _segments(pieces: tuple[Piece, ...], first: int) -> Iterator[Segment]:
@@ -150,11 +152,7 @@ class Kinship:
 
     def shared(self, other: Prompt) -> int:
         """Return how many messages at the start are those of ``other``, but for pinned fields."""
-        ours, theirs = self.prompt.made.run.pieces, other.made.run.pieces
-        for number in compress(count(), map(is_not, ours, theirs)):
-            if not self._is_alike(ours[number], theirs[number]):
-                return number
-        return min(len(ours), len(theirs))
+        return _agreed(self.prompt.made.run.pieces, other.made.run.pieces, self._is_alike)
 
     def answers(self, start: int = 0, end: int | None = None) -> int:
         """Return how many answers of the model begin in the messages from ``start`` to ``end``."""

@@ -64,29 +64,6 @@ class SessionHook:
         return said, None
 
 
-async def asked(
-    hooks: Iterable[SessionHook], request: Request
-) -> tuple[str | None, list[tuple[str, str]]]:
-    """Return the first answer to whose conversation it is, and what went wrong before, by hook."""
-    problems: list[tuple[str, str]] = []
-    for hook in hooks:
-        if not hook.is_for(request):
-            continue
-        if getattr(hook.ask, "quick", False) is True:
-            answer, problem = hook.answer(request)
-        else:
-            try:
-                shown = replace(request, memo=None)
-                answer, problem = await Foreign(hook.name, partial(hook.answer, shown))
-            except GivenUpError as error:
-                answer, problem = None, str(error) or None
-        if problem is not None:
-            problems.append((hook.name, problem))
-        if answer is not None:
-            return answer, problems
-    return None, problems
-
-
 class Prepared(NamedTuple):
     """A request ready to be sent, and where it belongs."""
 
@@ -130,9 +107,23 @@ class Plan:
 
     async def session(self, request: Request) -> tuple[Session, list[tuple[str, str]]]:
         """Return whose conversation ``request`` belongs to, and what hooks did wrong, by hook."""
-        answer, problems = await asked(self.hooks, request)
-        client = None if answer is not None else self.clients.name_of(request)
-        return session_of(request, answer, client), problems
+        problems: list[tuple[str, str]] = []
+        for hook in self.hooks:
+            if not hook.is_for(request):
+                continue
+            if getattr(hook.ask, "quick", False) is True:
+                answer, problem = hook.answer(request)
+            else:
+                try:
+                    shown = replace(request, memo=None)
+                    answer, problem = await Foreign(hook.name, partial(hook.answer, shown))
+                except GivenUpError as error:
+                    answer, problem = None, str(error) or None
+            if problem is not None:
+                problems.append((hook.name, problem))
+            if answer is not None:
+                return session_of(request, answer), problems
+        return session_of(request, client=self.clients.name_of(request)), problems
 
 
 async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:

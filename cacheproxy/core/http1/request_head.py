@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.prompt.request import Headers

@@ -19,6 +19,7 @@ LONGEST_HEAD = 256 << 10
 _MOST_INTERIM = 32
 _LONGEST_CHUNK_LINE = 4096
 _NO_LENGTH = "the upstream's Content-Length is not a valid number"
+_BROKEN = "the upstream's chunk framing is broken"
 _MANY = 2048
 """Bytes of a read above which many chunks are expected in it."""
 
@@ -117,7 +118,11 @@ class ResponseReader:
         if self._state is _State.UNTIL_CLOSE:
             return data
         if self._state is _State.LENGTH:
-            return self._take(data)
+            taken = data[: self._left] if len(data) > self._left else data
+            self._left -= len(taken)
+            if not self._left:
+                self._finish()
+            return taken
         if self._state is _State.DONE:
             return b""
         if self._state is _State.HEAD:
@@ -139,13 +144,6 @@ class ResponseReader:
 
     def _finish(self) -> None:
         self._state, self.done = _State.DONE, True
-
-    def _take(self, data: bytes) -> bytes:
-        taken = data[: self._left] if len(data) > self._left else data
-        self._left -= len(taken)
-        if not self._left:
-            self._finish()
-        return taken
 
     def _read_head(self) -> bool:
         """Read one head, interim or final; return whether there was a whole one."""
@@ -225,11 +223,11 @@ class ResponseReader:
                 continue
             end = buffer.find(b"\n", position)
             if (len(buffer) if end < 0 else end) - position > _LONGEST_CHUNK_LINE:
-                raise ResponseError("the upstream's chunk framing is broken")
+                raise ResponseError(_BROKEN)
             if end < 0:
                 break
             if not buffer.endswith(b"\r", position, end):  # sections 2.2 and 7.1: no other end
-                raise ResponseError("the upstream's chunk framing is broken")
+                raise ResponseError(_BROKEN)
             self._framing(buffer[position : end - 1])
             position = end + 1
         self._buffer = b"" if self.done else buffer[position:]
@@ -238,30 +236,22 @@ class ResponseReader:
     def _framing(self, line: bytes) -> None:
         """Take one line of what is not data."""
         if self._state is _State.CHUNK_SIZE:
-            self._chunk_size(line)
+            found = _CHUNK_LINE.fullmatch(line)
+            if found is None:
+                raise ResponseError(_BROKEN)
+            size = int(found[1], 16)
+            self._state = _State.CHUNK_DATA if size else _State.TRAILERS
+            self._left = size or LONGEST_HEAD
         elif self._state is _State.CHUNK_END:
             if line:
-                raise ResponseError("the upstream's chunk framing is broken")
+                raise ResponseError(_BROKEN)
             self._state = _State.CHUNK_SIZE
-        else:
-            self._trailer(line)
-
-    def _chunk_size(self, line: bytes) -> None:
-        found = _CHUNK_LINE.fullmatch(line)
-        if found is None:
-            raise ResponseError("the upstream's chunk framing is broken")
-        self._left = int(found[1], 16)
-        self._state = _State.CHUNK_DATA if self._left else _State.TRAILERS
-        if not self._left:
-            self._left = LONGEST_HEAD
-
-    def _trailer(self, line: bytes) -> None:
-        """Drop trailers: few agents read them, and HTTP/1.0 clients cannot."""
-        self._left -= len(line) + 2
-        if self._left < 0:
-            raise ResponseError("the upstream's trailers are too large")
-        if not line:
-            self._finish()
+        else:  # trailers are dropped: few agents read them, and HTTP/1.0 clients cannot
+            self._left -= len(line) + 2
+            if self._left < 0:
+                raise ResponseError("the upstream's trailers are too large")
+            if not line:
+                self._finish()
 
 
 def _match_chunks(buffer: bytes, position: int, pieces: list[bytes]) -> int:

@@ -306,9 +306,11 @@ def parts_of(
     history = prompt.chars - tools - system - newest - prompt.thinking
     thinking = 0 if hides_thinking else prompt.thinking
     if drops_thinking:
-        thinking = _last_thinking(prompt)
+        # The characters of reasoning behind the last message of the user.
+        last = takewhile(lambda piece: not _is_users(piece), reversed(prompt.pieces))
+        thinking = sum(piece.thinking for piece in last)
     sizes = (tools, system, history, thinking, newest)
-    return Parts(*_shared_out(tokens, sizes), prompt.order)
+    return Parts._make((*_shared_out(tokens, sizes), prompt.order))
 
 
 def _is_new(piece: Piece) -> bool:
@@ -316,17 +318,11 @@ def _is_new(piece: Piece) -> bool:
     return piece.part is Part.MESSAGES and not is_models
 
 
-def _last_thinking(prompt: Prompt) -> int:
-    """Return the characters of reasoning behind the last message of the user."""
-    last = takewhile(lambda piece: not _is_users(piece), reversed(prompt.pieces))
-    return sum(piece.thinking for piece in last)
-
-
 def _is_users(piece: Piece) -> bool:
     return any(segment.source == "user" for segment in piece.segments)
 
 
-def _shared_out(tokens: int, sizes: tuple[int, ...]) -> tuple[int, int, int, int, int]:
+def _shared_out(tokens: int, sizes: tuple[int, ...]) -> list[int]:
     """Return whole numbers in the proportion of ``sizes`` that add up to ``tokens``."""
     total, upto, given = sum(sizes) or 1, 0, 0
     shares: list[int] = []
@@ -336,5 +332,4 @@ def _shared_out(tokens: int, sizes: tuple[int, ...]) -> tuple[int, int, int, int
         given += share
         shares.append(share)
     shares[-1] += tokens - given
-    tools, system, history, thinking, newest = shares
-    return tools, system, history, thinking, newest
+    return shares
