@@ -23,8 +23,8 @@ _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 class Foreground:
     """One program, from its start to its end; as a context manager: from before its start on.
 
-    Until there is one, a signal that it would get ends us, with SystemExit; when it is gone, those
-    of keys do not.
+    Until there is one, a signal that it would get ends us, with SystemExit. When it is gone, those
+    of keys are too late for it, and do nothing any more.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,8 @@ class Foreground:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            is_late_key = self._has_begun and signal.Signals(number).name in _KEYS
+            signal.signal(number, signal.SIG_IGN if is_late_key else handler)
 
     def run(self, command: Sequence[str], env: Mapping[str, str]) -> int:
         """Run it to its end; return its exit code, 128 and the number for a signal.

@@ -184,6 +184,15 @@ class Setup:
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
     @staticmethod
+    def unexpanded(content: str, name: str) -> str:
+        """Return the text of a JSON file without the braces of ``name``, which are escaped in it.
+
+        Some clients put variables (``{env:…}``) into that text, before they read it as JSON.
+        """
+        written = Setup.quoted(name)[1:-1]
+        return content.replace(written, written.replace("{", r"\u007b")) if "{" in name else content
+
+    @staticmethod
     def quoted(text: str) -> str:
         """Return ``text`` as TOML's basic and YAML's double-quoted string: JSON is among both."""
         return json.dumps(text, ensure_ascii=False)

@@ -10,9 +10,8 @@ from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event, EventReader
-from cacheproxy.translate.answer import Asked, stop_reason, usage_for
+from cacheproxy.translate.answer import Asked, error_event, is_error, stop_reason, usage_for
 from cacheproxy.translate.blocks import BlockKind, Blocks
-from cacheproxy.translate.errors import error_event, is_error
 from cacheproxy.translate.reading import (
     Json,
     arguments_of,

@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.dialects.dialects import VERSION_HEADERS
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.answer import Asked, WholeAnswer, message
-from cacheproxy.translate.errors import error_answer, is_error
+from cacheproxy.translate.answer import Asked, WholeAnswer, error_answer, is_error, message
 from cacheproxy.translate.reading import Json, read, write
 from cacheproxy.translate.request import chat_headers, chat_request
 from cacheproxy.translate.stream import MessageStream

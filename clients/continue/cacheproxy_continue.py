@@ -28,13 +28,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
+from typing import Any
 
 from cacheproxy import (
     FIRST_USER_TEXT,
     SYSTEM_HEAD,
     Client,
+    Launch,
+    Need,
     Request,
     Rule,
+    Setup,
     hookimpl,
     match_paths,
     quick,
@@ -88,3 +93,36 @@ def cacheproxy_session(request: Request) -> str | None:
         return None
     told = "\0".join([directory[1], *texts])
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return its file (docs.continue.dev/reference): YAML, of which JSON is a part.
+
+    ``cn`` is started with such a file of its own, in the place of the user's.
+    """
+    key = f"${{{{ secrets.{need.key_variable} }}}}" if need.key_variable else need.key
+    model: dict[str, Any] = {
+        "name": need.model_name,
+        "provider": "openai",
+        "model": need.model_name,
+        "apiBase": need.openai,
+        "apiKey": key,
+        "roles": ["chat"],
+    }
+    if need.context is not None:
+        options = {"contextLength": need.context, "maxTokens": need.output}
+        model["defaultCompletionOptions"] = options
+    if need.needs_header:
+        header = {need.token_header: "${{ secrets.CACHEPROXY_TOKEN }}"}
+        model["requestOptions"] = {"headers": header}
+    value = {"name": need.provider, "version": "0.0.1", "schema": "v1", "models": [model]}
+    setup = Setup.of_json("~/.continue/config.yaml", value, need)
+    content = Setup.unexpanded(setup.content or "", need.model_name)
+    launch = Launch(
+        "cn",
+        "npm install --global @continuedev/cli",
+        ("--config", f"{need.folder}/config.yaml"),
+        files={"config.yaml": content},
+    )
+    return replace(setup, content=content, launch=launch)

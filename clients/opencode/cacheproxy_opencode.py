@@ -92,19 +92,10 @@ def cacheproxy_setup(need: Need) -> Setup:
         },
     }
     setup = Setup.of_json("~/.config/opencode/opencode.json", value, need)
-    content = _unexpanded(setup.content or "", need.model_name)
+    content = Setup.unexpanded(setup.content or "", need.model_name)
     launch = Launch(
         "opencode",
         "npm install --global opencode-ai",
         variables={"OPENCODE_CONFIG_CONTENT": content},
     )
     return replace(setup, content=content, launch=launch)
-
-
-def _unexpanded(content: str, name: str) -> str:
-    """Return a file in which opencode puts no variable's or file's text into ``name``.
-
-    It looks for ``{env:…}`` and ``{file:…}`` in the text of the file, before that is read as JSON.
-    """
-    written = Setup.quoted(name)[1:-1]
-    return content.replace(written, written.replace("{", r"\u007b")) if "{" in name else content
