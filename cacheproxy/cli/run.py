@@ -44,7 +44,7 @@ from cacheproxy.client_setup.need import Launch, Need
 from cacheproxy.config import Config
 from cacheproxy.core.servers.kinds import all_kinds
 from cacheproxy.plugin.package import Package
-from cacheproxy.plugin.setups import package_for
+from cacheproxy.plugin.packages import package_for
 
 try:
     import fcntl

@@ -11,8 +11,7 @@ from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.doctor import proxy_checks
 from cacheproxy.doctor.facts import Proxy
-from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import Package, PluginError
 from cacheproxy.plugin.packages import Configured, configured
 from tests.doctor.builders import RUNS, facts
 
