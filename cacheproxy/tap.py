@@ -39,7 +39,7 @@ from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.plugin.hooks import PluginError
+from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import Packages, configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
