@@ -42,9 +42,10 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.client_setup.need import Launch, Need
 from cacheproxy.config import Config
-from cacheproxy.core.servers.kinds import all_kinds
+from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds
+from cacheproxy.core.servers.status import MODELS
 from cacheproxy.plugin.package import Package
-from cacheproxy.plugin.setups import package_for
+from cacheproxy.plugin.packages import package_for
 
 try:
     import fcntl
@@ -52,13 +53,12 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _LOOK_SECONDS = 2.0
-_MODELS = "/v1/models"
 _NOT_READY = (401, 403, 503)
 """Of servers that ask for a key, and of those that load a model."""
 _MOST_LOGS = 9
 _START = (
-    "start one (llama-server -m model.gguf --port 8080), or name it with --upstream URL; "
-    "cacheproxy demo --serve gives one to play with"
+    f"start one ({EXAMPLE.starts}), or name it with --upstream URL; cacheproxy demo --serve gives "
+    "one to play with"
 )
 
 
@@ -173,9 +173,9 @@ def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
     try:
         answer = site.get(HEALTH)
     except NoAnswerError as error:
-        if is_named:
-            fail(f"no cacheproxy answers at {shown(site.url)} ({error}): leave out --proxy")
-        return False
+        if not is_named:
+            return False
+        fail(f"no cacheproxy answers at {shown(site.url)} ({error}): leave out --proxy")
     page: Any = answer.json() if answer.status == 200 else None
     if not is_health(page):
         if is_named or answer.status == 401:
@@ -186,26 +186,20 @@ def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
 
 
 def _server(settings: Config) -> str:
-    """Return the URL of the server to use, "" where the settings name several."""
-    if settings.upstreams:
-        return ""
-    if settings.upstream != Config().upstream:
-        if not answers(settings.upstream):
-            _no_server(f"no model server answers at {shown(settings.upstream)}")
-        return settings.upstream
+    """Return the URL of the server to use, "" where the settings name it, or several."""
+    if settings.upstreams or settings.upstream != Config().upstream:
+        return ""  # _up asks whether it is there
     ports = dict.fromkeys(kind.port for kind in all_kinds() if kind.port)
     found = next(filter(answers, (f"http://localhost:{port}" for port in ports)), None)
     if found is None:
-        _no_server(
-            f"no model server answers here, at any of the ports {', '.join(map(str, ports))}"
-        )
+        _no_server(f"here, at any of the ports {', '.join(map(str, ports))}")
     return found
 
 
 def answers(url: str) -> bool:
     """Whether a model server listens there: other programs like these ports, too."""
     try:
-        answer = Site(url).get(_MODELS, _LOOK_SECONDS)
+        answer = Site(url).get(MODELS, _LOOK_SECONDS)
     except NoAnswerError:
         return False
     page = answer.json()
@@ -220,22 +214,20 @@ def _up(site: Site) -> Any:
         raise CommandError(f"the proxy at {shown(site.url)} does not say how it is")
     upstreams = page["upstreams"] or [page["upstream"]]
     if all(each["state"] != "up" for each in upstreams):
-        urls = ", ".join(shown(each["url"]) for each in upstreams)
-        _no_server(f"no model server answers at {urls}")
+        _no_server("at " + ", ".join(shown(each["url"]) for each in upstreams))
     return page
 
 
-def _no_server(what: str) -> NoReturn:
-    fail(f"{what}: {_START}")
+def _no_server(where: str) -> NoReturn:
+    fail(f"no model server answers {where}: {_START}")
 
 
 def _log(settings: Config) -> IO[bytes] | None:
     """Return an empty file for a proxy's log, which no other writes to; None where none is kept."""
     if settings.state_dir == "none":
         return None
-    folder = Path(settings.state_dir).expanduser()
-    if settings.state_dir == "user":
-        folder = platformdirs.user_state_path("cacheproxy")
+    users = platformdirs.user_state_path("cacheproxy")
+    folder = users if settings.state_dir == "user" else Path(settings.state_dir).expanduser()
     for number in range(1, _MOST_LOGS):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -87,6 +87,7 @@ class ServerKind:
     name: str  #: as its own documentation spells it
     title: str = ""  #: in advice, if not its name
     port: int = 0  #: where it listens unless it is told otherwise; 0: nobody knows
+    starts: str = ""  #: the command that starts it, as an example
 
     # How it is recognised.
     owner: str = ""  #: of its models, as /v1/models says it, in small letters

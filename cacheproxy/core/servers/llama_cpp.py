@@ -192,6 +192,7 @@ def _room_for(*, was_taken: bool, is_full: bool, has_ram: bool | None) -> Iterat
 LLAMA_CPP = ServerKind(
     _NAME,
     port=8080,
+    starts="llama-server -m model.gguf --port 8080",
     mark=(_PROPS, "default_generation_settings"),
     facts=_facts,
     software="llama.cpp",
