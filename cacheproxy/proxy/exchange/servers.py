@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from twisted.logger import Logger
@@ -12,15 +13,16 @@ from cacheproxy.core.conversation.lanes import Home
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.route.choose import (
+from cacheproxy.core.route.facts import Facts, facts_of
+from cacheproxy.core.route.route import (
+    EVERYWHERE,
     KnownConversation,
+    Route,
     Target,
     TargetState,
-    UpstreamOrder,
     choose,
+    routes_of,
 )
-from cacheproxy.core.route.facts import Facts, facts_of
-from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
 from cacheproxy.core.route.stamp import Stamp, root_key
 from cacheproxy.core.servers.profile import says
 from cacheproxy.proxy.exchange.keeping import Keeping
@@ -140,29 +142,31 @@ class Servers:
 
     def choose(self, prepared: Prepared) -> Chosen:
         """Return where ``prepared`` goes."""
-        turn, standings = prepared.turn, dict[str, TargetState]()
+        turn = prepared.turn
         if self._only is not None:
             return self._only._replace(was=_was(turn)) if self.first.name else self._only
 
+        @cache
         def standing(name: str) -> TargetState:
-            if name not in standings:
-                server = self._by_name[name]
-                standings[name] = server.standing(self._speed(server.upstream.url.text))
-            return standings[name]
+            server = self._by_name[name]
+            return server.standing(self._speed(server.upstream.url.text))
 
-        if turn is None:
-            order = choose(self._targets, standing, Facts(), EVERYWHERE, KnownConversation())
-            self._tell_of(order)
-            return Chosen(self._named(order), spare=order.spare)
-        facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
-        key = root_key(prepared.request, turn.session)
-        for route in routes_of(self._routes, facts):
-            home = self._home(turn, route)
+        facts, key, routes = Facts(), "", iter((EVERYWHERE,))
+        if turn is not None:
+            facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
+            key, routes = root_key(prepared.request, turn.session), routes_of(self._routes, facts)
+        for route in routes:
+            home = None if turn is None else self._home(turn, route)
             known = KnownConversation(key, "" if home is None else home.name, _cached(turn))
             order = choose(self._targets, standing, facts, route, known)
-            if order.names:
-                self._tell_of(order, route.name)
-                return Chosen(self._named(order), route.name, _was(turn), order.spare)
+            if not order.names:
+                continue
+            if order.is_fallback:
+                self._tell(order.names[0], route.name)
+            else:
+                self._told.discard((route.name, _DOWN))
+            servers = tuple([self._by_name[name] for name in order.names])
+            return Chosen(servers, route.name, _was(turn), order.spare)
         raise AssertionError("the last route has no token limit")
 
     def may_go_on(
@@ -207,15 +211,6 @@ class Servers:
         start = server.profiling.profile.start
         return None if home.start is not None and start not in (None, home.start) else home
 
-    def _named(self, order: UpstreamOrder) -> tuple[Server, ...]:
-        return tuple([self._by_name[name] for name in order.names])
-
-    def _tell_of(self, order: UpstreamOrder, route: str = "") -> None:
-        if order.is_fallback:
-            self._tell(order.names[0], route)
-        else:
-            self._told.discard((route, _DOWN))
-
     def _tell(self, name: str, route: str, why: str = _DOWN) -> None:
         """Say once that requests go to the fallback ``name``.
 
@@ -244,9 +239,9 @@ def _was(turn: Turn | None) -> str:
     return "" if home is None else home.name
 
 
-def _cached(turn: Turn) -> int:
+def _cached(turn: Turn | None) -> int:
     """Return the tokens that the server of a conversation has of it."""
-    before = None if turn.lane is None else turn.lane.before
+    before = None if turn is None or turn.lane is None else turn.lane.before
     return 0 if before is None else before.tokens or 0
 
 
