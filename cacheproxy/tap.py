@@ -44,10 +44,9 @@ from cacheproxy.plugin.packages import Packages, configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.exchange.adapting import AUTO, QUIET, Adapting
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
-from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
-from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.servers.asker import Asker
@@ -222,6 +221,9 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
     )
+    adapting = Adapting(
+        reactor, profiling, store, placing=config.placement, keeping=config.keep_thinking
+    )
     return Server(
         upstream,
         translating,
@@ -230,8 +232,7 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         Proving(asker, profiling),
         Health(asker, table.name),
         table.target,
-        placing=Placing(reactor, profiling, config.placement) if edits else None,
-        keeping=Keeping(reactor, profiling, store, config.keep_thinking) if edits else None,
+        adapting=adapting if edits else None,
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
         model=table.model,

@@ -25,8 +25,7 @@ from cacheproxy.core.route.route import (
 )
 from cacheproxy.core.route.stamp import Stamp, root_key
 from cacheproxy.core.servers.profile import says
-from cacheproxy.proxy.exchange.keeping import Keeping
-from cacheproxy.proxy.exchange.placing import Placing
+from cacheproxy.proxy.exchange.adapting import Adapting
 from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
@@ -256,9 +255,7 @@ class Server:
     proving: Proving  #: asks it what it rendered, and for its counters
     health: Health  #: asked where there are several
     target: Target  #: what a choice looks at
-    placing: Placing | None = None  #: where late system messages go; None where nothing is edited
-    keeping: Keeping | None = None
-    """What becomes of earlier reasoning; None where nothing is edited."""
+    adapting: Adapting | None = None  #: edits requests for it; None where nothing is edited
     stamp: Stamp = field(default_factory=Stamp)
     """Headers that tell routers whose conversation it is."""
     max_context: int | None = None  #: tokens of a prompt; None: what it says itself
@@ -272,7 +269,7 @@ class Server:
     @property
     def edits(self) -> bool:
         """Whether requests to it are edited."""
-        return self.placing is not None
+        return self.adapting is not None
 
     def standing(self, speed: float | None) -> TargetState:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""
@@ -299,8 +296,8 @@ class Server:
     def words(self) -> dict[str, str]:
         """Return what is known of it, and what is done here for that, in a line each."""
         found = {
-            "placement": "" if self.placing is None else self.placing.as_dict()["says"],
-            "thinking": "" if self.keeping is None else self.keeping.says,
+            "placement": "" if self.adapting is None else self.adapting.placement()["says"],
+            "thinking": "" if self.adapting is None else self.adapting.thinking()["says"],
             **says(self.profiling.profile),
         }
         return {name: text for name, text in found.items() if text}
@@ -308,7 +305,7 @@ class Server:
     def refused(self) -> None:
         """It has refused a connection: another server may take its place."""
         self.translating.forget()
-        if self.placing is not None:
-            self.placing.forget()
+        if self.edits:
+            self.profiling.forget()
         if self.name:
             self.health.set(is_up=False)
