@@ -33,10 +33,9 @@ from cacheproxy.daemon.service import ProxyService, stop, version
 from cacheproxy.daemon.shown import Pages
 from cacheproxy.daemon.signals import hold
 from cacheproxy.daemon.wiring import ConfigParts, ProcessParts
-from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
+from cacheproxy.observe.capture import Capture, CaptureError, CaptureFolder
 from cacheproxy.observe.judging import Judging
-from cacheproxy.observe.logline import LogLine
+from cacheproxy.observe.log import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.spans import Spans, SpansError
 from cacheproxy.plugin.package import PluginError
