@@ -179,7 +179,7 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         probe=lasting.shown.probe,
         keep_bodies=lasting.records.capture is not None,
         ping_after=config.ping_after,
-        progressed=lasting.shown.latest.prefills,
+        progressed=lasting.shown.latest,
     )
     access = Access(
         frozenset(name.lower() for name in config.allow_host),

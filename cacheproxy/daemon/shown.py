@@ -22,7 +22,7 @@ from cacheproxy.plugin.packages import Configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
-from cacheproxy.totals.requests import TABLES
+from cacheproxy.totals.lists import TABLES
 from cacheproxy.totals.totals import InMemoryTotals
 from cacheproxy.web.cures import Applying, Cures, reload
 from cacheproxy.web.dashboard import Dashboard
@@ -69,7 +69,7 @@ class Pages:
         self.applying = Applying(lambda: self.reload(), self._in_thread)  # noqa: PLW0108 (set later)
         self.dashboard.is_applied = self.applying.is_applied
         self.live = Live(self.dashboard, plugins.reactor)
-        self.latest.prefills.changed = self.live.progressed
+        self.latest.changed = self.live.progressed
         self._plugins = plugins
         self._records = records
         self._store = store
