@@ -22,20 +22,19 @@ from cacheproxy.daemon.options import Options
 from cacheproxy.daemon.reloading import ConfigParts, Reloading
 from cacheproxy.daemon.service import ProxyService, stop
 from cacheproxy.daemon.signals import hold
-from cacheproxy.observe.capturefolder import CaptureError
+from cacheproxy.observe.capture import CaptureError
 from cacheproxy.observe.spans import SpansError
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.downstream.limits import Limits
-from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.keeping import Keeping
-from cacheproxy.proxy.exchange.normalizing import Normalizing
+from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.exchange.servers import Server, Servers
-from cacheproxy.proxy.exchange.unpacking import Unpacking
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.servers.asker import Asker
-from cacheproxy.proxy.servers.health import Health
+from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.translation.translating import Translating
