@@ -33,26 +33,24 @@ from cacheproxy.daemon.service import ProxyService, stop, version
 from cacheproxy.daemon.shown import Pages
 from cacheproxy.daemon.signals import hold
 from cacheproxy.daemon.wiring import ConfigParts, ProcessParts
-from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
+from cacheproxy.observe.capture import Capture, CaptureError, CaptureFolder
 from cacheproxy.observe.judging import Judging
-from cacheproxy.observe.logline import LogLine
+from cacheproxy.observe.log import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.plugin.hooks import PluginError
+from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import Packages, configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.keeping import Keeping
-from cacheproxy.proxy.exchange.normalizing import Normalizing
+from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.exchange.servers import Server, Servers
-from cacheproxy.proxy.exchange.unpacking import Unpacking
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.servers.asker import Asker
-from cacheproxy.proxy.servers.health import Health
+from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.translation.translating import Translating

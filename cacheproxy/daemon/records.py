@@ -16,7 +16,7 @@ from cacheproxy.core.route.route import Price
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.judging import Judging
-from cacheproxy.observe.logline import LogLine
+from cacheproxy.observe.log import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.record.exchange import Exchange

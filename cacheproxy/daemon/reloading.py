@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.daemon.wiring import ConfigParts
-from cacheproxy.plugin.hooks import PluginError
+from cacheproxy.plugin.package import PluginError
 from cacheproxy.proxy.exchange.workers import NoThreadError, TookTooLongError, Workers
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError
 from cacheproxy.web.cures import ReloadError

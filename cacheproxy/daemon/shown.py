@@ -16,25 +16,21 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.privacy.access import HEALTH, READY, Access
 from cacheproxy.core.servers.status import Look
 from cacheproxy.daemon.records import Records
-from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import MetricsSources
-from cacheproxy.observe.latest import Latest
-from cacheproxy.observe.recent import Recent
+from cacheproxy.metrics import Metrics, MetricsSources
+from cacheproxy.observe.recent import Latest, Recent
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
-from cacheproxy.totals.table import TABLES
+from cacheproxy.totals.requests import TABLES
 from cacheproxy.totals.totals import InMemoryTotals
 from cacheproxy.web.cures import Applying, Cures, reload
 from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.exchanges import ExchangePages, exchanges
 from cacheproxy.web.files import static_files
-from cacheproxy.web.health import health, named_or, ready
 from cacheproxy.web.live import Live
-from cacheproxy.web.metrics import MetricsResource
-from cacheproxy.web.pages import OwnPages, answer, login, queried
-from cacheproxy.web.prompts import Prompts
+from cacheproxy.web.monitoring import MetricsResource, health, named_or, ready
+from cacheproxy.web.pages import OwnPages, Prompts, answer, login, queried
 
 _T = TypeVar("_T")
 _CURE, _CURE_SECONDS = "cure", 30.0

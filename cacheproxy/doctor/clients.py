@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from cacheproxy.client_setup.checkup import Case, Checkup
 from cacheproxy.client_setup.finding import fail
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import Package, PluginError
 
 
 @dataclass(frozen=True, slots=True)

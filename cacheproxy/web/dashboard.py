@@ -17,14 +17,12 @@ from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import NOBODY
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
-from cacheproxy.observe.latest import Latest
-from cacheproxy.observe.recent import Recent
+from cacheproxy.observe.recent import Latest, Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.conversations import SORTS, conversation, conversations
-from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
+from cacheproxy.totals.requests import FILTERS, START, Period, requests, rows_of, sessions
 from cacheproxy.totals.store import TotalsStore
-from cacheproxy.totals.table import START, rows_of
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import (
     WINDOWS,

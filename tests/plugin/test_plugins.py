@@ -12,8 +12,7 @@ from cacheproxy import hookimpl
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Pair, Place
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.package import TAKEN
+from cacheproxy.plugin.package import TAKEN, PluginError
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Observer, Plugins
 from cacheproxy.proxy.exchange.workers import Workers
@@ -357,4 +356,5 @@ def test_one_that_never_saw_anything_is_finished_at_once(make):
     unit = make()
     unit.finish()
     unit.put(exchange())
-    assert (unit.observer.is_busy, unit.observer.waiting) == (False, 0)
+    assert not unit.observer.is_busy
+    assert not unit.observer.waiting

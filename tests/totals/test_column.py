@@ -29,7 +29,7 @@ from cacheproxy.record.kept import record_of
 from cacheproxy.totals.file import open_file
 from cacheproxy.totals.requests import requests
 from cacheproxy.totals.store import TotalsStore
-from cacheproxy.totals.table import rows_of
+from cacheproxy.totals.requests import rows_of
 
 store = TotalsStore(open_file(Path(sys.argv[1]))[0])
 exchange = Exchange(

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from cacheproxy.core.conversation.prepare import Prepared
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.route.route import asking_for
-from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.placing import Placed
-from cacheproxy.proxy.exchange.servers import Server
+from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
 
 _HEALS = 3
 """A template may refuse late messages, users in a row and long ids of calls, one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeContext:
+    """What every exchange needs, put together once by tap."""
+
+    servers: Servers  #: those that may be asked
+    clock: Any  #: its ``seconds`` are monotonic
+    unpacking: Unpacking  #: unpacks bodies
+    normalizing: Normalizing  #: runs the rules
+    store: Store  #: of conversations
+    finished: Callable[[Exchange], None]  #: shows an Exchange to the observers
+    wall: Callable[[], float]  #: returns seconds since the epoch
+    via: bytes  #: our own token in the Via header, by which a loop is seen
+    probe: bytes  #: what marks a probe, which is nobody's conversation
+    keep_bodies: bool = False  #: keep response bodies for the observers
+    ping_after: float = 0.0
+    """Seconds of silence after which a streaming client gets a ping; 0: never."""
+    progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None
+    """Told of an exchange that runs how far the server is with its prompt, if it says, and after
+    how many seconds; None: it is over."""
 
 
 @dataclass(slots=True)

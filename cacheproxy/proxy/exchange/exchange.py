@@ -23,10 +23,8 @@ from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
-from cacheproxy.proxy.exchange.attempt import Attempt
-from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.pings import Pings, takes_pings
-from cacheproxy.proxy.exchange.relay import Relay
+from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
+from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect

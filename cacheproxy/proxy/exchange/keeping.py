@@ -6,13 +6,12 @@ store, in the conversation that it belongs to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.conversation.kinship import Kinship
@@ -48,25 +47,6 @@ _READ_ABOVE = 64 << 10
 packed one always is: 34 KB of gzip came to 1.2 MB, and 40 ms."""
 
 
-@dataclass(slots=True)
-class _Reading:
-    """Answers of one session that are being read in threads, and who waits for that."""
-
-    count: int = 0  #: how many are being read
-    waiting: list[Deferred[None]] = field(default_factory=list)  #: who waits until none is
-
-    def done(self) -> Deferred[None]:
-        """Return what fires when all have been read; it may be cancelled."""
-        self.waiting.append(Deferred(lambda _: None))
-        return self.waiting[-1]
-
-    def tell(self) -> None:
-        """Let those who wait go on."""
-        for one in self.waiting:
-            if not one.called:
-                one.callback(None)
-
-
 class Keeping:
     """Keeps reasoning for the upstream of ``profiling``. ``setting``: of keeping.SETTINGS."""
 
@@ -75,7 +55,7 @@ class Keeping:
         self._reactor = reactor
         self._profiling = profiling
         self._store = store
-        self._reading: dict[Session, _Reading] = {}
+        self._reading: WeakValueDictionary[Session, DeferredLock] = WeakValueDictionary()
         self._told: set[str] = set()
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,7 +76,9 @@ class Keeping:
         profile = self._profiling.profile
         if turn is None or self.setting == NO or not self._holds_for(request, profile):
             return KeptThinking(request)
-        await self._read_out(turn.session)
+        reading = self._reading.get(turn.session)
+        if reading is not None:  # the next request comes in an instant
+            await reading.run(_nothing)
         known = self._store.conversation(turn.session)
         thoughts = Thoughts() if known is None else known.thoughts
         way = way_of(self.setting, profile, request, thoughts)
@@ -129,25 +111,15 @@ class Keeping:
         if len(body) <= _READ_ABOVE and not codings_of(headers):
             self._remember(session, asked, _read(dialect, headers, body))
             return
-        reading = self._reading.setdefault(session, _Reading())
-        reading.count += 1
 
-        def take(found: tuple[int, Thought] | Failure | None) -> None:
-            if not isinstance(found, Failure):
-                self._remember(session, asked, found)
-            reading.count -= 1
-            if not reading.count:
-                del self._reading[session]
-                reading.tell()
+        def read_on() -> Deferred[None]:
+            pool = self._reactor.getThreadPool()
+            reading = deferToThreadPool(self._reactor, pool, _read, dialect, headers, body)
+            return reading.addCallbacks(
+                lambda found: self._remember(session, asked, found), _nothing
+            )
 
-        pool = self._reactor.getThreadPool()
-        deferToThreadPool(self._reactor, pool, _read, dialect, headers, body).addBoth(take)
-
-    async def _read_out(self, session: Session) -> None:
-        """Wait until the answers before have been read: the next request comes in an instant."""
-        reading = self._reading.get(session)
-        if reading is not None:
-            await reading.done()
+        self._reading.setdefault(session, DeferredLock()).run(read_on)
 
     def _remember(self, session: Session, asked: int, found: tuple[int, Thought] | None) -> None:
         if found is not None:
@@ -167,6 +139,10 @@ class Keeping:
             _log.info(
                 "the template {what} (logged once; first for {client})", what=what, client=client
             )
+
+
+def _nothing(_: object = None) -> None:
+    """What waits has had its turn; an odd answer has no reasoning."""
 
 
 def _is_short(request: Request, thoughts: Thoughts) -> bool:

@@ -26,7 +26,7 @@ from cacheproxy.core.servers.profile import says
 from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.servers.asker import Asker
-from cacheproxy.proxy.servers.health import Health
+from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.translation.translating import Translating

@@ -4,9 +4,9 @@ import tomllib
 from dataclasses import replace
 
 import pytest
-from cacheproxy_replay.rules import Fold, ruleset
+from cacheproxy_replay.run import Fold, ruleset
 
-from cacheproxy.plugin.hooks import PluginError
+from cacheproxy.plugin.package import PluginError
 from cacheproxy.sources import load
 from tests import conversation
 

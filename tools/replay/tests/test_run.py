@@ -6,14 +6,10 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.answer import text_of
-from cacheproxy_replay.cold import erase
-from cacheproxy_replay.counter import Counter
-from cacheproxy_replay.estimate import assess
-from cacheproxy_replay.figures import figures
-from cacheproxy_replay.memory import Slots
-from cacheproxy_replay.plan import plan
-from cacheproxy_replay.rules import ruleset
-from cacheproxy_replay.run import ReplayRun, chosen, is_named, places_of
+from cacheproxy_replay.estimate import assess, figures
+from cacheproxy_replay.memory import Counter, Slots
+from cacheproxy_replay.plan import erase, plan
+from cacheproxy_replay.run import ReplayRun, chosen, is_named, places_of, ruleset
 
 from cacheproxy.asking import Site
 from cacheproxy.config import Config

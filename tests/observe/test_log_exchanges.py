@@ -28,7 +28,7 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.observe.logline import LogLine
+from cacheproxy.observe.log import LogLine
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.logline import lines, verdict
 from tests.observe import exchanges

@@ -7,10 +7,10 @@ import sqlite3
 import pytest
 
 from cacheproxy.core.conversation.verdict import Reason
-from cacheproxy.totals.migrations import LATEST, class_middle, first_class, migrate
+from cacheproxy.totals.file import LATEST, migrate
 from cacheproxy.totals.requests import requests
 from cacheproxy.totals.store import TotalsStore
-from cacheproxy.totals.sums import EVER, STEPS
+from cacheproxy.totals.sums import EVER, STEPS, class_middle, first_class
 from cacheproxy.totals.windows import lifetime, overview
 
 from .builders import MS, NOW, URL, keep, record, store_in

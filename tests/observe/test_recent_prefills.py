@@ -6,7 +6,7 @@ import re
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.observe.latest import Latest, Prefills, line
+from cacheproxy.observe.recent import Latest, Prefills, line
 
 from .exchanges import exchange, look
 

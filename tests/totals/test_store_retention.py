@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.core.conversation.verdict import Reason
-from cacheproxy.totals.retention import DEFAULT, Keep, tidy
+from cacheproxy.totals.store import DEFAULT, Keep, tidy
 from cacheproxy.totals.windows import lifetime, overview
 
 from .builders import MS, NOW, keep, record

@@ -8,8 +8,7 @@ from cacheproxy.core.servers import kinds
 from cacheproxy.core.servers.kind import CounterNames, RenderingPage, ServerKind
 from cacheproxy.core.servers.profile import Memory, ServerFacts
 from cacheproxy.core.servers.status import Answers, CacheConfig, Look, UpstreamState
-from cacheproxy.plugin.package import Package
-from cacheproxy.plugin.servers import put_in_force
+from cacheproxy.plugin.package import Package, put_in_force
 
 LOOK = Look("u", 0.0, 0.0, UpstreamState.UP)
 ANSWERS = Answers({}, {})

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder, file_name
+from cacheproxy.observe.capture import Capture, CaptureError, CaptureFolder, file_name
 from cacheproxy.record.files import read
 from tests.observe.capturing import DAY, NOON, Reactor, capture, exchange, large, mode, names
 

@@ -14,9 +14,8 @@ from prometheus_client.openmetrics.parser import (
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import MetricsSources
-from cacheproxy.web.metrics import MetricsResource, content
+from cacheproxy.metrics import Metrics, MetricsSources
+from cacheproxy.web.monitoring import MetricsResource, content
 from cacheproxy.web.pages import Content
 from tests.metrics.builders import families, parsed, value
 from tests.observe.exchanges import body
@@ -176,6 +175,6 @@ def test_a_page_that_nobody_waits_for_is_not_written():
 
 def test_the_page_does_not_choose_the_reactor():
     """As prometheus-client's own resource for Twisted does."""
-    loaded = loaded_by("import cacheproxy.web.metrics")
+    loaded = loaded_by("import cacheproxy.web.monitoring")
     assert "prometheus_client" in loaded
     assert "twisted.internet.reactor" not in loaded

@@ -2,8 +2,7 @@
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.record.column import RecordColumn, row_of
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import Exchange, RecordColumn, row_of
 
 EXCHANGE = Exchange(Request("POST", "/v1/messages"), usage=Usage(100, 90), status=200)
 

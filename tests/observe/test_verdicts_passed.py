@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.core.servers.status import Look, Slot, UpstreamState
-from cacheproxy.observe.passed import Passed, PassedTurns
+from cacheproxy.observe.verdicts import Passed, PassedTurns
 from tests.observe.exchanges import body, exchange
 
 HERE, ELSEWHERE = "http://localhost:8080", "http://elsewhere"
