@@ -70,7 +70,7 @@ class Alarming:
         self.proxy = ""
         self._reactor = reactor
         self._workers = workers
-        self._alarms = Alarms(table.limits)
+        self._alarms = Alarms(table)
         self._webhook = Webhook(reactor)
         self._by_webhook = AlarmWay("webhook", self._webhook.tell)
         self._by_desktop = AlarmWay("desktop notification", self._show)
@@ -80,7 +80,7 @@ class Alarming:
         """Follow ``table`` from now on; raises TableError."""
         self._webhook.secret = table.secret()
         self._webhook.url = table.webhook
-        self._alarms.limits = table.limits
+        self._alarms.limits = table
         self._table = table
 
     @hookimpl
