@@ -114,7 +114,7 @@ def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> ConfigP
         probe=lasting.shown.probe,
         keep_bodies=lasting.capture is not None,
         ping_after=config.ping_after,
-        progressed=lasting.shown.latest.prefills,
+        progressed=lasting.shown.latest,
     )
     access = Access(
         frozenset(name.lower() for name in config.allow_host),
