@@ -18,13 +18,14 @@ from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile, Reporting
-from cacheproxy.doctor import clients, proxy_checks, record, server_checks
+from cacheproxy.doctor import proxy_checks, record, server_checks
 from cacheproxy.doctor.conclusion import judge, need
 from cacheproxy.doctor.facts import (
     Examination,
     Proxy,
     SeenUpstream,
     learned,
+    look_at_clients,
     look_at_proxy,
     look_at_server,
     router_cure,
@@ -127,7 +128,7 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
         # the test prompt imitates a field that vendors' own APIs check
         edits=inputs.config.edit_remote or is_local(urlsplit(url).hostname or ""),
         record=kept,
-        checked=tuple(clients.look(found.packages, case, kept.clients() if kept else ())),
+        checked=tuple(look_at_clients(found.packages, case, kept.clients() if kept else ())),
         send=inputs.send,
         before=before,
         watched=watched,

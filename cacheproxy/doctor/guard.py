@@ -9,7 +9,7 @@ turn before although another prompt had had the slot meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cacheproxy.asking import Site
@@ -45,10 +45,12 @@ def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
     idle = [slot for slot in slots if not slot.busy]
     is_full = len(slots) > 1 and sum(held) + _OURS > slots[0].context
     if is_full or not idle:  # a memory that slots share is made free; the first that is free takes
-        return _worth(max(held, default=0))
-    if any(slot.task is None for slot in idle):
+        most = max(held)
+    elif any(slot.task is None for slot in idle):
         return 0
-    return _worth(min(idle, key=lambda slot: slot.task or 0).used)
+    else:
+        most = min(idle, key=lambda slot: slot.task or 0).used
+    return most if most > CHEAP else 0
 
 
 def kept(record: Record | None, slots: int, alike: float) -> bool:
@@ -58,7 +60,16 @@ def kept(record: Record | None, slots: int, alike: float) -> bool:
     """
     if record is None or slots != 1:
         return False
-    for before, turn, between in later_turns(record):
+    measured = [one for one in record.rows if one.usage.prompt is not None and not one.went_wrong]
+    last: dict[Session | None, int] = {}
+    for index, turn in enumerate(measured):
+        if turn.side:
+            continue
+        at = last.get(turn.session)
+        last[turn.session] = index
+        if at is None or turn.turn <= 1:
+            continue
+        before, between = measured[at], measured[at + 1 : index]
         prompt = before.usage.prompt or 0
         if prompt <= CHEAP or (turn.usage.reused or 0) < _ALL * prompt:
             continue
@@ -70,21 +81,6 @@ def kept(record: Record | None, slots: int, alike: float) -> bool:
     return False
 
 
-def later_turns(
-    record: Record,
-) -> Iterator[tuple[Exchange, Exchange, Sequence[Exchange]]]:
-    """Yield each measured turn: the turn before, the turn, and what ended between the two."""
-    measured = [one for one in record.rows if one.usage.prompt is not None and not one.went_wrong]
-    last: dict[Session | None, int] = {}
-    for index, one in enumerate(measured):
-        if one.side:
-            continue
-        before = last.get(one.session)
-        last[one.session] = index
-        if before is not None and one.turn > 1 and one.usage.reused is not None:
-            yield measured[before], one, measured[before + 1 : index]
-
-
 def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float) -> bool:
     """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
     is_between = before.ended <= one.wall and one.ended <= turn.wall
@@ -92,10 +88,6 @@ def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float)
         one.usage.prompt or 0, before.usage.prompt or 0
     )
     return is_between and is_unlike
-
-
-def _worth(held: int) -> int:
-    return held if held > CHEAP else 0
 
 
 @dataclass(slots=True)

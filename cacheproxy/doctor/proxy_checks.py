@@ -19,14 +19,6 @@ from cacheproxy.plugin.package import INSTALL
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import clients, counted
 
-PLACE = "start the proxy with --placement user"
-_MENDS = {
-    Fault.PLACE: PLACE,
-    Fault.KEY: "give the client the model server's key",
-    Fault.REQUEST: "mend what the client sends; the server says what is wrong with it",
-    Fault.SERVER: "look in the model server's log",
-}
-"""What mends a failed request. Where the prompt is too long it depends on the server."""
 _NOISE = 5000
 """Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""
 _MOST = 4
@@ -100,7 +92,7 @@ def requests(facts: Examination) -> Iterator[Finding]:
 
 
 def _mend(facts: Examination, one: Exchange) -> str:
-    return _MENDS.get(records.fault_of(one)) or larger_context(facts, one)
+    return records.fault_of(one) or larger_context(facts, one)
 
 
 def larger_context(facts: Examination, one: Exchange) -> str:

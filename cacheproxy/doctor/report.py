@@ -92,14 +92,14 @@ class DoctorReport:
 def report_of(facts: Examination, findings: Sequence[Finding]) -> DoctorReport:
     """Return the report on what was found."""
     server, url = facts.server, facts.proxy.url
-    running = asdict(facts.proxy) | {"url": shown(url)}
-    del running["profile"], running["fix"]  # below
+    below = ("profile", "fix", "evicted")
+    told = asdict(facts.proxy) | {"url": shown(url)}
     return DoctorReport(
         conclude(facts, findings),
         [replace(one, fix=one.fix and with_proxy(one.fix, url)) for one in findings],
         with_proxy(_COMMAND, url),
         more={
-            "proxy": running,
+            "proxy": {name: value for name, value in told.items() if name not in below},
             "profile": for_people(facts.profile),
             "upstream": {
                 "url": shown(facts.upstream.url),
