@@ -193,7 +193,7 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
     seen = Proxy(
         url,
         version=page["version"],
-        upstream=_url(upstreams[number] if number else page.get("upstream")),
+        upstream=_url(upstreams[number] if number else page["upstream"]),
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
         reachable=_reachable(site),
         has_token=bool(headers),
@@ -226,10 +226,9 @@ def _profile(page: dict[str, Any]) -> Profile | None:
     return found and replace(found, placement=placement)
 
 
-def _url(page: Any) -> str | None:
-    url = page.get("url") if isinstance(page, dict) else None
+def _url(page: Mapping[str, Any]) -> str | None:
     try:
-        return checked_url(url) if isinstance(url, str) else None
+        return checked_url(str(page.get("url")))
     except CommandError:
         return None
 
@@ -332,16 +331,13 @@ def learned(
         answer = site.post(path, body, _RENDER_SECONDS)
         return answer.status, answer.body
 
-    for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
-        questions = learning(found, page, model or "", datetime.now(UTC), formats)
-        try:
-            have_answered(questions, partial(render, page.path))
-        except NoAnswerError:
-            break
-        except rendering.NoPageError:
-            continue
-        if found:
-            break
+    with contextlib.suppress(NoAnswerError):
+        for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
+            questions = learning(found, page, model or "", datetime.now(UTC), formats)
+            with contextlib.suppress(rendering.NoPageError):
+                have_answered(questions, partial(render, page.path))
+            if found:
+                break
     return with_template(profile, found[-1:]) if found else profile
 
 

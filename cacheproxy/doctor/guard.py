@@ -99,15 +99,14 @@ class Guard:
     record: Record | None  #: of the proxy before it
     ask: Ask | None  #: None: whatever it costs, send
     why_not: str = ""  #: why a prompt was not sent; "": each was
-    ours: int = 0  #: tokens of our own prompt, 0 if not counted: what is no longer costs no more
 
     def allows(self, ours: int = 0) -> bool:
         """Return whether the next prompt, unlike those before, may be sent; it may ask people.
 
-        ``ours``: tokens of those that were, 0 if none was.
+        ``ours``: tokens of the longest of those that were, 0 if none was: what is no longer costs
+        no more.
         """
         alike = kind_of(self.profile).similarity
-        self.ours = max(self.ours, ours)
         if self.ask is None or not alike:
             return True
         look = look_at_server(self.site).look
@@ -115,7 +114,7 @@ class Guard:
         self.profile = profile_from_look(look, self.profile) if look is not None else self.profile
         keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots), alike)
         stake = at_stake(slots, keeps=keeps)
-        if stake is not None and stake <= self.ours:
+        if stake is not None and stake <= ours:
             return True
         why = _why(stake, len(slots))
         if self.ask(f"About to send test prompts of 600 tokens; {why}."):

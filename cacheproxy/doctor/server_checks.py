@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cacheproxy.asking import shown
-from cacheproxy.client_setup.finding import Finding, FindingState, fail, ok, warn
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import PromptOrder
@@ -88,8 +88,8 @@ def _not_tried(facts: Examination) -> Finding:
         text += "and perhaps unload another one"
         return warn("reuse", text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(api.path for api in APIS)}"
-    state = FindingState.WARN if facts.kind.similarity else FindingState.FAIL
-    return Finding("reuse", state, text, "name the model server's root URL with --upstream")
+    state = warn if facts.kind.similarity else fail
+    return state("reuse", text, "name the model server's root URL with --upstream")
 
 
 def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Finding:

@@ -12,9 +12,8 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.serverlog.reader import LogFacts, LoggedRequest, LogReader
 from cacheproxy.core.servers.kinds import EXAMPLE
-from cacheproxy.doctor.conclusion import Conclusion, Working, of_record
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.report import DoctorReport
+from cacheproxy.doctor.report import Conclusion, DoctorReport, Working, of_record
 from cacheproxy.doctor.server_checks import RAM_OFF
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.words import counted
@@ -90,7 +89,7 @@ def _findings(
             "lengths; a log does not tell conversations apart). Without --server-log doctor tells "
             "whether your agent uses the proxy"
         )
-        yield Finding("breaks", record.state, text, "cacheproxy doctor")
+        yield record.state("breaks", text, "cacheproxy doctor")
     elif reusing:
         yield ok("breaks", f"none; {counted(reusing, 'request')} reused an earlier one")
     if recomputed := sum(one.recomputed for one in requests):

@@ -20,10 +20,10 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.profile import Memory, Profile, ServerFacts
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import server_checks
-from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine
 from cacheproxy.doctor.facts import look_at_proxy
 from cacheproxy.doctor.guard import at_stake, kept
+from cacheproxy.doctor.report import Working, conclude
 from cacheproxy.doctor.trial import Trial
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.answers import todo

@@ -16,8 +16,8 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.daemon import banner
-from cacheproxy.doctor.conclusion import judge
 from cacheproxy.doctor.facts import look_at_clients
+from cacheproxy.doctor.report import judge
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.plugin.setups import Setups
 from cacheproxy.record.exchange import Exchange
