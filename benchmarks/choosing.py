@@ -22,7 +22,7 @@ from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.route.facts import RequestKind
 from cacheproxy.tables import RouteTable, UpstreamTable
-from cacheproxy.tap import arrange, make_lasting
+from cacheproxy.tap import Lasting, arrange
 from cacheproxy.testing import find_captures, load_capture
 
 RUNS, CHOICES, COUNT = 20, 2000, 10
@@ -39,7 +39,7 @@ ROUTES = tuple(
 def main() -> int:
     """Print the figures."""
     config = Config(upstreams=UPSTREAMS, route=(*ROUTES, RouteTable(NAMES)), state_dir="none")
-    lasting = make_lasting(MemoryReactorClock(), config)
+    lasting = Lasting(MemoryReactorClock(), config)
     servers, store = arrange(lasting, config).servers, lasting.store
     (file,) = find_captures("claude-resume.jsonl", Path(__file__))
     prepared = None

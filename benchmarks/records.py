@@ -26,7 +26,7 @@ from pathlib import Path
 TURNS = 20
 CONNECTIONS = 8
 OFF = """
-import cacheproxy.daemon.shown as shown
+from cacheproxy.daemon import lasting
 import cacheproxy.tap as tap
 from cacheproxy import hookimpl, quick
 class Off:
@@ -41,7 +41,7 @@ class Forget:
     @quick
     def cacheproxy_exchange_finished(self, exchanges): pass
 tap.Judging = Off
-shown.Recent = Forget
+lasting.Recent = Forget
 """
 RUN = "from twisted.scripts.twistd import run; run()"
 ANSWER = json.dumps(

@@ -25,9 +25,8 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.kept import record_of
 from cacheproxy.totals.file import NAME, open_file
-from cacheproxy.totals.requests import FILTERS, requests, sessions
-from cacheproxy.totals.retention import tidy
-from cacheproxy.totals.store import Json, TotalsStore
+from cacheproxy.totals.lists import FILTERS, requests, sessions
+from cacheproxy.totals.store import Json, TotalsStore, tidy
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
 

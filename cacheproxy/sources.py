@@ -172,7 +172,7 @@ class _Source(NamedTuple):
     text: str | None = None
     """Of a file, where TOML's own types are asked for."""
 
-    def wrong(self, mistake: Mistake) -> ConfigError:
+    def wrong(self, mistake: MistakeError) -> ConfigError:
         """Return the error that names the place, and what is wrong there."""
         sentence = mistake.said(self.spelled(mistake.key))
         if self.text is None:
@@ -211,24 +211,31 @@ def _checked(values: dict[str, Any], source: _Source) -> dict[str, Any]:
         Stamp(config.session_header)
         origins(config.allow_origin)
     except MistakeError as error:
-        raise source.wrong(error.mistake) from None
+        raise source.wrong(error) from None
     except TableError as error:
         raise ConfigError(f"{source.said}: {error}") from None
     except StampError as error:
-        mistake = Mistake("session_header", f"cannot be used: {error}")
-        raise source.wrong(mistake) from None
+        wrong = MistakeError("session_header", f"cannot be used: {error}")
+        raise source.wrong(wrong) from None
     except OriginError as error:
-        raise source.wrong(Mistake("allow_origin", str(error))) from None
+        raise source.wrong(MistakeError("allow_origin", str(error))) from None
     return {name: getattr(config, name) for name in values}
 
 
-class Mistake(NamedTuple):
-    """One wrong setting."""
+class MistakeError(ValueError):
+    """One wrong setting.
 
-    key: str  #: its name; "" where the table itself is wrong
-    what: str  #: is to be said of it
-    table: str = ""  #: the TOML table it stands in; "" for none
-    number: int | None = 0  #: of the table, from 0; None for one that there is but once
+    ``key``: its name, "" where the table itself is wrong; ``what`` is to be said of it. ``table``:
+    the TOML table it stands in, "" for none; ``number``: of the table, from 0, None for one that
+    there is but once.
+    """
+
+    def __init__(self, key: str, what: str, table: str = "", number: int | None = 0) -> None:
+        super().__init__(key, what, table, number)
+        self.key, self.what, self.table, self.number = key, what, table, number
+
+    def __str__(self) -> str:
+        return self.said(self.key)
 
     def said(self, name: str) -> str:
         """Return the sentence; ``name``: the key as it was written."""
@@ -252,20 +259,12 @@ class Mistake(NamedTuple):
         return None
 
 
-class MistakeError(ValueError):
-    """A value that cannot be converted."""
-
-    def __init__(self, mistake: Mistake) -> None:
-        super().__init__(mistake.said(mistake.key))
-        self.mistake = mistake
-
-
 def converted(values: Any, kind: type[_Struct], *, strict: bool = True) -> _Struct:
     """Return ``values`` as ``kind``; raises MistakeError. ``strict``: no text for numbers."""
     try:
         return msgspec.convert(values, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise MistakeError(_mistake(str(error), kind)) from None
+        raise _mistake(str(error), kind) from None
 
 
 def tables(values: Sequence[Any], kind: type[_Struct], name: str) -> tuple[_Struct, ...]:
@@ -278,7 +277,7 @@ def _table(values: Any, kind: type[_Struct], name: str, number: int | None = Non
     try:
         return converted(values, kind)
     except MistakeError as error:
-        raise MistakeError(error.mistake._replace(table=name, number=number)) from None
+        raise MistakeError(error.key, error.what, name, number) from None
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
@@ -287,19 +286,19 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f". Did you mean {near[0]}?" if near else ""
 
 
-def _mistake(error: str, kind: type[msgspec.Struct]) -> Mistake:
+def _mistake(error: str, kind: type[msgspec.Struct]) -> MistakeError:
     text, _, place = error.partition(" - at `$.")
     key = re.split(r"[.\[`]", place)[0]
     fields = kind.__struct_fields__
     if found := _NO_FIELD.match(text):
         if found[1] == "missing required":
-            return Mistake("", f"{found[2]} is missing")
-        return Mistake(found[2], f"is not a setting{_meant(found[2], fields)}")
+            return MistakeError("", f"{found[2]} is missing")
+        return MistakeError(found[2], f"is not a setting{_meant(found[2], fields)}")
     if words := _words(get_type_hints(kind).get(key)):
-        return Mistake(key, f"must be one of {', '.join(words)}")
+        return MistakeError(key, f"must be one of {', '.join(words)}")
     if found := _EXPECTED.match(text):
-        return Mistake(key, f"must be {_kind(found)}")
-    return Mistake(key, f"cannot be used: {text}")
+        return MistakeError(key, f"must be {_kind(found)}")
+    return MistakeError(key, f"cannot be used: {text}")
 
 
 def _kind(found: re.Match[str]) -> str:

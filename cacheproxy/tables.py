@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.route.choose import Target
 from cacheproxy.core.route.facts import RequestKind
-from cacheproxy.core.route.route import Preference, Price, Route
+from cacheproxy.core.route.route import Preference, Price, Route, Target
 from cacheproxy.core.servers.base_url import host_of, origin_of
 from cacheproxy.record.alarms import AlarmLimits
 
@@ -25,7 +24,6 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 """What names of environment variables mostly look like, and keys do not."""
 _Cost = Annotated[float, Meta(ge=0)]
 _Tokens = Annotated[int, Meta(ge=1)]
-_LIMITS = AlarmLimits()
 
 
 class TableError(ValueError):
@@ -96,23 +94,13 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class AlarmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AlarmTable(AlarmLimits, frozen=True, forbid_unknown_fields=True):
     """The ``[alarm]`` table: which breaks are told at once, and how."""
 
-    tokens: Annotated[int, Meta(ge=0)] = _LIMITS.tokens
-    """Lost by one turn, or by the last ``turns`` together; 0: never, as for ``seconds``."""
-    seconds: _Cost = _LIMITS.seconds  #: lost, likewise
-    reuse: Annotated[float, Meta(ge=0, le=1)] = _LIMITS.reuse  #: share, 0 to 1
-    turns: Annotated[int, Meta(ge=1, le=100)] = _LIMITS.turns  #: how many count together
     bell: bool = True  #: the terminal's, if there is one
     desktop: bool = False  #: a notification
     webhook: str = ""  #: the URL that gets a POST; "" for none
     secret_env: str = ""  #: the environment variable with the secret that signs it
-
-    @property
-    def limits(self) -> AlarmLimits:
-        """From where on a break is told."""
-        return AlarmLimits(self.tokens, self.seconds, self.reuse, self.turns)
 
     def secret(self, environ: Mapping[str, str] = os.environ) -> str:
         """Return the secret, "" for none; raises TableError where the variable is not set."""

@@ -5,61 +5,41 @@ twistd takes this and ``Options`` from here.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-import platformdirs
 from twisted.application.service import IService
-from twisted.web.resource import Resource
 
-from cacheproxy.alarm.alarming import Alarming
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.route.stamp import Stamp
+from cacheproxy.daemon.lasting import Lasting
 from cacheproxy.daemon.listening import Listening, raise_limit
 from cacheproxy.daemon.options import Options
-from cacheproxy.daemon.records import Records
-from cacheproxy.daemon.reloading import Reloading
-from cacheproxy.daemon.service import ProxyService, stop, version
-from cacheproxy.daemon.shown import Pages
+from cacheproxy.daemon.reloading import ConfigParts, Reloading
+from cacheproxy.daemon.service import ProxyService, stop
 from cacheproxy.daemon.signals import hold
-from cacheproxy.daemon.wiring import ConfigParts, ProcessParts
-from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
-from cacheproxy.observe.judging import Judging
-from cacheproxy.observe.logline import LogLine
-from cacheproxy.observe.pricing import Pricing
-from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.packages import Packages, configured
-from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.observe.capture import CaptureError
+from cacheproxy.observe.spans import SpansError
+from cacheproxy.plugin.package import PluginError
+from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.downstream.limits import Limits
-from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.keeping import Keeping
-from cacheproxy.proxy.exchange.normalizing import Normalizing
-from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
+from cacheproxy.proxy.exchange.adapting import AUTO, QUIET, Adapting
+from cacheproxy.proxy.exchange.attempt import ExchangeContext
+from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.servers import Server, Servers
-from cacheproxy.proxy.exchange.unpacking import Unpacking
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.servers.asker import Asker
-from cacheproxy.proxy.servers.health import Health
+from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.tables import UpstreamTable
-from cacheproxy.totals.totals import Totals
 
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
@@ -76,7 +56,7 @@ def makeService(options: Options) -> IService:
     poll_plainly(reactor)
     keep_time(reactor)
     try:
-        lasting = make_lasting(reactor, options.settings)
+        lasting = Lasting(reactor, options.settings)
         lasting.shown.file = options.file
         listening = Listening(reactor, options.settings, lasting.site)
         arrangement = arrange(lasting, options.settings)
@@ -98,55 +78,7 @@ def makeService(options: Options) -> IService:
     return ProxyService(lasting, listening, arrangement, reloading, options.parent)
 
 
-def make_lasting(reactor: Any, config: Config) -> ProcessParts:
-    """Make what lives as long as the process.
-
-    Raises CaptureError, PluginError, SpansError.
-    """
-    plugins, collector = Plugins(reactor), Collector()
-    plugins.adopt(Packages.load(config.block, config.plugin))
-    site = ProxySite(Resource(), reactor, Limits(), Access())
-    capture, totals = _capture(reactor, config), _totals(reactor, config)
-    log_line = LogLine(verbose=config.verbose)
-    pricing = Pricing(plugins.finished)
-    store = Store()
-    judging = Judging(reactor, pricing, store, collector)
-    alarming = Alarming(reactor, plugins.workers, config.alarm)
-    records = Records(
-        reactor,
-        plugins,
-        judging,
-        pricing,
-        log_line,
-        alarming=alarming,
-        capture=capture,
-        totals=totals,
-    )
-    shown = Pages(plugins, records, store, collector, site, version())
-    plugins.register(log_line, "log-line")
-    plugins.register(alarming, "loss-alarm")  # by their names, so after the log's line
-    if capture is not None:
-        plugins.register(capture, "capture")
-    if totals is not None:
-        plugins.register(totals, "totals")
-    if config.otel:
-        spans = Spans(version())
-        plugins.register(spans, "spans")
-        reactor.addSystemEventTrigger("after", "shutdown", spans.stop)  # all records are in by then
-    return ProcessParts(
-        reactor=reactor,
-        site=site,
-        plugins=plugins,
-        records=records,
-        shown=shown,
-        store=store,
-        memo=Memo(),
-        collector=collector,
-        via=b"cacheproxy-" + os.urandom(4).hex().encode(),
-    )
-
-
-def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> ConfigParts:
+def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> ConfigParts:
     """Make what depends on the configuration; raises ConfigError, PluginError, UpstreamURLError.
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
@@ -159,7 +91,7 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
         [_server(lasting, config, table) for table in config.servers],
         [table.route(number) for number, table in enumerate(config.route, 1)],
         store,
-        lasting.records.speed,
+        lasting.pricing.speed,
     )
     edits = any(server.edits for server in servers.all)
     context = ExchangeContext(
@@ -175,13 +107,13 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
             memo=lasting.memo,
         ),
         store=store,
-        finished=lasting.records.take,
+        finished=lasting.take,
         wall=time.time,
         via=lasting.via,
         probe=lasting.shown.probe,
-        keep_bodies=lasting.records.capture is not None,
+        keep_bodies=lasting.capture is not None,
         ping_after=config.ping_after,
-        progressed=lasting.shown.latest.prefills,
+        progressed=lasting.shown.latest,
     )
     access = Access(
         frozenset(name.lower() for name in config.allow_host),
@@ -202,7 +134,7 @@ def arrange(lasting: ProcessParts, config: Config, *, again: bool = False) -> Co
     )
 
 
-def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Server:
+def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
     """Make all that deals with one upstream; raises UpstreamURLError."""
     reactor, store, via = lasting.reactor, lasting.store, b"1.1 " + lasting.via
     url = UpstreamURL.parse(table.url)
@@ -223,6 +155,9 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
     )
+    adapting = Adapting(
+        reactor, profiling, store, placing=config.placement, keeping=config.keep_thinking
+    )
     return Server(
         upstream,
         translating,
@@ -231,29 +166,11 @@ def _server(lasting: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         Proving(asker, profiling),
         Health(asker, table.name),
         table.target,
-        placing=Placing(reactor, profiling, config.placement) if edits else None,
-        keeping=Keeping(reactor, profiling, store, config.keep_thinking) if edits else None,
+        adapting=adapting if edits else None,
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
         model=table.model,
     )
-
-
-def _capture(reactor: Any, config: Config) -> Capture | None:
-    if not config.capture:
-        return None
-    return Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
-
-
-def _totals(reactor: Any, config: Config) -> Totals | None:
-    if config.state_dir == "none":
-        return None
-    folder = Path(config.state_dir).expanduser()
-    if config.state_dir == "user":
-        folder = platformdirs.user_state_path("cacheproxy")
-    totals = Totals(reactor, folder, time.time)
-    totals.check()
-    return totals
 
 
 def _limits(config: Config) -> Limits:

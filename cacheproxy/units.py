@@ -6,7 +6,7 @@ import os
 import plistlib
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,75 +42,64 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitFile:
-    """A file to write, for its owner alone."""
-
-    path: Path  #: where
-    content: bytes  #: all of it
-
-    def is_foreign(self) -> bool:
-        """Whether somebody else has written what is there now."""
-        try:
-            return MARK.encode() not in self.path.read_bytes()
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise UnitError(f"cannot read {self.path}: {error.strerror}") from None
-
-    def write(self) -> None:
-        """Write it in one step; raises UnitError."""
-        draft = self.path.with_name(self.path.name + ".new")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            draft.unlink(missing_ok=True)
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(self.content)
-            draft.replace(self.path)
-        except OSError as error:
-            raise UnitError(f"cannot write {self.path}: {error.strerror}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command to run."""
-
-    line: tuple[str, ...]  #: its words
-    may_fail: bool = False  #: it is done already if this fails
-
-    def run(self) -> int:
-        """Run it in our own terminal; return its exit code. Raises UnitError if it is not there."""
-        try:
-            return subprocess.run(self.line, check=False).returncode  # noqa: S603 - our own words
-        except OSError as error:
-            raise UnitError(f"cannot run {self.line[0]}: {error.strerror}") from None
-
-
-@dataclass(frozen=True, slots=True)
 class ServiceManager:
-    """A service manager: how a unit is written down, and what it is told."""
+    """A service manager: how a unit is written down, and what it is told.
 
-    path: Callable[[str], Path]  #: of a unit's file, by its name
-    render: Callable[[Unit], bytes]  #: makes that file's content
-    start: Callable[[str], tuple[Command, ...]]  #: commands after the file is written
-    stop: Callable[[str], tuple[Command, ...]]  #: commands before it is removed
-    forget: tuple[Command, ...]  #: commands after that
-    status: Callable[[str], Command]  #: the command that tells it
-    logs: Callable[[str, Path, int, bool], Command]
-    """Prints what was logged: of a name, in a file, so many lines, and new ones."""
+    In a command ``{name}``, ``{path}``, ``{log}`` and ``{lines}`` are the unit's. One behind a dash
+    may fail: it is done already then.
+    """
+
+    folder: Path  #: of units' files
+    ending: str  #: of their names
+    render: Callable[[Unit], bytes]  #: makes such a file's content
+    start: tuple[str, ...]  #: commands after the file is written
+    stop: tuple[str, ...]  #: commands before it is removed
+    forget: tuple[str, ...]  #: commands after that
+    status: str  #: the command that tells it
+    logs: str  #: the command that prints so many lines of what was logged
+    logs_on: str  #: the same, and new lines as they come
     hints: tuple[str, ...] = ()  #: to say once it is installed
 
-    def file(self, unit: Unit) -> UnitFile:
-        """Return the file of ``unit``; raises UnitError for what cannot be written down."""
-        return UnitFile(self.path(unit.name), self.render(unit))
+    def path(self, name: str) -> Path:
+        """Return where the file of the unit ``name`` is."""
+        return self.folder / f"{name}{self.ending}"
+
+    def words(self, command: str, name: str, log: Path, lines: int = 0) -> list[str]:
+        """Return the words of one of its commands."""
+        values = {"name": name, "path": self.path(name), "log": log, "lines": lines}
+        return [word.format(**values) for word in command.removeprefix("-").split()]
 
 
-def run_all(commands: tuple[Command, ...]) -> None:
-    """Run them in order; raises UnitError at the first that fails and must not."""
-    for command in commands:
-        code = command.run()
-        if code and not command.may_fail:
-            raise UnitError(f"{' '.join(command.line)} failed (exit code {code})")
+def is_foreign(path: Path) -> bool:
+    """Whether somebody else has written the file that is there now."""
+    try:
+        return MARK.encode() not in path.read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise UnitError(f"cannot read {path}: {error.strerror}") from None
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file in one step, for its owner alone; raises UnitError."""
+    draft = path.with_name(path.name + ".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        draft.replace(path)
+    except OSError as error:
+        raise UnitError(f"cannot write {path}: {error.strerror}") from None
+
+
+def run(words: Sequence[str]) -> int:
+    """Run a command in our own terminal; return its exit code. Raises UnitError if it is none."""
+    try:
+        return subprocess.run(words, check=False).returncode  # noqa: S603 - our own words
+    except OSError as error:
+        raise UnitError(f"cannot run {words[0]}: {error.strerror}") from None
 
 
 _TEMPLATE = """\
@@ -153,34 +142,23 @@ def _unit_file(unit: Unit) -> bytes:
 
 def systemd(home: Path) -> ServiceManager:
     """Return systemd's user manager; ``home``: the user's folder."""
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user"
     return ServiceManager(
-        path=lambda name: folder / f"{name}.service",
-        render=_unit_file,
-        # restart, since it may run already: with what the file said before
-        start=lambda name: (
-            _systemctl("daemon-reload"),
-            _systemctl("enable", f"{name}.service"),
-            _systemctl("restart", f"{name}.service"),
+        Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user",
+        ".service",
+        _unit_file,
+        start=(
+            "systemctl --user daemon-reload",
+            "systemctl --user enable {name}.service",
+            # It may run already: with what the file said before.
+            "systemctl --user restart {name}.service",
         ),
-        stop=lambda name: (
-            Command(("systemctl", "--user", "disable", "--now", f"{name}.service"), may_fail=True),
-        ),
-        forget=(Command(("systemctl", "--user", "daemon-reload"), may_fail=True),),
-        status=lambda name: _systemctl("status", "--no-pager", f"{name}.service"),
-        logs=_journal,
+        stop=("-systemctl --user disable --now {name}.service",),
+        forget=("-systemctl --user daemon-reload",),
+        status="systemctl --user status --no-pager {name}.service",
+        logs="journalctl --user --unit {name}.service --lines {lines} --no-pager",
+        logs_on="journalctl --user --unit {name}.service --lines {lines} --follow",
         hints=("It ends when you log out, unless you run: loginctl enable-linger",),
     )
-
-
-def _systemctl(*words: str) -> Command:
-    return Command(("systemctl", "--user", *words))
-
-
-def _journal(name: str, _log: Path, lines: int, follow: bool) -> Command:
-    more = ("--follow",) if follow else ("--no-pager",)
-    unit = f"{name}.service"
-    return Command(("journalctl", "--user", "--unit", unit, "--lines", str(lines), *more))
 
 
 def _quoted(word: str, *, command: bool = False) -> str:
@@ -226,31 +204,20 @@ def _property_list(unit: Unit) -> bytes:
 
 def launchd(home: Path) -> ServiceManager:
     """Return launchd, for the user who is logged in; ``home``: the user's folder."""
-    folder = home / "Library/LaunchAgents"
     domain = f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui/0"
-
-    def path(name: str) -> Path:
-        return folder / f"{name}.plist"
-
-    def bootout(name: str) -> Command:
-        return Command(("launchctl", "bootout", f"{domain}/{name}"), may_fail=True)
-
+    bootout = f"-launchctl bootout {domain}/{{name}}"
     return ServiceManager(
-        path=path,
-        render=_property_list,
-        start=lambda name: (
-            bootout(name),  # it may run already: with what the file said before
-            Command(("launchctl", "bootstrap", domain, str(path(name)))),
-        ),
-        stop=lambda name: (bootout(name),),
+        home / "Library/LaunchAgents",
+        ".plist",
+        _property_list,
+        # It may run already: with what the file said before.
+        start=(bootout, f"launchctl bootstrap {domain} {{path}}"),
+        stop=(bootout,),
         forget=(),
-        status=lambda name: Command(("launchctl", "print", f"{domain}/{name}")),
-        logs=_tail,
+        status=f"launchctl print {domain}/{{name}}",
+        logs="tail -n {lines} {log}",
+        logs_on="tail -n {lines} -F {log}",
     )
-
-
-def _tail(_name: str, log: Path, lines: int, follow: bool) -> Command:
-    return Command(("tail", "-n", str(lines), *(("-F",) if follow else ()), str(log)))
 
 
 _PATHS = ("config", "capture", "state_dir")

@@ -16,10 +16,9 @@ from typing import get_args, get_type_hints
 import click
 import msgspec
 
-from cacheproxy.cli.main import COMMANDS, main
+from cacheproxy.cli.main import COMMANDS, TOOLS, main
 from cacheproxy.config import Config, Option, RuleTable, options
 from cacheproxy.daemon.reloading import NEED_A_RESTART
-from cacheproxy.plugin.commands import TOOLS
 from cacheproxy.tables import AlarmTable, RouteTable, UpstreamTable
 
 FOLDER = Path(__file__).parent

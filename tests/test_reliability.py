@@ -13,7 +13,7 @@ from cacheproxy.daemon.reloading import NEED_A_RESTART
 from cacheproxy.proxy.downstream import channel, limits
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.exchange import exchange, normalizing, relay, workers
-from cacheproxy.totals import database, file, retention, store
+from cacheproxy.totals import database, file, store
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/reliability.md").read_text()
@@ -50,7 +50,7 @@ SAID = [
     f"More than {http1._MOST_INTERIM} of them",
     f"written every {database._GATHER:g} seconds",
     f"the last {store.MOST} requests from memory. Up to {database._MOST_WAITING:,} requests wait",
-    f"at most {retention._FASTEST} times as fast as time passes",
+    f"at most {store._FASTEST} times as fast as time passes",
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from cacheproxy.config import Config
-from cacheproxy.sources import Mistake, MistakeError, converted, ignored, tables
+from cacheproxy.sources import MistakeError, converted, ignored, tables
 from cacheproxy.tables import AlarmTable, UpstreamTable
 
 
@@ -52,13 +52,13 @@ def test_a_table_is_counted_from_one():
 @pytest.mark.parametrize(
     ("mistake", "line"),
     [
-        (Mistake("port", ""), 2),
-        (Mistake("name", "", "rule", 0), 4),
-        (Mistake("name", "", "rule", 1), 7),
-        (Mistake("", "", "rule", 1), 6),
-        (Mistake("name", "", "rule", 2), None),
-        (Mistake("name", ""), None),
-        (Mistake("na.e", "", "rule", 1), None),
+        (MistakeError("port", ""), 2),
+        (MistakeError("name", "", "rule", 0), 4),
+        (MistakeError("name", "", "rule", 1), 7),
+        (MistakeError("", "", "rule", 1), 6),
+        (MistakeError("name", "", "rule", 2), None),
+        (MistakeError("name", ""), None),
+        (MistakeError("na.e", "", "rule", 1), None),
     ],
 )
 def test_the_line_of_a_mistake(mistake, line):

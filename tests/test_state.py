@@ -14,8 +14,7 @@ import time
 
 import pytest
 
-from cacheproxy.totals.file import NAME
-from cacheproxy.totals.migrations import LATEST
+from cacheproxy.totals.file import LATEST, NAME
 
 from .proxy.harness import Client, Proxy, eventually, sound_upstream, whole
 from .web.asking import get

@@ -169,8 +169,9 @@ ALARM = '[alarm]\nwebhook = "https://example.org/hook?key=kanarienvogel"\n'
 def test_the_alarm_has_settings_of_its_own(read):
     """Those that are not given are as they always are; the secret stands in none."""
     config = read(f'{ALARM}tokens = 5000\ndesktop = true\nsecret_env = "HOOK"\n', {"HOOK": "bird"})
-    assert config.alarm.limits == AlarmLimits(tokens=5_000)
-    assert (config.alarm.bell, config.alarm.desktop) == (True, True)
+    hook = "https://example.org/hook?key=kanarienvogel"
+    assert config.alarm == AlarmTable(tokens=5_000, desktop=True, webhook=hook, secret_env="HOOK")
+    assert (config.alarm.bell, config.alarm.turns) == (True, AlarmLimits().turns)
     assert config.alarm.secret({"HOOK": "bird"}) == "bird"
     assert "bird" not in repr(config)
     assert read("").alarm == Config().alarm == AlarmTable()

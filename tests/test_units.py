@@ -12,47 +12,51 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.units import MARK, Command, Unit, UnitError, UnitFile, launchd, run_all, systemd
+from cacheproxy.cli.service import run_all
+from cacheproxy.units import MARK, Unit, UnitError, is_foreign, launchd, systemd, write
 
 
 def test_a_file_is_for_its_owner_alone(tmp_path):
     """It may hold a token. Folders are made; what was there is replaced."""
-    file = UnitFile(tmp_path / "a/b/c", MARK.encode())
-    file.write()
-    file.write()
-    assert file.path.stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in file.path.parent.iterdir()] == ["c"]
+    file = tmp_path / "a/b/c"
+    write(file, MARK.encode())
+    write(file, MARK.encode())
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["c"]
 
 
 def test_whose_file_it_is(tmp_path):
     """Ours has the mark; a file that is not there is nobody's."""
-    file = UnitFile(tmp_path / "x", b"")
-    assert not file.is_foreign()
-    file.path.write_text(f"# {MARK}\n")
-    assert not file.is_foreign()
-    file.path.write_text("[Unit]\n")
-    assert file.is_foreign()
+    file = tmp_path / "x"
+    assert not is_foreign(file)
+    file.write_text(f"# {MARK}\n")
+    assert not is_foreign(file)
+    file.write_text("[Unit]\n")
+    assert is_foreign(file)
 
 
 def test_what_cannot_be_written(tmp_path):
     """Is said in one line."""
     (tmp_path / "a").write_text("")
     with pytest.raises(UnitError, match=r"cannot write .*/a/x: (Not a directory|File exists)"):
-        UnitFile(tmp_path / "a/x", b"").write()
+        write(tmp_path / "a/x", b"")
 
 
 @pytest.mark.slow
 def test_commands_run_in_order_until_one_fails(tmp_path):
     """Those that may fail do not count."""
     marks = [tmp_path / name for name in "abc"]
-    touch = [Command(("touch", str(mark))) for mark in marks]
+    touch = [f"touch {mark}" for mark in marks]
+    manager = systemd(tmp_path)
+
+    def told(*commands):
+        run_all(manager, commands, "x", dry_run=False)
+
     with pytest.raises(UnitError, match=r"^false failed \(exit code 1\)"):
-        run_all(
-            (touch[0], Command(("false",), may_fail=True), touch[1], Command(("false",)), touch[2])
-        )
+        told(touch[0], "-false", touch[1], "false", touch[2])
     assert [mark.exists() for mark in marks] == [True, True, False]
     with pytest.raises(UnitError, match="cannot run nosuch-command: No such file"):
-        run_all((Command(("nosuch-command",)),))
+        told("nosuch-command")
 
 
 ODD = ["--upstream=http://h:1/a%20b$x", '--config=/a "b"/c\\d.toml', "--enable=ü,b"]
@@ -176,9 +180,11 @@ def test_what_launchd_is_told(tmp_path):
     manager = launchd(tmp_path)
     path = tmp_path / "Library/LaunchAgents/x.plist"
     assert manager.path("x") == path
-    out, into = manager.start("x")
-    assert out.may_fail
-    assert re.fullmatch(r"launchctl bootout gui/\d+/x", " ".join(out.line))
-    assert re.fullmatch(rf"launchctl bootstrap gui/\d+ {path}", " ".join(into.line))
-    assert manager.logs("x", Path("/l"), 5, False).line == ("tail", "-n", "5", "/l")
-    assert manager.logs("x", Path("/l"), 5, True).line == ("tail", "-n", "5", "-F", "/l")
+    out, into = manager.start
+    assert out.startswith("-")
+    log = Path("/l")
+    assert re.fullmatch(r"launchctl bootout gui/\d+/x", " ".join(manager.words(out, "x", log)))
+    told = " ".join(manager.words(into, "x", log))
+    assert re.fullmatch(rf"launchctl bootstrap gui/\d+ {path}", told)
+    assert manager.words(manager.logs, "x", log, 5) == ["tail", "-n", "5", "/l"]
+    assert manager.words(manager.logs_on, "x", log, 5) == ["tail", "-n", "5", "-F", "/l"]

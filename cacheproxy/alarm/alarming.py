@@ -27,7 +27,7 @@ from twisted.web.http_headers import Headers
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.proxy.exchange.workers import Workers
-from cacheproxy.proxy.upstream import tls
+from cacheproxy.proxy.upstream.failures import problem_of_tls
 from cacheproxy.record.alarms import Alarm, Alarms
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.tables import AlarmTable
@@ -70,7 +70,7 @@ class Alarming:
         self.proxy = ""
         self._reactor = reactor
         self._workers = workers
-        self._alarms = Alarms(table.limits)
+        self._alarms = Alarms(table)
         self._webhook = Webhook(reactor)
         self._by_webhook = AlarmWay("webhook", self._webhook.tell)
         self._by_desktop = AlarmWay("desktop notification", self._show)
@@ -80,7 +80,7 @@ class Alarming:
         """Follow ``table`` from now on; raises TableError."""
         self._webhook.secret = table.secret()
         self._webhook.url = table.webhook
-        self._alarms.limits = table.limits
+        self._alarms.limits = table
         self._table = table
 
     @hookimpl
@@ -312,4 +312,4 @@ def _said(error: BaseException) -> str:
         raise error
     if isinstance(error, DNSLookupError):
         return "its host is not known"
-    return tls.problem(error, "its host") or f"the connection failed ({type(error).__name__})"
+    return problem_of_tls(error, "its host") or f"the connection failed ({type(error).__name__})"

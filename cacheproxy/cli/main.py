@@ -27,6 +27,11 @@ COMMANDS: Mapping[str, str] = {
 }
 """Each subcommand's module in this package, which has a command of the same name, and the first
 line of its help: so that ``--help`` and shell completion import none of them."""
+TOOLS: Mapping[str, str] = {"demo": "tools/demo", "replay": "tools/replay"}
+"""Commands of this repository's own tools, and the folders that they are installed from."""
+_NO_COMMANDS = (
+    "cacheproxy_commands: PluginError: cacheproxy_commands returns click commands with names"
+)
 
 
 class Commands(click.Group):
@@ -60,11 +65,53 @@ class Commands(click.Group):
 
 
 def _others() -> Mapping[str, click.Command]:
-    """Return what plugins bring, and for a tool that is not installed what says so."""
-    from cacheproxy.plugin import commands  # noqa: PLC0415 - our own commands need no plugins
+    """Return what plugins bring, and for a tool that is not installed what says so.
 
-    found = commands.found(COMMANDS)
-    return {name: commands.missing(name) for name in commands.TOOLS} | dict(found)
+    A plugin that fails is said on standard error, in one line, and left out; so is a command whose
+    name is taken.
+    """
+    # Our own commands need no plugins.
+    from cacheproxy.plugin.installed import installed  # noqa: PLC0415
+    from cacheproxy.plugin.package import reason_of  # noqa: PLC0415
+
+    found: dict[str, click.Command] = {}
+    for package in installed():
+        try:
+            for command in package.hooks.get("cacheproxy_commands", tuple)():
+                if not isinstance(command, click.Command) or not command.name:
+                    _say(f"plugin {package.name}: {_NO_COMMANDS}")
+                    break
+                if command.name in COMMANDS or command.name in found:
+                    _say(f"plugin {package.name}: the command {command.name} is there already")
+                else:
+                    found[command.name] = command
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # one plugin's failure is no other command's
+            _say(f"plugin {package.name}: cacheproxy_commands: {reason_of(error)}")
+    return {name: _missing(name) for name in TOOLS} | found
+
+
+def _missing(name: str) -> click.Command:
+    """Return a command called ``name`` that says in one line which distribution it comes with."""
+    lacks = f"not installed: pip install ./{TOOLS[name]} (in a checkout of cacheproxy)"
+
+    @click.command(
+        name,
+        help=lacks[0].upper() + lacks[1:],
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True},
+    )
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def command(words: tuple[str, ...]) -> None:  # noqa: ARG001 - whatever is asked of it
+        _say(f"the command {name} is {lacks}")
+        raise SystemExit(2)
+
+    return command
+
+
+def _say(what: str) -> None:
+    click.echo(f"cacheproxy: {what}", err=True)
 
 
 def _listed() -> Mapping[str, str]:

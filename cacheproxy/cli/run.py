@@ -46,7 +46,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds
 from cacheproxy.core.servers.status import MODELS
 from cacheproxy.plugin.package import Package
-from cacheproxy.plugin.setups import package_for
+from cacheproxy.plugin.packages import package_for
 
 try:
     import fcntl

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,17 @@ from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
 from cacheproxy.sources import check_secrets, load
 from cacheproxy.units import (
-    Command,
     ServiceManager,
     Unit,
     UnitError,
-    UnitFile,
+    is_foreign,
     launchd,
     program,
-    run_all,
+    run,
     secrets,
     settings,
     systemd,
+    write,
 )
 
 _MANAGERS: dict[str, Callable[[Path], ServiceManager]] = {
@@ -95,28 +95,25 @@ def install(
     The options are those of cacheproxy serve; settings in the environment (CACHEPROXY_PORT ...)
     are passed on, too. A token is written into the unit's file, which only you can read.
     """
-    unit = _unit(name, given)
-    file = manager.file(unit)
-    commands = manager.start(name)
-    if file.is_foreign() and not force:
-        raise UnitError(
-            f"{file.path} was not written by this command: use another --name, or --force"
-        )
+    unit, path = _unit(name, given), manager.path(name)
+    content = manager.render(unit)
+    if is_foreign(path) and not force:
+        raise UnitError(f"{path} was not written by this command: use another --name, or --force")
     if dry_run:
         hidden = dict.fromkeys(unit.environment, "(the token)")
-        shown = manager.file(replace(unit, environment=hidden))
-        click.echo(f"would write {shown.path}:\n\n{shown.content.decode()}")
+        shown = manager.render(replace(unit, environment=hidden))
+        click.echo(f"would write {path}:\n\n{shown.decode()}")
         click.echo(f"would make the folders {unit.state}, {unit.log.parent}")
-        _print_commands(commands)
-        return
-    for folder in (unit.state, unit.log.parent):
-        _make(folder)
-    file.write()
-    click.echo(f"wrote {file.path}")
-    run_all(commands)
-    click.echo(f"{name} is started. See: {_again('status', name)}; {_again('logs', name)}")
-    for hint in manager.hints:
-        click.echo(hint)
+    else:
+        for folder in (unit.state, unit.log.parent):
+            _make(folder)
+        write(path, content)
+        click.echo(f"wrote {path}")
+    run_all(manager, manager.start, name, dry_run=dry_run)
+    if not dry_run:
+        click.echo(f"{name} is started. See: {_again('status', name)}; {_again('logs', name)}")
+        for hint in manager.hints:
+            click.echo(hint)
 
 
 @service.command(cls=OneLine)
@@ -124,33 +121,28 @@ def install(
 @_common
 def uninstall(*, name: str, manager: ServiceManager, dry_run: bool, force: bool) -> None:
     """Stop the service and remove its unit. Configuration, totals and logs stay."""
-    file = UnitFile(manager.path(name), b"")
-    if not file.path.exists():
-        raise UnitError(f"service {name} is not installed: there is no {file.path}")
-    if file.is_foreign() and not force:
-        raise UnitError(f"{file.path} was not written by cacheproxy: --force removes it")
-    if dry_run:
-        _print_commands(manager.stop(name))
-        click.echo(f"would remove {file.path}")
-        _print_commands(manager.forget)
-        return
-    run_all(manager.stop(name))
+    path = manager.path(name)
+    if not path.exists():
+        raise UnitError(f"service {name} is not installed: there is no {path}")
+    if is_foreign(path) and not force:
+        raise UnitError(f"{path} was not written by cacheproxy: --force removes it")
+    run_all(manager, manager.stop, name, dry_run=dry_run)
     try:
-        file.path.unlink()
+        if not dry_run:
+            path.unlink()
     except OSError as error:
-        raise UnitError(f"cannot remove {file.path}: {error.strerror}") from None
-    click.echo(f"removed {file.path}")
-    run_all(manager.forget)
+        raise UnitError(f"cannot remove {path}: {error.strerror}") from None
+    click.echo(f"{'would remove' if dry_run else 'removed'} {path}")
+    run_all(manager, manager.forget, name, dry_run=dry_run)
 
 
 @service.command(cls=OneLine)
 @_common
 def status(*, name: str, manager: ServiceManager, dry_run: bool) -> None:
     """Say whether it runs, with the service manager's own words and exit code."""
-    path = manager.path(name)
-    if not dry_run and not path.exists():
+    if not dry_run and not manager.path(name).exists():
         fail(f"service {name} is not installed: {_again('install', name)}", _NOT_INSTALLED)
-    _run(manager.status(name), dry_run=dry_run)
+    raise SystemExit(_run(manager.words(manager.status, name, _log(name)), dry_run=dry_run))
 
 
 @service.command(cls=OneLine)
@@ -159,7 +151,8 @@ def status(*, name: str, manager: ServiceManager, dry_run: bool) -> None:
 @_common
 def logs(*, name: str, manager: ServiceManager, dry_run: bool, lines: int, follow: bool) -> None:
     """Print the last lines it has logged."""
-    _run(manager.logs(name, _log(name), lines, follow), dry_run=dry_run)
+    command = manager.logs_on if follow else manager.logs
+    raise SystemExit(_run(manager.words(command, name, _log(name), lines), dry_run=dry_run))
 
 
 def _manager(kind: str | None) -> ServiceManager:
@@ -216,16 +209,21 @@ def _make(folder: Path) -> None:
         raise UnitError(f"cannot make {folder}: {error.strerror}") from None
 
 
-def _print_commands(commands: tuple[Command, ...]) -> None:
+def _run(words: Sequence[str], *, dry_run: bool) -> int:
+    """Run a command, or only say it; return its exit code."""
+    if not dry_run:
+        return run(words)
+    click.echo(f"would run {' '.join(words)}")
+    return 0
+
+
+def run_all(manager: ServiceManager, commands: Sequence[str], name: str, *, dry_run: bool) -> None:
+    """Run them in order; raises UnitError at the first that fails and must not."""
     for command in commands:
-        click.echo(f"would run {' '.join(command.line)}")
-
-
-def _run(command: Command, *, dry_run: bool) -> None:
-    if dry_run:
-        _print_commands((command,))
-        return
-    raise SystemExit(command.run())
+        words = manager.words(command, name, _log(name))
+        code = _run(words, dry_run=dry_run)
+        if code and not command.startswith("-"):
+            raise UnitError(f"{' '.join(words)} failed (exit code {code})")
 
 
 def _again(word: str, name: str) -> str:

@@ -12,7 +12,7 @@ import click
 from cacheproxy.asking import CommandError
 from cacheproxy.config import Config, ConfigError, Option, options
 from cacheproxy.configfile import AppendError
-from cacheproxy.plugin.hooks import PluginError
+from cacheproxy.plugin.package import PluginError
 from cacheproxy.sources import explain, ignored, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -11,14 +12,17 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.daemon.wiring import ConfigParts
-from cacheproxy.plugin.hooks import PluginError
+from cacheproxy.core.privacy.access import Access
+from cacheproxy.plugin.package import PluginError
+from cacheproxy.plugin.packages import Configured
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.proxy.exchange.workers import NoThreadError, TookTooLongError, Workers
+from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError
 from cacheproxy.web.cures import ReloadError
 
 _log = Logger()
-_Adopt = Callable[[ConfigParts], list[str]]
 _NAME = "reload"
 _NOT = "settings not reloaded, the old ones stay in use"
 _SECONDS = 30.0
@@ -34,6 +38,22 @@ NEED_A_RESTART = (
     "otel",
 )
 """Settings that stay what they were when the process started."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigParts:
+    """What one configuration makes. An exchange keeps to the one it began with."""
+
+    config: Config  #: the settings
+    servers: Servers  #: all that deals with the upstreams
+    found: Configured  #: the plugins, and the rules
+    edits: bool  #: whether they are used with any upstream
+    resource: ProxyResource  #: answers requests
+    limits: Limits  #: of clients
+    access: Access  #: who may ask
+
+
+_Adopt = Callable[[ConfigParts], list[str]]
 
 
 class Reloading:

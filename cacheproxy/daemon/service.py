@@ -8,8 +8,6 @@ import os
 import sys
 from collections.abc import Coroutine
 from functools import partial
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,10 +20,10 @@ from cacheproxy.core.route.route import FREE
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.daemon import banner
+from cacheproxy.daemon.lasting import Lasting, share_out, version
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
-from cacheproxy.daemon.reloading import Reloading
+from cacheproxy.daemon.reloading import ConfigParts, Reloading
 from cacheproxy.daemon.signals import Signals, exit_with
-from cacheproxy.daemon.wiring import ConfigParts, ProcessParts, share_out
 from cacheproxy.observe.log import BareFailures, TerminalObserver
 from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.sources import ignored
@@ -47,7 +45,7 @@ class ProxyService(MultiService):
 
     def __init__(
         self,
-        lasting: ProcessParts,
+        lasting: Lasting,
         listening: Listening,
         arrangement: ConfigParts,
         reloading: Reloading,
@@ -61,7 +59,7 @@ class ProxyService(MultiService):
         self._twistd = twistd
         self._signals = Signals(lasting.reactor, self._asked_to_stop, self._asked_to_reload)
         self._pollers = self._made_pollers(arrangement)
-        for service in (lasting.records, listening, *self._pollers):
+        for service in (lasting, listening, *self._pollers):
             service.setServiceParent(self)
         lasting.shown.reload = self._reload
         self._put_in_force(arrangement)
@@ -95,13 +93,13 @@ class ProxyService(MultiService):
         if not self._listening.url:  # "twist" starts services without privileges
             self.privilegedStartService()
         super().startService()
-        if self._lasting.records.totals is not None:
-            self._lasting.records.totals.start()
+        if self._lasting.totals is not None:
+            self._lasting.totals.start()
         self._arrangement.servers.start()
         self._lasting.reactor.callWhenRunning(self._signals.take)
         option = banner.proxy_option(self._listening.url)
-        records, shown = self._lasting.records, self._lasting.shown
-        records.log_line.proxy = records.alarming.proxy = shown.option = option
+        lasting = self._lasting
+        lasting.log_line.proxy = lasting.alarming.proxy = lasting.shown.option = option
         where = self._arrangement.servers.where
         self._say(banner.first_line(version(), self._listening.url, where))
         for sentence in ignored(os.environ, self._arrangement.config):
@@ -131,8 +129,7 @@ class ProxyService(MultiService):
         return [Poller(server.asker, seconds, self._looked) for server in arrangement.servers.all]
 
     def _looked(self, look: Look) -> None:
-        self._lasting.shown.looked(look)
-        self._lasting.records.looked(look)
+        self._lasting.looked(look)
         server = self._arrangement.servers.at(look.url)
         if server is not None:
             server.proving.looked(look)
@@ -202,19 +199,19 @@ class ProxyService(MultiService):
         lasting, board = self._lasting, self._lasting.shown.dashboard
         lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
         servers = arrangement.servers
-        share_out(arrangement.config.memory, lasting.store, lasting.memo, lasting.records.judging)
-        lasting.records.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
+        share_out(arrangement.config.memory, lasting.store, lasting.memo, lasting.judging)
+        lasting.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
         lasting.shown.latest.keep(servers.urls)
-        lasting.records.set_prices(
-            {one.name: one.target.price for one in servers.all if one.target.price != FREE}
-        )
-        lasting.records.log_line.verbose = arrangement.config.verbose
-        lasting.records.alarming.adopt(arrangement.config.alarm)
+        lasting.pricing.prices = {
+            one.name: one.target.price for one in servers.all if one.target.price != FREE
+        }
+        lasting.log_line.verbose = arrangement.config.verbose
+        lasting.alarming.adopt(arrangement.config.alarm)
         self._listening.grace = arrangement.config.grace
         board.url = servers.first.upstream.url.text
         board.profile = lambda: servers.first.profiling.profile
         board.words = servers.first.words
-        board.speed = partial(lasting.records.speed, board.url)
+        board.speed = partial(lasting.pricing.speed, board.url)
         board.upstreams = servers.as_list
         board.active = [rule.name for rule in arrangement.found.on if arrangement.edits]
         lasting.shown.applying.adopt(board.active)
@@ -289,7 +286,7 @@ class ProxyService(MultiService):
             self._say(line)
 
     async def _lifetime(self) -> str | None:
-        totals = self._lasting.records.totals
+        totals = self._lasting.totals
         try:
             kept = None if totals is None else await totals.ask(lifetime)
         except Exception:  # the log has said why
@@ -312,14 +309,6 @@ class ProxyService(MultiService):
 
     def _say(self, line: str) -> None:
         _log.info("{line}", line=line)
-
-
-def version() -> str:
-    """Return the installed version of cacheproxy."""
-    try:
-        return distribution_version("cacheproxy-llm")
-    except PackageNotFoundError:
-        return "0 (not installed)"
 
 
 def stop(code: int, message: str) -> NoReturn:

@@ -42,8 +42,7 @@ from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.trial import Trial, TrialOutcome
-from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import Package, PluginError
 from cacheproxy.plugin.packages import Configured
 
 _DOCUMENTATION = ("192.0.2.1", 9)

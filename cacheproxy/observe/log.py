@@ -1,4 +1,4 @@
-"""What observers make of log events.
+"""The log: the observer that logs each exchange, and what observers make of log events.
 
 Failures come without their exceptions' texts, which may quote a prompt or a key; a terminal gets
 plain lines, without twistd's own messages.
@@ -6,13 +6,20 @@ plain lines, without twistd's own messages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TextIO
 
-from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
+from twisted.logger import ILogObserver, LogEvent, Logger, LogLevel, formatEvent
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from cacheproxy import hookimpl, quick
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.logline import lines
+
 _OURS = "cacheproxy."
+_log = Logger()
 
 
 class _BareError(Exception):
@@ -80,3 +87,27 @@ def _plain(text: str) -> str:
         line if line.isprintable() else line.encode("unicode_escape").decode()
         for line in text.split("\n")
     )
+
+
+class LogLine:
+    """The observer that logs; ``verbose`` adds body sizes and each edit.
+
+    ``proxy``: the option by which commands find this proxy, "" where they do by themselves.
+
+    What is seen together is one log event: an event of its own for each line would be formatted,
+    written and flushed by itself.
+    """
+
+    def __init__(self, *, verbose: bool) -> None:
+        self.verbose = verbose
+        self.proxy = ""
+
+    @hookimpl
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Log them; a count of tokens that went well only if verbose."""
+        found: list[str] = []
+        for exchange in exchanges:
+            found += lines(exchange, verbose=self.verbose, proxy=self.proxy)
+        if found:
+            _log.info("{text}", text=hide_text("\n".join(found)))

@@ -1,8 +1,13 @@
-"""The verdict on each turn, reached from the turn before it in its conversation's store."""
+"""The verdict on each turn, reached from the turn before it in its conversation's store.
+
+And from recent events at its upstream: finished turns, and the states of its slots.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
+from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Before, Lane
@@ -17,7 +22,7 @@ from cacheproxy.core.prompt.parts import Parts, parts_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of, reordered
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
-from cacheproxy.observe.passed import Passed, PassedTurns
+from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record.exchange import Exchange, Outcome
 
 _ENOUGH = 512
@@ -27,6 +32,12 @@ _REWOUND, _BEFORE_THE_END = 1, 16
 that very token; llama.cpp's last checkpoint stands some four tokens before the end of a prompt."""
 _ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
 """Reasons by which the order of the tools and the system text shows."""
+_TURNS, _LOOKS = 512, 256
+_HOLDS = 0.9
+"""Share of a prompt that a slot must hold to be said to hold it."""
+
+LaneOf = tuple[Session, int]
+"""A session, and a lane of it."""
 
 
 class Verdicts:
@@ -224,3 +235,56 @@ def learn(inferred: Inferred, verdict: Verdict, turn: Evidence) -> None:
         inferred.saw_checkpoint(is_close=True)
     elif verdict.reason is not Reason.EVICTED and abs(further) <= _REWOUND:
         inferred.saw_rewind()
+
+
+class Passed(NamedTuple):
+    """A turn that has passed."""
+
+    lane: LaneOf  #: that it was of
+    upstream: str  #: where it went
+    begun: float  #: seconds since the epoch
+    ended: float  #: seconds since the epoch
+    evaluated: int | None  #: tokens, if told
+
+
+class PassedTurns:
+    """The last turns and looks, as many as are kept; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._turns: deque[Passed] = deque(maxlen=_TURNS)
+        self._looks: deque[Look] = deque(maxlen=_LOOKS)
+
+    def add(self, turn: Passed) -> None:
+        """Take note of a turn that has ended."""
+        self._turns.append(turn)
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream."""
+        self._looks.append(look)
+
+    def since(self, ended: float, exchange: Exchange, lane: LaneOf | None) -> list[Passed]:
+        """Return what others than ``lane`` did between ``ended`` and ``exchange``'s prefill."""
+        begun = exchange.wall + (exchange.first_byte or exchange.seconds)
+        return [
+            turn
+            for turn in self._turns
+            if turn.upstream == exchange.upstream
+            and turn.lane != lane
+            and turn.ended > ended
+            and turn.begun < begun
+        ]
+
+    def was_down(self, upstream: str, since: float, until: float) -> bool:
+        """Whether ``upstream``, a URL, was seen down."""
+        looks = self._between(upstream, since, until)
+        return any(look.state is UpstreamState.DOWN for look in looks)
+
+    def was_empty(self, upstream: str, since: float, until: float, tokens: int) -> bool:
+        """Whether all slots were seen idle, and none held as much as ``tokens``."""
+        return any(
+            look.slots and not any(slot.busy or slot.used >= _HOLDS * tokens for slot in look.slots)
+            for look in self._between(upstream, since, until)
+        )
+
+    def _between(self, upstream: str, since: float, until: float) -> list[Look]:
+        return [look for look in self._looks if since < look.wall < until and look.url == upstream]

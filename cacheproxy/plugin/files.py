@@ -14,9 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from cacheproxy.plugin.hooks import MARK, PREFIX, TABLES, PluginError
 from cacheproxy.plugin.installed import without_working_directory
-from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
+from cacheproxy.plugin.package import (
+    MARK,
+    PREFIX,
+    TABLES,
+    TAKEN,
+    Package,
+    PluginError,
+    package_of,
+    reason_of,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SLOW_SECONDS = 5.0

@@ -21,8 +21,7 @@ from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
 from cacheproxy import hookspecs
-from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
+from cacheproxy.plugin.package import TAKEN, Package, PluginError, package_of, reason_of
 
 
 def installed(blocked: Collection[str] = (), earlier: Sequence[Package] = ()) -> list[Package]:

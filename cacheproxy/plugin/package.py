@@ -1,27 +1,46 @@
-"""One plugin as the proxy knows it: a client package, or a file of the user's."""
+"""One plugin as the proxy knows it: a client package, or a file of the user's, and its hooks.
+
+Each hook is a function that is called by itself.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from cacheproxy import hookspecs
 from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.checks import RULE_FIELDS, RuleError
-from cacheproxy.core.rules.code_rule import CodeRule, Normalizer, settled
+from cacheproxy.core.rules.code_rule import CodeRule, Normalizer, quick, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
 from cacheproxy.core.servers import kinds
 from cacheproxy.core.servers.kind import ServerKind
-from cacheproxy.core.servers.profile import UNKNOWN_KIND
-from cacheproxy.plugin.hooks import Hook, PluginError, arguments, hooks_of
+from cacheproxy.core.servers.profile import UNKNOWN_KIND, Memory, ServerFacts
+from cacheproxy.core.servers.status import CacheConfig, Look
 
 _T = TypeVar("_T")
+Hook = Callable[..., Any]
+Failed = Callable[[str, BaseException | str], object]
+"""Takes the name of what failed, and what was raised, or is wrong."""
+PREFIX = f"{hookspecs.PROJECT}_"
+"""What the names of all hooks begin with."""
+MARK = f"{hookspecs.PROJECT}_impl"
+"""What ``hookimpl`` puts on a function."""
+TABLES = {
+    "CLIENT": "cacheproxy_client",
+    "RULES": "cacheproxy_rules",
+    "SERVERS": "cacheproxy_server",
+}
+"""What a module may set instead of writing a hook that returns it."""
 INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
 """What to do where no client package is installed."""
 TAKEN = frozenset(
@@ -44,6 +63,72 @@ _CHECKED = (str, tuple, bool)
 _PATH = re.compile(r"/[!-~]*")
 _MOST_ERROR = 300
 _MOST_RULES = 1000
+
+
+class PluginError(ValueError):
+    """A plugin that cannot work, or cannot work with the others, or a rule name nobody has.
+
+    ``function``: the function of the plugin that is at fault, None if none is.
+    """
+
+    def __init__(self, message: str, function: object = None) -> None:
+        super().__init__(message)
+        self.function = function
+
+
+def hooks_of(plugin: object) -> dict[str, Hook]:
+    """Return what ``plugin`` (a module or object with hookimpls) implements, by the hooks' names.
+
+    Raises PluginError if that is nothing, or a hook that does not exist, or one with other
+    arguments.
+    """
+    _take_tables(plugin)
+    found = {}
+    for name in dir(plugin):
+        static = inspect.getattr_static(plugin, name, None)  # a property is not asked
+        if hasattr(getattr(static, "__func__", static), MARK):
+            found[name] = called(name, getattr(plugin, name))
+    if not found:
+        raise PluginError("it implements no hook: mark its functions with @hookimpl")
+    return found
+
+
+def called(name: str, function: Hook) -> Hook:
+    """Return ``function`` as one that takes all arguments of the hook ``name``, by their places.
+
+    It is as quick. Raises PluginError if there is no such hook, or it has not these arguments.
+    """
+    if not name.startswith(PREFIX) or not hasattr(hookspecs, name):
+        raise PluginError(f"unknown hook {name}", function)
+    given, taken = arguments(getattr(hookspecs, name)), arguments(function)
+    if given == taken:
+        return function
+    if unknown := [argument for argument in taken if argument not in given]:
+        raise PluginError(f"{name} has no argument {unknown[0]!r}", function)
+    places = [given.index(argument) for argument in taken]
+
+    def call(*values: Any) -> Any:
+        return function(*[values[place] for place in places])
+
+    return quick(call) if getattr(function, "quick", False) is True else call
+
+
+def arguments(function: Hook) -> list[str]:
+    """Return the names of the arguments that ``function`` has to be given."""
+    return [
+        name
+        for name, found in inspect.signature(function).parameters.items()
+        if found.kind is found.POSITIONAL_OR_KEYWORD and found.default is found.empty
+    ]
+
+
+def _take_tables(plugin: object) -> None:
+    """Make hooks of the tables in a module."""
+    for table, hook in TABLES.items() if isinstance(plugin, ModuleType) else ():
+        if hasattr(plugin, table) and not hasattr(plugin, hook):
+            found = getattr(plugin, table)
+            # pluggy passes no default
+            setattr(plugin, hook, hookspecs.hookimpl(lambda found=found: found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +283,58 @@ def reason_of(error: BaseException) -> str:
     except BaseException:
         lines = []
     return one_line(f"{kind_of(error)}: {lines[0] if lines else ''}", _MOST_ERROR)
+
+
+def put_in_force(packages: Iterable[Package], failed: Failed) -> None:
+    """Have the kinds of ``packages`` recognised; one whose function raises is left out, by name."""
+    kinds.put_in_force(
+        _guarded(server, f"{package.name}: {SERVER_HOOK}", failed)
+        for package in packages
+        for server in package.servers
+    )
+
+
+def _guarded(server: ServerKind, name: str, failed: Failed) -> ServerKind:
+    """Return ``server``, whose functions raise nothing, and return what they should."""
+
+    def guard(function: Any, kind: type, otherwise: Callable[..., Any]) -> Any:
+        @wraps(function)
+        def call(*values: Any, **named: Any) -> Any:
+            try:
+                found = function(*values, **named)
+                found = tuple(found) if kind is tuple else found
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever its class
+                problem: BaseException | str = error
+            else:
+                if isinstance(found, kind):
+                    return found
+                problem = f"returned {kind_of(found)} instead of {getattr(kind, '__name__', kind)}"
+            kinds.leave_out(server.name)
+            failed(name, problem)
+            return otherwise(*values, **named)
+
+        return call if function is not None else None
+
+    counters, page = server.counters, server.rendering
+    if counters is not None:
+        read = guard(counters.read_config, CacheConfig, lambda _: CacheConfig())
+        counters = counters._replace(read_config=read)
+    if page is not None:
+        page = page._replace(spelled=guard(page.spelled, dict, lambda chat: chat))
+    start = server.start
+    if start is not None:
+        start = start[0], guard(start[1], str | None, lambda _: None)  # type: ignore[arg-type]
+    return replace(
+        server,
+        is_at=guard(server.is_at, bool, lambda _: False),
+        facts=guard(server.facts, ServerFacts, lambda _: ServerFacts()),
+        may_be=guard(server.may_be, bool, lambda _: False),
+        look=guard(server.look, Look, lambda look, _: look),
+        memory=guard(server.memory, Memory, lambda _, before: before),
+        room_for=guard(server.room_for, tuple, lambda **_: ()),
+        start=start,
+        counters=counters,
+        rendering=page,
+    )

@@ -11,11 +11,9 @@ from typing import Any
 import pluggy
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from cacheproxy import hookspecs
-from cacheproxy.plugin import servers
-from cacheproxy.plugin.hooks import PluginError, called, hooks_of
+from cacheproxy.plugin.package import PluginError, called, hooks_of, put_in_force
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.proxy.exchange.workers import LeftOutError, Workers
 from cacheproxy.record.exchange import Exchange
@@ -79,7 +77,7 @@ class Plugins:
                 self._observers.pop(name).finish()
         for name in filter(now.__contains__, changed):
             self.manager.register(now[name], name)
-        servers.put_in_force(packages, self.workers.failed)
+        put_in_force(packages, self.workers.failed)
         self._see()
         return changed
 
@@ -113,7 +111,7 @@ class Observer:
     """One plugin's observer. ``see`` is called in a thread; all methods are for the reactor's.
 
     ``name``: what it is called in the log. ``most``: exchanges that may wait for it;
-    ``most_bytes``: those of their bodies.
+    ``most_bytes``: those of their bodies. ``is_busy``: whether it is being called.
     """
 
     def __init__(
@@ -126,77 +124,59 @@ class Observer:
         most_bytes: int = 32 << 20,
     ) -> None:
         self.name = name
+        self.waiting: deque[Exchange] = deque()
+        self.is_busy = False
         self._see = see
         self._workers = workers
         self._most = most
         self._most_bytes = most_bytes
-        self._queue: deque[Exchange] = deque()
-        self._waiting = 0
-        self._is_seeing = False
+        self._bytes = 0
         self._is_dropping = False
         self._is_closed = False
         self._idle: list[Deferred[None]] = []
 
-    @property
-    def waiting(self) -> int:
-        """Return how many exchanges wait to be seen."""
-        return len(self._queue)
-
-    @property
-    def is_busy(self) -> bool:
-        """Tell whether the plugin is being called."""
-        return self._is_seeing
-
     def put(self, exchanges: Sequence[Exchange]) -> None:
         """Let the observer see ``exchanges`` with JSON of its own, or drop them. Never waits."""
         for exchange in () if self._is_closed else exchanges:
-            size = exchange.size
-            if self._queue and (
-                len(self._queue) >= self._most or self._waiting + size > self._most_bytes
-            ):
+            after = self._bytes + exchange.size
+            if self.waiting and (len(self.waiting) >= self._most or after > self._most_bytes):
                 self._drop()
                 continue
-            self._is_dropping = self._is_dropping and bool(self._queue)
-            self._waiting += size
-            self._queue.append(exchange.unread())
-        if not self._is_seeing:
-            self._next()
+            self._is_dropping = self._is_dropping and bool(self.waiting)
+            self._bytes = after
+            self.waiting.append(exchange.unread())
+        if not self.is_busy:
+            Deferred.fromCoroutine(self._show_all())
 
     def finish(self) -> Deferred[None]:
         """Take no more; fire when all that waits has been seen. Cancelled, it is dropped."""
         self._is_closed = True
         done: Deferred[None] = Deferred(lambda _: self._give_up())
         self._idle.append(done)
-        if not self._is_seeing:
-            self._next()
+        if not self.is_busy:
+            Deferred.fromCoroutine(self._show_all())
         return done
 
-    def _next(self) -> None:
-        if not self._queue:
-            waiting, self._idle = self._idle, []
-            for done in waiting:
-                done.callback(None)
-            return
-        self._is_seeing = True
-        count = min(len(self._queue), _TOGETHER)
-        exchanges = [self._queue.popleft() for _ in range(count)]
-        size = sum(exchange.size for exchange in exchanges)
+    async def _show_all(self) -> None:
+        self.is_busy = True
+        while self.waiting:
+            count = min(len(self.waiting), _TOGETHER)
+            exchanges = [self.waiting.popleft() for _ in range(count)]
+            size = sum(exchange.size for exchange in exchanges)
+            try:
+                await self._workers.run(self.name, partial(self._show, exchanges), _SECONDS)
+            except BaseException as error:  # whatever its class
+                self._workers.failed(self.name, error)
+                if isinstance(error, LeftOutError):
+                    self.waiting.clear()
+            self._bytes = self._bytes - size if self.waiting else 0
+        self.is_busy = False
+        idle, self._idle = self._idle, []
+        for done in idle:
+            done.callback(None)
 
-        def see() -> None:  # what it returns may be a Deferred, and is nobody's
-            self._see(exchanges)
-
-        call = self._workers.run(self.name, see, _SECONDS)
-        call.addBoth(self._seen, size)
-
-    def _seen(self, result: object, size: int) -> None:
-        self._is_seeing = False
-        self._waiting -= size
-        if isinstance(result, Failure) and result.value is not None:
-            self._workers.failed(self.name, result.value)
-            if isinstance(result.value, LeftOutError):
-                self._queue.clear()
-                self._waiting = 0
-        self._next()
+    def _show(self, exchanges: Sequence[Exchange]) -> None:
+        self._see(exchanges)  # what it returns may be a Deferred, and is nobody's
 
     def _drop(self) -> None:
         """Count, and tell of the first until it has caught up."""
@@ -210,8 +190,8 @@ class Observer:
             )
 
     def _give_up(self) -> None:
-        left = len(self._queue)
-        self._queue.clear()
+        left = len(self.waiting)
+        self.waiting.clear()
         self._idle.clear()
         if left:
             self._workers.failures.of(self.name).dropped += left

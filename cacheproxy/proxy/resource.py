@@ -10,7 +10,7 @@ from zope.interface import implementer
 from cacheproxy.core.http1.headers import tokens
 from cacheproxy.core.privacy.access import is_own
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.exchange import begin
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.verdict import Judgement
@@ -23,15 +26,15 @@ _JUDGED = (Judgement.OK, Judgement.BREAK)
 _REUSED, _LOST, _SECONDS = map(attrgetter, ("reused", "lost", "seconds"))
 
 
-@dataclass(frozen=True, slots=True)
-class AlarmLimits:
+class AlarmLimits(msgspec.Struct, frozen=True):
     """From where on a break is worth an alarm; 0: never."""
 
-    tokens: int = 20_000
+    tokens: Annotated[int, Meta(ge=0)] = 20_000
     """Lost by one turn, or by the last ``turns`` together if these reused too little."""
-    seconds: float = 40.0  #: lost, likewise
-    reuse: float = 0.5  #: what is too little: a share of what the turns before had, 0 to 1
-    turns: int = 5  #: how many count together
+    seconds: Annotated[float, Meta(ge=0)] = 40.0  #: lost, likewise
+    reuse: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    """What is too little: a share of what the turns before had, 0 to 1."""
+    turns: Annotated[int, Meta(ge=1, le=100)] = 5  #: how many count together
 
     def are_reached(self, tokens: int, seconds: float) -> bool:
         """Whether this was lost, or more."""

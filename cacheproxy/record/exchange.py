@@ -2,19 +2,26 @@
 
 The exchange fills it in while it runs; its judge and its price fill in the rest. Then it is frozen,
 and observers see it. A recorded exchange is read into the same record, as far as its file knows it.
+
+What is shown of an exchange is a table of columns: the log line, the line of a capture, the row of
+a page, of the totals, a span's attributes. To show one more fact is one more row in that table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, replace
 from enum import StrEnum
-from typing import Any, NoReturn, Self
+from operator import attrgetter
+from typing import Any, NamedTuple, NoReturn, Self
 
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, Verdict
+from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.privacy.credentials import hide
+from cacheproxy.core.privacy.redact import carried, redact_headers, redact_target
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
@@ -176,3 +183,77 @@ def body_of(request: Request) -> Mapping[str, Any]:
     if not request.is_read and len(request.body) > _READ_HERE:
         return _NOTHING
     return request.json or _NOTHING
+
+
+class RecordColumn(NamedTuple):
+    """One fact of an exchange."""
+
+    name: str  #: as it is called where it is shown
+    of: str | Callable[[Exchange], Any]
+    """Its field (``status``, ``usage.prompt``), or what returns its value; None: not known."""
+    unit: str = ""  #: of the value: ``tokens``, ``s``, ``ms``, ``bytes``; "": it has none
+
+
+def row_of(columns: Sequence[RecordColumn]) -> Callable[[Exchange], dict[str, Any]]:
+    """Return what makes a row of an exchange: its values by the columns' names, in their order.
+
+    All that are fields are taken by one call, since each turn is shown in several tables.
+    """
+    blank: dict[str, Any] = dict.fromkeys(column.name for column in columns)
+    fields = {column.name: column.of for column in columns if isinstance(column.of, str)}
+    made = [(column.name, column.of) for column in columns if not isinstance(column.of, str)]
+    taken = attrgetter(*fields.values(), "number", "wall")  # of one name it would be no tuple
+
+    def row(exchange: Exchange) -> dict[str, Any]:
+        found = {**blank, **dict(zip(fields, taken(exchange), strict=False))}
+        for name, of in made:
+            found[name] = of(exchange)
+        return found
+
+    return row
+
+
+def redacted(exchange: Exchange) -> Exchange:
+    """Return ``exchange`` without credentials, and without what its verdict quotes of the bodies.
+
+    ``core.privacy.credentials`` says what is found in bodies. One whose coding hid a credential
+    stands without that coding.
+    """
+    received, sent, verdict = exchange.received, exchange.sent, exchange.verdict
+    given, answered = received.headers, exchange.response_headers
+    known = carried(given, received.target) | carried(answered, exchange.upstream)
+    body, shown = _hidden(received.body, given, known)
+    target, shown = redact_target(received.target, known), redact_headers(shown, known)
+    kept = Request(received.method, target, shown, body)
+    if sent is not None:
+        is_same = sent.body is received.body or sent.body == received.body
+        went = body if is_same else _hidden(sent.body, given, known)[0]
+        where = target
+        if sent.target != received.target:
+            where = redact_target(sent.target, known)
+        sent = kept if is_same and where == target else Request(kept.method, where, shown, went)
+    response_body = exchange.response_body
+    if response_body is not None:
+        response_body, answered = _hidden(response_body, answered, known)
+    if verdict is not None and verdict.where is not None:
+        verdict = replace(verdict, where=replace(verdict.where, was="", now=""))
+    return replace(
+        exchange,
+        received=kept,
+        sent=sent,
+        upstream=redact_target(exchange.upstream, known),
+        response_headers=redact_headers(answered, known),
+        response_body=response_body,
+        verdict=verdict,
+    )
+
+
+def _hidden(body: bytes, headers: Headers, known: Collection[bytes]) -> tuple[bytes, Headers]:
+    """Return ``body`` and its ``headers`` without credentials in the body."""
+    plain = decoded(body, headers)
+    hidden = hide(plain, known)
+    if hidden is plain:
+        return body, headers
+    if plain is not body:
+        headers = tuple(pair for pair in headers if pair[0].lower() != b"content-encoding")
+    return hidden, headers

@@ -15,8 +15,7 @@ from cacheproxy.core.dialects.dialect import Endpoint
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
-from cacheproxy.record.column import RecordColumn, row_of
-from cacheproxy.record.exchange import Exchange, Outcome, body_of
+from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, body_of, row_of
 
 Value = str | bool | int | float | tuple[str, ...]
 _LONGEST = 256

@@ -19,7 +19,7 @@ from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import Exchange, redacted
 from cacheproxy.record.jsonl import (
     CapturedError,
     from_fields,
@@ -28,7 +28,6 @@ from cacheproxy.record.jsonl import (
     to_bytes,
     to_fields,
 )
-from cacheproxy.record.redacted import redacted
 
 _OURS = "_cacheproxy"
 _SAID_BY_HAR = frozenset(

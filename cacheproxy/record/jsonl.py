@@ -29,9 +29,7 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile, plain, profile_in
-from cacheproxy.record.column import RecordColumn, row_of
-from cacheproxy.record.exchange import Exchange, Outcome
-from cacheproxy.record.redacted import redacted
+from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, redacted, row_of
 
 VERSION = 1
 _PIECE = 1 << 16

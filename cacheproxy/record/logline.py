@@ -15,8 +15,7 @@ from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.servers.kinds import name_of
-from cacheproxy.record.column import RecordColumn, row_of
-from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, row_of
 
 _LONGEST = 200
 """Characters of a path: it may be 32 kB."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cacheproxy.record.column import RecordColumn, row_of
-from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, row_of
 from cacheproxy.record.jsonl import CapturedError, from_fields
 
 

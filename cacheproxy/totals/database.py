@@ -28,6 +28,7 @@ from cacheproxy.totals.file import (
     NAME,
     BusyError,
     Mark,
+    TotalsError,
     is_damage,
     is_of_the_file,
     leave,
@@ -36,7 +37,6 @@ from cacheproxy.totals.file import (
     set_aside,
     settle,
 )
-from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.store import MOST, InMemory, TotalsStore
 
 _log = Logger()

@@ -5,6 +5,7 @@ A window is asked of the sums by its step or, if it has none (0), of the exchang
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -123,3 +124,13 @@ WHERE new.upstream = upstreams.id AND new.at < first_seen
 """
 """A clock that was ahead when an upstream was first seen has been set right."""
 ADD_SUMS = (*(each.add for each in ROLLUPS), _FIRST_SEEN)
+
+
+def first_class(milliseconds: int) -> int:
+    """Return the class of a wait: quarter powers of two, so within 9 % of the wait itself."""
+    return round(4 * math.log2(max(1, milliseconds)))
+
+
+def class_middle(number: int) -> float:
+    """Return the milliseconds in the middle of a class."""
+    return float(2 ** (number / 4))

@@ -16,8 +16,7 @@ from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.kept import record_of
 from cacheproxy.totals.database import Database, Job
-from cacheproxy.totals.retention import Age, tidy
-from cacheproxy.totals.store import MOST, InMemory, TotalsStore
+from cacheproxy.totals.store import MOST, Age, InMemory, TotalsStore, tidy
 
 _log = Logger()
 _T = TypeVar("_T")

@@ -9,9 +9,8 @@ from statistics import median
 from cacheproxy.core.judge.advice import may_be_curable
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.record.kept import Json, Shown
-from cacheproxy.totals.migrations import class_middle
 from cacheproxy.totals.store import TotalsStore
-from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, GROUPS, IS_BREAK, SCOPE
+from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, GROUPS, IS_BREAK, SCOPE, class_middle
 
 
 @dataclass(frozen=True, slots=True)

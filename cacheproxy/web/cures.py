@@ -30,8 +30,7 @@ from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.web.pages import Answer, PageError, answer, found
-from cacheproxy.web.prompts import Prompts
+from cacheproxy.web.pages import Answer, PageError, Prompts, answer, found
 
 _T = TypeVar("_T")
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]

@@ -14,8 +14,7 @@ from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import facts as asking
 from cacheproxy.doctor import proxy_checks, record
 from cacheproxy.doctor.facts import SeenUpstream
-from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import Package, PluginError
 from cacheproxy.plugin.packages import Configured, configured
 from tests.doctor.builders import NOW, RUNS, facts, recorded, seen, server_look
 from tests.proxy.harness import Proxy

@@ -5,9 +5,8 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import MetricsSources
-from cacheproxy.web.metrics import Families, MetricsResource, content
+from cacheproxy.metrics import Metrics, MetricsSources
+from cacheproxy.web.monitoring import Families, MetricsResource, content
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

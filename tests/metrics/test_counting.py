@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, Toke
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.metrics.counting import Metrics
+from cacheproxy.metrics import Metrics
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.metrics import COUNTED
 from tests.metrics.builders import families, shown, value

@@ -91,13 +91,13 @@ def test_the_page_explains_every_label():
 
 def test_the_page_says_how_many_values_there_may_be():
     """The bounds are those of the code."""
-    from cacheproxy.metrics import counting, snapshot
+    from cacheproxy import metrics
 
     for name in ("client", "model", "upstream"):
-        assert f"; the first {counting.MOST[name]}, then `other`" in PAGE
-    rules = counting.MOST["rule"]
+        assert f"; the first {metrics.MOST[name]}, then `other`" in PAGE
+    rules = metrics.MOST["rule"]
     assert f"the first {rules}, then" in PAGE
-    assert f"; {snapshot._MOST_FAILURES} at most" in PAGE
+    assert f"; {metrics._MOST_FAILURES} at most" in PAGE
 
 
 def test_the_page_names_every_attribute_of_a_span():

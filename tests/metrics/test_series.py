@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.series import OTHER, UNKNOWN, Labels, clean
+from cacheproxy.metrics import OTHER, UNKNOWN, Labels, Metrics, clean
 from cacheproxy.record.metrics import COUNTED
-from cacheproxy.web.metrics import content
+from cacheproxy.web.monitoring import content
 from tests.metrics.builders import families, parsed, value
 from tests.metrics.theirs import Theirs, pages
 from tests.observe.exchanges import body, exchange

@@ -9,7 +9,7 @@ import pytest
 
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.servers.status import Look, Slot, UpstreamState
-from cacheproxy.metrics.snapshot import MetricsSources
+from cacheproxy.metrics import MetricsSources
 from tests.metrics.builders import families, shown, value
 
 UP = "http://localhost:8080"

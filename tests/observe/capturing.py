@@ -9,8 +9,7 @@ import time
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.capturefolder import CaptureFolder
+from cacheproxy.observe.capture import Capture, CaptureFolder
 from cacheproxy.record.exchange import Exchange, Outcome
 
 NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))

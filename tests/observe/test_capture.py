@@ -18,8 +18,7 @@ import pytest
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.capturefolder import CaptureFolder
+from cacheproxy.observe.capture import Capture, CaptureFolder
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.files import read
 from cacheproxy.record.jsonl import from_line, to_line
@@ -203,7 +202,7 @@ FULL = """
     from pathlib import Path
     from twisted.logger import globalLogPublisher
     from cacheproxy.observe.capture import Capture
-    from cacheproxy.observe.capturefolder import CaptureFolder
+    from cacheproxy.observe.capture import CaptureFolder
     from tests.observe.capturing import DAY, NOON, Reactor, exchange, large
 
     globalLogPublisher.addObserver(lambda event: print(event["text"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cacheproxy.plugin import commands
 from tests.cli.invoking import invoke, printed, refused
 
 COMMAND = '''
@@ -52,7 +51,7 @@ def test_a_name_that_is_taken_and_a_plugin_that_raises_are_one_line_each(install
 
 def test_a_tool_that_is_not_installed_says_where_it_is(monkeypatch):
     """In one line, whatever it is asked; exit code 2. The list says it, too."""
-    monkeypatch.setattr(commands, "TOOLS", {"juggle": "tools/juggle"})
+    monkeypatch.setattr("cacheproxy.cli.main.TOOLS", {"juggle": "tools/juggle"})
     for words in ([], ["--help"], ["--balls", "3", "now"]):
         assert refused("juggle", *words) == (
             "cacheproxy: the command juggle is not installed: pip install ./tools/juggle (in a "

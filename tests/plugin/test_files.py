@@ -12,7 +12,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import is_quick
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.plugin.files import load_file
-from cacheproxy.plugin.hooks import PluginError
+from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from tests.turning import TurningReactor

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.core.rules.code_rule import is_quick
-from cacheproxy.plugin.hooks import PluginError
 from cacheproxy.plugin.installed import entry_points, search_path, without_working_directory
+from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from tests.plugin.installing import (

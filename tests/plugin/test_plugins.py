@@ -12,12 +12,11 @@ from cacheproxy import hookimpl
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Pair, Place
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.plugin.hooks import PluginError
-from cacheproxy.plugin.package import TAKEN
+from cacheproxy.daemon.lasting import Lasting
+from cacheproxy.plugin.package import TAKEN, PluginError
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Observer, Plugins
 from cacheproxy.proxy.exchange.workers import Workers
-from cacheproxy.tap import make_lasting
 from tests.observe.exchanges import exchange as exchange_of
 from tests.plugin.installing import (
     Watcher,
@@ -146,7 +145,7 @@ def test_what_is_gone_is_unregistered_and_sees_what_waits(install):
 def test_our_own_are_in_the_manager_like_others_and_their_names_are_taken(tmp_path):
     """No entry point and no file may have one of them."""
     folder = str(tmp_path)
-    plugins = make_lasting(TurningReactor(), Config(capture=folder, state_dir=folder)).plugins
+    plugins = Lasting(TurningReactor(), Config(capture=folder, state_dir=folder)).plugins
     others = {package.name for package in plugins.packages}
     ours = {name for name, _ in plugins.manager.list_name_plugin()} - others
     assert ours | {"spans", "unkept"} == TAKEN
@@ -357,4 +356,5 @@ def test_one_that_never_saw_anything_is_finished_at_once(make):
     unit = make()
     unit.finish()
     unit.put(exchange())
-    assert (unit.observer.is_busy, unit.observer.waiting) == (False, 0)
+    assert not unit.observer.is_busy
+    assert not unit.observer.waiting

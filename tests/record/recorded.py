@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.record.exchange import Exchange
-from cacheproxy.record.redacted import redacted
+from cacheproxy.record.exchange import Exchange, redacted
 
 
 def recorded(method, target, headers=(), body=b"", **fields):

@@ -8,8 +8,7 @@ import stat
 import pytest
 
 from cacheproxy.totals import file
-from cacheproxy.totals.file import open_file
-from cacheproxy.totals.migrations import LATEST, TotalsError
+from cacheproxy.totals.file import LATEST, TotalsError, open_file
 
 from .builders import keep, record, store_in
 

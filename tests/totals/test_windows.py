@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cacheproxy.core.conversation.verdict import Judgement, Reason
-from cacheproxy.totals.retention import tidy
+from cacheproxy.totals.store import tidy
 from cacheproxy.totals.windows import (
     WINDOWS,
     breaks,

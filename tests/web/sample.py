@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from cacheproxy.observe.latest import Latest
-from cacheproxy.observe.recent import Recent
+from cacheproxy.observe.recent import Latest, Recent
 from cacheproxy.totals.totals import InMemoryTotals
 from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.exchanges import detail

@@ -15,8 +15,7 @@ from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.exchange.workers import LeftOutError
 from cacheproxy.web.cures import Applying, Cures, ReloadError
-from cacheproxy.web.pages import PageError
-from cacheproxy.web.prompts import Prompts
+from cacheproxy.web.pages import PageError, Prompts
 from tests.observe.exchanges import body
 from tests.proxy.harness import Proxy
 from tests.web.asking import get

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.metrics.counting import Metrics
+from cacheproxy.metrics import Metrics
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.record.exchange import Outcome
 from tests.metrics.builders import shown as series

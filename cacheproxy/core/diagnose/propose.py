@@ -24,13 +24,13 @@ from cacheproxy.core.diagnose.wording import (
     who,
     whose_field,
 )
-from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.diff.kind import (
     DATES,
     EDGE_AFTER,
     EDGE_BEFORE,
     SHAPES,
     STATUS_LINE,
+    Change,
     ChangeKind,
 )
 from cacheproxy.core.document.compare import common_prefix

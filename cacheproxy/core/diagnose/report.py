@@ -24,8 +24,7 @@ from cacheproxy.core.conversation.verdict import (
 from cacheproxy.core.diagnose.conversations import RecordedLane
 from cacheproxy.core.diagnose.volatile import Field, fields, is_related
 from cacheproxy.core.dialects.content import Part
-from cacheproxy.core.diff.changes import Change
-from cacheproxy.core.diff.kind import ChangeKind, token_at
+from cacheproxy.core.diff.kind import Change, ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.evidence import Evidence

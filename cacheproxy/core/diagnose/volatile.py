@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.dialects.dialects import LISTS
-from cacheproxy.core.diff.changes import Change, changes, value_at
-from cacheproxy.core.diff.kind import ChangeKind, masked, status_at
+from cacheproxy.core.diff.changes import changes, value_at
+from cacheproxy.core.diff.kind import Change, ChangeKind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.judge.evidence import Parted

@@ -158,10 +158,6 @@ def _moved_to_end(
         if not at_end or before[i].role not in ("user", "system", "developer"):
             break
         count += 1
-    if count == len(pairs) or not count:
-        first = 0 if count else len(after)
-    else:
-        first = pairs[-count - 1][1] + 1
-    came = pairs[-count][1] - first if count else 0
-    if came >= max(1, count):
+    first = pairs[-count - 1][1] + 1 if count < len(pairs) else 0
+    if count and pairs[-count][1] - first >= count:
         yield from pairs[-count:]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
 from typing import Any
 
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.alignment import AlignedMessage, Alignment, align, match, units
-from cacheproxy.core.diff.kind import ChangeKind, masked
-from cacheproxy.core.diff.text import Hunk, alike, hunks
-from cacheproxy.core.diff.value import differences
-from cacheproxy.core.document.pointer import index_in, parse_pointer, to_pointer
+from cacheproxy.core.diff.kind import Change, ChangeKind, Hunk, masked
+from cacheproxy.core.diff.text import alike, hunks
+from cacheproxy.core.document.pointer import Path, index_in, parse_pointer, to_pointer
 from cacheproxy.core.prompt.prompt import Prompt, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import tool_name
 
 _ALL = frozenset(Part)
 _KEPT = 0.5
@@ -22,33 +24,6 @@ history was replaced (a compaction), and what differs in it is no field."""
 _TELLING = {ChangeKind.REMOVED: 20, ChangeKind.TEXT: 60}
 """Characters of a text from which finding it again elsewhere means that it was moved."""
 STRING, LIST = "a string", "a list of blocks"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One difference between two turns."""
-
-    kind: ChangeKind  #: what sort of change it is
-    part: Part  #: of the prompt
-    path: str  #: JSON pointer in the later request, or in the earlier one if it has gone
-    source: str  #: who wrote it (see prompt.Segment)
-    was: str  #: the text that differs, in the earlier request
-    now: str  #: the same in the later one
-    was_text: str | None = None
-    """The string that ``was`` is part of; None: no change inside a string."""
-    now_text: str | None = None
-    """The string that ``now`` is part of; None: no change inside a string."""
-    was_span: tuple[int, int] = (0, 0)
-    """Where ``was`` stands in ``was_text``: (start, end) in characters."""
-    now_span: tuple[int, int] = (0, 0)
-    """Where ``now`` stands in ``now_text``: (start, end) in characters."""
-
-    @property
-    def before(self) -> str:
-        """What stands before it on its line."""
-        text = self.now_text or ""
-        start = self.now_span[0]
-        return text[text.rfind("\n", 0, start) + 1 : start]
 
 
 def changes(before: Request, after: Request, parts: Iterable[Part] = _ALL) -> list[Change]:
@@ -63,44 +38,111 @@ def changes(before: Request, after: Request, parts: Iterable[Part] = _ALL) -> li
     found: list[Change] = []
     if Part.TOOLS in wanted:
         try:
-            found += _tools(before.json or {}, after.json or {})
+            found += differences(_tools(before), _tools(after), ("tools",))
         except RecursionError:  # nested so deeply that only the whole can be compared
-            found += [] if _same_tools(earlier, later) else [_TOO_DEEP]
-    if Part.SYSTEM in wanted:
-        found += _texts(before, after, earlier, later, Part.SYSTEM)
-    if Part.MESSAGES in wanted:
-        found += _texts(before, after, earlier, later, Part.MESSAGES)
+            ours, theirs = ([one.text for one in each.of(Part.TOOLS)] for each in (earlier, later))
+            found += [] if ours == theirs else [_TOO_DEEP]
+    for part in (Part.SYSTEM, Part.MESSAGES):
+        if part in wanted:
+            found += _texts(before, after, earlier, later, part)
     return found
-
-
-def _tools(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
-    was, now = _without_breakpoints(before.get("tools")), _without_breakpoints(after.get("tools"))
-    for found in differences(was, now, ("tools",)):
-        path = to_pointer(found.path)
-        if found.hunk is None:
-            yield Change(found.kind, Part.TOOLS, path, "client", found.was, found.now)
-        else:
-            yield _in_text(found.hunk, Segment(Part.TOOLS, path, ""), found.was, found.now)
 
 
 _TOO_DEEP = Change(ChangeKind.TEXT, Part.TOOLS, "/tools", "client", "", "")
 
 
-def _same_tools(earlier: Prompt, later: Prompt) -> bool:
-    one, other = (
-        [segment.text for segment in prompt.segments if segment.part is Part.TOOLS]
-        for prompt in (earlier, later)
-    )
-    return one == other
-
-
-def _without_breakpoints(tools: Any) -> list[Any]:
+def _tools(request: Request) -> list[Any]:
+    """Return the tools without their breakpoints."""
+    tools = (request.json or {}).get("tools")
     return [
         {key: value for key, value in tool.items() if key != "cache_control"}
         if isinstance(tool, dict)
         else tool
         for tool in (tools if isinstance(tools, list) else ())
     ]
+
+
+def differences(was: Any, now: Any, path: Path) -> Iterator[Change]:
+    """Yield the differences between two values in the tools, as ``json.loads`` returns them.
+
+    The order of keys and items is included: chat templates print tools as JSON, so it is part of
+    the prompt. What is no string is told as JSON.
+    """
+    if isinstance(was, str) and isinstance(now, str):
+        for hunk in hunks(was, now):
+            yield hunk.change((Part.TOOLS, to_pointer(path), "client"), was, now)
+    elif isinstance(was, dict) and isinstance(now, dict):
+        yield from _members(was, now, path)
+    elif isinstance(was, list) and isinstance(now, list):
+        yield from _items(was, now, path)
+    elif _spelt(was) != _spelt(now):
+        yield _in_tools(ChangeKind.TEXT, path, _text(was), _text(now))
+
+
+def _members(
+    was: dict[str, Any], now: dict[str, Any], path: Path, places: tuple[Sequence[str], ...] = ()
+) -> Iterator[Change]:
+    """Compare by name; ``places``: the names of items, in the order of the lists that have them."""
+
+    def at(name: str, side: int) -> Path:
+        return (*path, places[side].index(name) if places else name)
+
+    ours, theirs = [key for key in was if key in now], [key for key in now if key in was]
+    if ours != theirs:
+        yield _in_tools(ChangeKind.REORDERED, path, ", ".join(ours), ", ".join(theirs))
+    for key, value in was.items():
+        if key not in now:
+            yield _in_tools(ChangeKind.REMOVED, at(key, 0), _text(value), "")
+    for key, value in now.items():
+        if key not in was:
+            yield _in_tools(ChangeKind.ADDED, at(key, 1), "", _text(value))
+        else:
+            yield from differences(was[key], value, at(key, 1))
+
+
+def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Change]:
+    """Items with names (tools) are matched by name, others by how they are spelt."""
+    names = _names(was), _names(now)
+    if all(names):
+        before, after = (
+            dict(zip(*pair, strict=True)) for pair in zip(names, (was, now), strict=True)
+        )
+        yield from _members(before, after, path, names)
+        return
+    ours, theirs = [_spelt(item) for item in was], [_spelt(item) for item in now]
+    if ours != theirs and sorted(ours) == sorted(theirs):
+        yield _in_tools(ChangeKind.REORDERED, path, _text(was), _text(now))
+        return
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        common = min(i2 - i1, j2 - j1)
+        for step in range(common):
+            yield from differences(was[i1 + step], now[j1 + step], (*path, j1 + step))
+        for i in range(i1 + common, i2):
+            yield _in_tools(ChangeKind.REMOVED, (*path, i), _text(was[i]), "")
+        for j in range(j1 + common, j2):
+            yield _in_tools(ChangeKind.ADDED, (*path, j), "", _text(now[j]))
+
+
+def _names(items: Sequence[Any]) -> list[str]:
+    """The names of all items, or nothing if one has none or two have the same."""
+    names = [tool_name(item) for item in items]
+    found = [name for name in names if name is not None]
+    return found if len(found) == len(set(found)) == len(items) else []
+
+
+def _in_tools(kind: ChangeKind, path: Path, was: str, now: str) -> Change:
+    return Change(kind, Part.TOOLS, to_pointer(path), "client", was, now)
+
+
+def _spelt(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _spelt(value)
 
 
 def _texts(
@@ -183,7 +225,8 @@ def _blocks(
             if at_end and hunk.kind is ChangeKind.ADDED and hunk.was[0] == len(one.text):
                 continue
             if is_string:
-                yield _in_text(hunk, other, one.text, other.text)
+                place = part, other.path, other.source
+                yield hunk.change(place, one.text, other.text)
             else:
                 texts = one.text[slice(*hunk.was)], other.text[slice(*hunk.now)]
                 yield Change(hunk.kind, part, other.path, other.source, *texts)
@@ -202,13 +245,6 @@ def _whole(kind: ChangeKind, part: Part, one: AlignedMessage | Segment) -> Chang
     source = _source(one) if isinstance(one, AlignedMessage) else one.source
     was, now = (one.text, "") if kind is ChangeKind.REMOVED else ("", one.text)
     return Change(kind, part, one.path, source, was, now)
-
-
-def _in_text(hunk: Hunk, block: Segment, was: str, now: str) -> Change:
-    """A change inside the string that ``block`` is."""
-    texts = was[slice(*hunk.was)], now[slice(*hunk.now)]
-    place = (hunk.kind, block.part, block.path, block.source)
-    return Change(*place, *texts, was, now, hunk.was, hunk.now)
 
 
 def _with_moves(found: list[Change], elsewhere: list[str]) -> list[Change]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
+from cacheproxy.core.dialects.content import Part
+
 
 class ChangeKind(StrEnum):
     """The kinds of change, from the most particular to the least."""
@@ -88,15 +90,47 @@ _AROUND = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """The token that changed."""
+class Change:
+    """One difference between two turns."""
 
-    kind: ChangeKind  #: what sort of token it is
+    kind: ChangeKind  #: what sort of change it is
+    part: Part  #: of the prompt
+    path: str  #: JSON pointer in the later request, or in the earlier one if it has gone
+    source: str  #: who wrote it (see prompt.Segment)
+    was: str  #: the text that differs, in the earlier request
+    now: str  #: the same in the later one
+    was_text: str | None = None
+    """The string that ``was`` is part of; None: no change inside a string."""
+    now_text: str | None = None
+    """The string that ``now`` is part of; None: no change inside a string."""
+    was_span: tuple[int, int] = (0, 0)
+    """Where ``was`` stands in ``was_text``: (start, end) in characters."""
+    now_span: tuple[int, int] = (0, 0)
+    """Where ``now`` stands in ``now_text``: (start, end) in characters."""
+
+    @property
+    def before(self) -> str:
+        """What stands before it on its line."""
+        text = self.now_text or ""
+        start = self.now_span[0]
+        return text[text.rfind("\n", 0, start) + 1 : start]
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One difference between two texts: a token, or what has no shape."""
+
+    kind: ChangeKind  #: what sort of change it is
     was: tuple[int, int]  #: (start, end) in characters of the earlier text
     now: tuple[int, int]  #: (start, end) in characters of the later text
 
+    def change(self, place: tuple[Part, str, str], was: str, now: str) -> Change:
+        """Return it as a change of two strings; ``place``: its part, path and source."""
+        texts = was[slice(*self.was)], now[slice(*self.now)]
+        return Change(self.kind, *place, *texts, was, now, self.was, self.now)
 
-def token_at(was: str, now: str, was_at: int, now_at: int) -> Token | None:
+
+def token_at(was: str, now: str, was_at: int, now_at: int) -> Hunk | None:
     """Return the token around the first difference of two texts, or None if it is none we know.
 
     ``was_at``, ``now_at``: where they part. Both must hold a token of the same shape there.
@@ -107,7 +141,7 @@ def token_at(was: str, now: str, was_at: int, now_at: int) -> Token | None:
             continue
         # Equal text stands before the difference, so the tokens begin equally far before it.
         if was_at - one[0] == now_at - other[0]:
-            return Token(kind, one, other)
+            return Hunk(kind, one, other)
     return None
 
 

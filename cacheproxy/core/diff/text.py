@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import pairwise
 
-from cacheproxy.core.diff.kind import ChangeKind, token_at
+from cacheproxy.core.diff.kind import ChangeKind, Hunk, token_at
 from cacheproxy.core.document.compare import common_prefix, common_suffix
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -26,15 +26,7 @@ _RUN = 5
 """Words in a row by which a text is known again."""
 TEXT_KINDS = (ChangeKind.TEXT, ChangeKind.ADDED, ChangeKind.REMOVED)
 """Kinds of a change that has no shape of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hunk:
-    """One difference between two texts."""
-
-    kind: ChangeKind  #: what sort of change it is
-    was: tuple[int, int]  #: (start, end) in characters of the earlier text
-    now: tuple[int, int]  #: (start, end) in characters of the later text
+_Span = tuple[int, int]
 
 
 def hunks(was: str, now: str) -> list[Hunk]:
@@ -94,91 +86,54 @@ def _line_end(text: str, position: int) -> int:
     return len(text) if found < 0 else found + 1
 
 
-def _by_lines(was: str, now: str, ours: tuple[int, int], theirs: tuple[int, int]) -> Iterator[Hunk]:
-    left, right = _lines(was, ours), _lines(now, theirs)
-    if len(left) * len(right) > _MOST_PAIRS:
+def _by_lines(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
+    left, right = _bounds(was, ours), _bounds(now, theirs)
+    if (len(left) - 1) * (len(right) - 1) > _MOST_PAIRS:
         yield Hunk(ChangeKind.TEXT, ours, theirs)
         return
-    matcher = SequenceMatcher(
-        None, [was[a:b] for a, b in left], [now[a:b] for a, b in right], autojunk=False
-    )
+    one, other = [was[a:b] for a, b in pairwise(left)], [now[a:b] for a, b in pairwise(right)]
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag == "equal":
             continue
-        for some, other in _paired(was, now, left[i1:i2], right[j1:j2]):
-            # Where one side has nothing, its place is where the last line ended.
-            span = some or _empty(left, i1, ours)
-            yield from _inside(was, now, span, other or _empty(right, j1, theirs))
+        for (a, b), (c, d) in _paired(one[i1:i2], other[j1:j2]):
+            span = left[i1 + a], left[i1 + b]
+            yield from _inside(was, now, span, (right[j1 + c], right[j1 + d]))
 
 
-def _lines(text: str, span: tuple[int, int]) -> list[tuple[int, int]]:
-    return [found.span() for found in _LINE.finditer(text, *span)]
+def _bounds(text: str, span: _Span) -> list[int]:
+    """Return where each line in ``span`` begins, and where the last one ends."""
+    return [*(found.start() for found in _LINE.finditer(text, *span)), span[1]]
 
 
-def _empty(lines: list[tuple[int, int]], index: int, whole: tuple[int, int]) -> tuple[int, int]:
-    at = lines[index][0] if index < len(lines) else whole[1]
-    return at, at
-
-
-_Span = tuple[int, int]
-
-
-def _paired(
-    was: str, now: str, left: Sequence[_Span], right: Sequence[_Span]
-) -> list[tuple[_Span | None, _Span | None]]:
-    """Return which line became which, in order; None where there is no such line."""
-    if len(left) == len(right):
-        return list(zip(left, right, strict=True))
-    if not left or not right or len(left) * len(right) > 2500:
-        whole = [(side[0][0], side[-1][1]) if side else None for side in (left, right)]
-        return [(whole[0], whole[1])]
-    best = _best_pairs(was, now, left, right)
-    result: list[tuple[_Span | None, _Span | None]] = []
+def _paired(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[_Span, _Span]]:
+    """Yield which lines became which, in order: (start, end) in either list, empty for none."""
+    if len(ours) == len(theirs):
+        yield from (((i, i + 1), (i, i + 1)) for i in range(len(ours)))
+        return
+    best = _best_pairs(ours, theirs) if len(ours) * len(theirs) <= 2500 else ()
     i = j = 0
-    for row, column in [*best, (len(left), len(right))]:
-        gone, new = left[i:row], right[j:column]
-        if gone or new:
-            # At the place where they stand: an empty span between the lines around it.
-            at_left = left[row][0] if row < len(left) else left[-1][1]
-            at_right = right[column][0] if column < len(right) else right[-1][1]
-            result.append(
-                (
-                    (gone[0][0], gone[-1][1]) if gone else (at_left, at_left),
-                    (new[0][0], new[-1][1]) if new else (at_right, at_right),
-                )
-            )
-        if row < len(left):
-            result.append((left[row], right[column]))
+    for row, column in best:
+        if i < row or j < column:
+            yield (i, row), (j, column)
         i, j = row + 1, column + 1
-    return result
+        yield (row, i), (column, j)
+    if i < len(ours) or j < len(theirs):
+        yield (i, len(ours)), (j, len(theirs))
 
 
-def _best_pairs(
-    was: str, now: str, left: Sequence[_Span], right: Sequence[_Span]
-) -> list[tuple[int, int]]:
+def _best_pairs(ours: Sequence[str], theirs: Sequence[str]) -> tuple[_Span, ...]:
     """The longest sequence of lines that are alike, in order (a longest common subsequence)."""
-    rows, columns = len(left), len(right)
-    same = [
-        [alike(was[slice(*one)].strip(), now[slice(*other)].strip()) for other in right]
-        for one in left
-    ]
-    length = [[0] * (columns + 1) for _ in range(rows + 1)]
-    for i in reversed(range(rows)):
-        for j in reversed(range(columns)):
-            length[i][j] = max(
-                length[i + 1][j], length[i][j + 1], length[i + 1][j + 1] + 1 if same[i][j] else 0
-            )
-    pairs = []
-    i = j = 0
-    while i < rows and j < columns:
-        if same[i][j] and length[i][j] == length[i + 1][j + 1] + 1:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-        elif length[i + 1][j] >= length[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return pairs
+    below: list[tuple[_Span, ...]] = [()] * (len(theirs) + 1)
+    for i in reversed(range(len(ours))):
+        best: list[tuple[_Span, ...]] = [()] * (len(theirs) + 1)
+        for j in reversed(range(len(theirs))):
+            if alike(ours[i].strip(), theirs[j].strip()):
+                best[j] = ((i, j), *below[j + 1])
+            else:
+                best[j] = max(below[j], best[j + 1], key=len)
+        below = best
+    return below[0]
 
 
 def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
@@ -191,13 +146,8 @@ def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
         if at == end and by == stop:
             return
         token = token_at(was, now, at, by)
-        if (
-            token is not None
-            and token.was[0] >= floor
-            and token.was[1] <= end
-            and token.now[1] <= stop
-        ):
-            yield Hunk(token.kind, token.was, token.now)
+        if token and floor <= token.was[0] and token.was[1] <= end and token.now[1] <= stop:
+            yield token
             at, by = floor, ground = token.was[1], token.now[1]
             continue
         is_git = token is not None and token.kind is ChangeKind.GIT  # more lines than differ
@@ -228,23 +178,14 @@ def _merged(found: list[Hunk], was: str, now: str) -> list[Hunk]:
     """Join neighbouring texts without shape, and say of each whether it came or went."""
     result: list[Hunk] = []
     for hunk in found:
-        last = result[-1] if result else None
-        if (
-            last is not None
-            and hunk.kind in TEXT_KINDS
-            and last.kind in TEXT_KINDS
-            and last.was[1] == hunk.was[0]
-            and last.now[1] == hunk.now[0]
-        ):
-            result[-1] = _named((last.was[0], hunk.was[1]), (last.now[0], hunk.now[1]))
-        elif hunk.kind in TEXT_KINDS:
-            result.append(_named(hunk.was, hunk.now))
-        else:
+        if hunk.kind not in TEXT_KINDS:
             result.append(hunk)
+            continue
+        (at, end), (by, stop) = hunk.was, hunk.now
+        last = result[-1] if result else None
+        if last and last.kind in TEXT_KINDS and (last.was[1], last.now[1]) == (at, by):
+            result.pop()
+            at, by = last.was[0], last.now[0]
+        kind = ChangeKind.REMOVED if by == stop else ChangeKind.TEXT
+        result.append(Hunk(ChangeKind.ADDED if at == end else kind, (at, end), (by, stop)))
     return [hunk for hunk in result if was[slice(*hunk.was)] != now[slice(*hunk.now)]]
-
-
-def _named(was: _Span, now: _Span) -> Hunk:
-    if was[0] == was[1]:
-        return Hunk(ChangeKind.ADDED, was, now)
-    return Hunk(ChangeKind.REMOVED if now[0] == now[1] else ChangeKind.TEXT, was, now)

@@ -26,7 +26,7 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.dialects.content import Part, Segment
-from cacheproxy.core.diff.kind import ChangeKind, Token, token_at
+from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.document.compare import alike
 from cacheproxy.core.judge.cause import allowed, cause_of, near
@@ -240,21 +240,21 @@ def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> TokenCount:
     return TokenCount(round(chars / CHARS_PER_TOKEN), "estimated")
 
 
-def describe_change(left: Parting, before: Prompt, sent: Prompt) -> tuple[ChangeKind, Token | None]:
-    """Return the kind of the first difference, and the token that changed if it is one."""
+def describe_change(left: Parting, before: Prompt, sent: Prompt) -> ChangeKind:
+    """Return the kind of the first difference."""
     was, now = left.was, left.now
     if was is None or now is None:
-        return (ChangeKind.ADDED if was is None else ChangeKind.REMOVED), None
+        return ChangeKind.ADDED if was is None else ChangeKind.REMOVED
     if _goes_along(was, now, before, sent):
-        return ChangeKind.MOVED, None
+        return ChangeKind.MOVED
     if was.part is now.part is Part.TOOLS and _same_tools(was, now, before, sent):
-        return ChangeKind.REORDERED, None
+        return ChangeKind.REORDERED
     token = token_at(was.text, now.text, left.was_at, left.now_at)
     if token is not None:
-        return token.kind, token
+        return token.kind
     if was.part is not now.part:
-        return (ChangeKind.REMOVED if left.part is was.part else ChangeKind.ADDED), None
-    return (ChangeKind.TEXT if was.path == now.path else ChangeKind.MOVED), None
+        return ChangeKind.REMOVED if left.part is was.part else ChangeKind.ADDED
+    return ChangeKind.TEXT if was.path == now.path else ChangeKind.MOVED
 
 
 def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
@@ -299,13 +299,12 @@ def parted_at(before: Prompt, sent: Prompt, counted: int | None) -> Break | None
 
 def located(left: Parting, before: Prompt, sent: Prompt, counted: int | None) -> Break:
     """Return where ``sent``, of ``counted`` tokens, leaves the turn ``before``."""
-    kind, _ = describe_change(left, before, sent)
     text = left.now.text[: left.now_at] if left.now is not None else ""
     return Break(
         path=left.path,
         byte=len(text.encode("utf-8", "surrogatepass")),
         position=tokens_of(left.shared, sent, counted),
-        kind=kind,
+        kind=describe_change(left, before, sent),
         was=excerpt(left.was.text if left.was else "", left.was_at),
         now=excerpt(left.now.text if left.now else "", left.now_at),
     )

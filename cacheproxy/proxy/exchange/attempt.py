@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from cacheproxy.core.conversation.prepare import Prepared
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.route.route import asking_for
-from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.placing import Placed
-from cacheproxy.proxy.exchange.servers import Server
+from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.proxy.exchange.adapting import Placed
+from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
+from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
 
 _HEALS = 3
 """A template may refuse late messages, users in a row and long ids of calls, one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeContext:
+    """What every exchange needs, put together once by tap."""
+
+    servers: Servers  #: those that may be asked
+    clock: Any  #: its ``seconds`` are monotonic
+    unpacking: Unpacking  #: unpacks bodies
+    normalizing: Normalizing  #: runs the rules
+    store: Store  #: of conversations
+    finished: Callable[[Exchange], None]  #: shows an Exchange to the observers
+    wall: Callable[[], float]  #: returns seconds since the epoch
+    via: bytes  #: our own token in the Via header, by which a loop is seen
+    probe: bytes  #: what marks a probe, which is nobody's conversation
+    keep_bodies: bool = False  #: keep response bodies for the observers
+    ping_after: float = 0.0
+    """Seconds of silence after which a streaming client gets a ping; 0: never."""
+    progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None
+    """Told of an exchange that runs how far the server is with its prompt, if it says, and after
+    how many seconds; None: it is over."""
 
 
 @dataclass(slots=True)
@@ -78,20 +103,20 @@ class Attempt:
                 placed = await self._place(request)
                 continue
             # and after it refused what stands where in the messages: once for each such thing.
-            if server.placing is None:
+            if server.adapting is None:
                 return response
-            healed = await server.placing.healed(placed, request, response, may_heal=heals > 0)
+            healed = await server.adapting.healed(placed, request, response, may_heal=heals > 0)
             if healed is None:
                 return response
             placed, heals = self._take_placed(healed), heals - 1
 
     async def _keep(self) -> Request:
         """Return the request with the reasoning of earlier turns in it, where that is kept."""
-        prepared, keeping = self.prepared, self.server.keeping
-        if keeping is None or not prepared.request.body:
+        prepared, adapting = self.prepared, self.server.adapting
+        if adapting is None or not prepared.request.body:
             return prepared.request
         begins = self.record.turn > 0  # then its answer is to be remembered
-        kept = await keeping.keep(prepared.request, prepared.turn, begins=begins)
+        kept = await adapting.keep(prepared.request, prepared.turn, begins=begins)
         if kept.report is not None:
             self.record.reports += (kept.report,)
         self.asked = kept.asked if begins else None
@@ -99,10 +124,10 @@ class Attempt:
 
     async def _place(self, request: Request) -> Placed:
         """Return ``request`` with its late system messages where the upstream can take them."""
-        placing = self.server.placing
-        if placing is None:
+        adapting = self.server.adapting
+        if adapting is None:
             return Placed(request)
-        return self._take_placed(await placing.place(request))
+        return self._take_placed(await adapting.place(request))
 
     def _take_placed(self, placed: Placed) -> Placed:
         """Report what was placed last."""

@@ -23,10 +23,8 @@ from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
-from cacheproxy.proxy.exchange.attempt import Attempt
-from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.pings import Pings, takes_pings
-from cacheproxy.proxy.exchange.relay import Relay
+from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
+from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
@@ -305,7 +303,7 @@ class _Running:
 
     def _take_answer(self, relay: Relay | None) -> None:
         """Have the answer's reasoning remembered; take its figures, and its body if it is kept."""
-        record, keeping = self.record, self.server.keeping
+        record, adapting = self.record, self.server.adapting
         body: bytes | None = self.reply or None
         if relay is not None:
             body, record.bytes_down = relay.body, relay.bytes_down
@@ -313,9 +311,9 @@ class _Running:
                 record.first_byte = relay.first_byte - self.started
         session, asked = record.session, self.attempt.asked if self.attempt else None
         is_whole = record.status == 200 and record.bytes_down == len(body or b"")
-        if keeping is not None and session is not None and asked is not None and is_whole:
+        if adapting is not None and session is not None and asked is not None and is_whole:
             dialect, headers = record.received.dialect, record.response_headers
-            keeping.answered(session, asked, dialect, headers, body or b"")
+            adapting.answered(session, asked, dialect, headers, body or b"")
         if self.context.keep_bodies and not self._shows_key(body or b""):
             record.response_body = body
 

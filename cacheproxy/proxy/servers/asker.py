@@ -1,16 +1,15 @@
 """The one who asks a server what is asked of it beside its clients' requests.
 
-The schedule and the limits of all these questions stand here. Who has it ask: ``poller`` and
-``health`` every few seconds, ``profiling`` once for each server and model, ``proving`` after a turn
-that lost the cache.
+The schedule and the limits of all these questions stand here. Who has it ask: ``poller`` every few
+seconds, ``profiling`` once for each server and model, ``proving`` after a turn that lost the cache.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import DNSLookupError
@@ -22,13 +21,16 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.kind import RenderingPage
 from cacheproxy.core.servers.looking import KnownPages, asking, look_of
-from cacheproxy.core.servers.status import HEALTH, Answers, Look, UpstreamState
+from cacheproxy.core.servers.status import HEALTH, Look, UpstreamState
 from cacheproxy.core.template.traits import TemplateAnswer, learning
 from cacheproxy.proxy.upstream.connection import collect
 from cacheproxy.proxy.upstream.failures import explain
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 HEALTHY_EVERY = 5.0
 """Seconds between two questions whether one of several is there; see ``poll`` for its pages."""
 ASK_AGAIN, ASK_SOON = 300.0, 10.0
@@ -74,7 +76,8 @@ class ProbeAnswer(NamedTuple):
 class Asker:
     """Asks one ``upstream``. ``reactor``: an IReactorTime, and with threads where proofs are read.
 
-    ``wall``: returns seconds since the epoch. ``via``: our mark, against loops.
+    ``wall``: returns seconds since the epoch. ``via``: our mark, against loops. ``known``: which of
+    its status pages need no second request.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Asker:
         self.upstream = upstream
         self._wall = wall
         self._via = via
+        self.known = KnownPages()
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
 
     async def answer(
@@ -104,8 +108,7 @@ class Asker:
             except ResponseError:  # endless, or broken off: as good as empty
                 return ProbeAnswer(head.status, b"", software)
 
-        deferred = Deferred.fromCoroutine(whole())
-        return cast("ProbeAnswer", await deferred.addTimeout(seconds, self.reactor))
+        return await self._within(whole(), seconds)
 
     async def ask(
         self, request: Request, seconds: float, *, is_marked: bool = True
@@ -150,11 +153,12 @@ class Asker:
 
     # What it is.
 
-    async def look(self, known: KnownPages, seconds: float = PAGE_SECONDS) -> Look:
+    async def look(self, seconds: float = PAGE_SECONDS, known: KnownPages | None = None) -> Look:
         """Ask for the status pages that are not ``known``, or where another is seen, for all.
 
         ``seconds``: for each. It never fails.
         """
+        known = known or self.known
         look, again = known.settle(*await self._look(known, seconds))
         if again:
             look, _ = known.settle(*await self._look(known, seconds))
@@ -163,27 +167,16 @@ class Asker:
     async def _look(self, known: KnownPages, seconds: float) -> tuple[Look, str]:
         """Return a look, and what the answers' header Server says."""
         questions = asking(known.begin())
-        path, url = next(questions), self.upstream.url.text
-        while True:
-            try:
-                path = questions.send(await self._page(path, seconds))
-            except StopIteration as end:
-                answers: Answers | None = end.value
-                break
-        wall, moment = self._wall(), self.reactor.seconds()
+        answers = await _answered(questions, lambda path: self.attempt(self._page(path, seconds)))
+        url, wall, moment = self.upstream.url.text, self._wall(), self.reactor.seconds()
         if answers is None:
             return Look(url, wall, moment, UpstreamState.DOWN), ""
         for path, status in answers.statuses.items():
             known.take(path, status, answers.pages.get(path))
         return look_of(url, wall, moment, answers), answers.software
 
-    async def _page(self, path: str, seconds: float) -> ProbeAnswer | None:
-        try:
-            return await self.answer(Request("GET", path, _ANY), seconds, is_marked=False)
-        except CancelledError:
-            raise
-        except Exception:
-            return None
+    async def _page(self, path: str, seconds: float) -> ProbeAnswer:
+        return await self.answer(Request("GET", path, _ANY), seconds, is_marked=False)
 
     # What its template does.
 
@@ -196,34 +189,38 @@ class Asker:
         ``formats``: in which the template prints the time, as far as is known.
         """
         found: list[TemplateAnswer] = []
-        rendering = Deferred.fromCoroutine(self._render(page, like, model, formats, found))
-        try:
-            await rendering.addTimeout(WAITED_SECONDS, self.reactor)
-        except CancelledError:
-            raise
-        except Exception:  # down, slow, or an answer that is none: what was told before counts
-            return found[-1] if found else None
-        return found[-1] if found else None
-
-    async def _render(
-        self,
-        page: RenderingPage,
-        like: Request | None,
-        model: str,
-        formats: Sequence[str],
-        found: list[TemplateAnswer],
-    ) -> None:
-        """Append what is told to ``found``."""
         now = datetime.fromtimestamp(self._wall())  # noqa: DTZ006 (the server's is likely ours)
         questions = learning(found, page, model, now, formats)
-        body = next(questions)
-        while True:
-            try:
-                body = questions.send(await self.post(page.path, body, WAITED_SECONDS, like))
-            except StopIteration:
-                return
+        rendering = _answered(
+            questions, lambda body: self.post(page.path, body, WAITED_SECONDS, like)
+        )
+        await self.attempt(rendering, WAITED_SECONDS)
+        return found[-1] if found else None  # what was told before it failed counts
 
     # What went wrong.
+
+    async def attempt(
+        self,
+        asking: Coroutine[Any, Any, _Result],
+        seconds: float | None = None,
+        trouble: str = "",
+    ) -> _Result | None:
+        """Return what ``asking`` comes to; None where it fails, or takes more than ``seconds``.
+
+        Then the server is down, slow, or talks nonsense; ``trouble`` is logged. It is only
+        cancelled with whoever asks.
+        """
+        try:
+            return await (asking if seconds is None else self._within(asking, seconds))
+        except CancelledError:
+            raise
+        except Exception as error:
+            if trouble:
+                self.tell(trouble, error)
+            return None
+
+    def _within(self, asking: Coroutine[Any, Any, _Result], seconds: float) -> Deferred[_Result]:
+        return Deferred.fromCoroutine(asking).addTimeout(seconds, self.reactor)
 
     def tell(self, trouble: str, error: Exception) -> None:
         """Log ``trouble`` with why; after that at most once an hour, with how often it came."""
@@ -238,3 +235,17 @@ class Asker:
         if times:
             why += f" ({times:,} times more since this was said)"
         _log.info("{trouble}: {why}", trouble=trouble, why=why)
+
+
+async def _answered(
+    questions: Generator[_Question, _Answer, _Result],
+    ask: Callable[[_Question], Awaitable[_Answer]],
+) -> _Result:
+    """Return what ``questions`` come to when each is answered by ``ask``."""
+    question = next(questions)
+    while True:
+        try:
+            question = questions.send(await ask(question))
+        except StopIteration as end:
+            found: _Result = end.value
+            return found

@@ -115,7 +115,7 @@ class Profiling:
 
     async def server(self) -> ServerFacts | None:
         """Return what the server says of itself now, for a page; None while it is down."""
-        return (await self._asker.look(KnownPages(), WAITED_SECONDS)).server
+        return (await self._asker.look(WAITED_SECONDS, KnownPages())).server
 
     def key(self, request: Request) -> Key:
         """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
@@ -200,17 +200,15 @@ class Profiling:
         return bool(self._asker.reactor.seconds() >= self._not_before.get(self.key(request), 0.0))
 
     async def _locked(self, request: Request | None, *, quietly: bool) -> None:
-        """Learn; one at a time, and not once more what the one before has learned, or has not."""
-        await self._asking.acquire()
-        try:
+        """Learn; one at a time, and not once more what the one before has learned, or has not.
+
+        Where that fails, the request goes on as it came.
+        """
+        async with self._asking:
             if self._is_needed(request):
-                await self._learn(request, quietly=quietly)
-        except CancelledError:  # the client has left
-            raise
-        except Exception as error:  # down, slow, or nonsense: the request goes on as it came
-            self._asker.tell("the upstream did not show how it treats prompts", error)
-        finally:
-            self._asking.release()
+                learning = self._learn(request, quietly=quietly)
+                trouble = "the upstream did not show how it treats prompts"
+                await self._asker.attempt(learning, trouble=trouble)
 
     def _is_needed(self, request: Request | None) -> bool:
         if request is None:
@@ -219,7 +217,8 @@ class Profiling:
 
     async def _learn(self, request: Request | None, *, quietly: bool) -> None:
         if request is None and self._status is None:  # a request does not wait for these pages
-            look = self.last_look = await self._looked_at()
+            looking = self._asker.look(LOOK_SECONDS, KnownPages())
+            look = self.last_look = await self._asker.attempt(looking, LOOK_SECONDS)
             self._take(look)
             if self._has_asked or (look is not None and look.state is not UpstreamState.UP):
                 return
@@ -259,16 +258,6 @@ class Profiling:
                 self.keep((RENDERED if page.is_alone else None, found.model), placement)
             self._compose()
             return
-
-    async def _looked_at(self) -> Look | None:
-        """Return what the status pages tell, None where they do not in time."""
-        looking = Deferred.fromCoroutine(self._asker.look(KnownPages(), LOOK_SECONDS))
-        try:
-            return await looking.addTimeout(LOOK_SECONDS, self._asker.reactor)
-        except CancelledError:
-            raise
-        except Exception:  # slow, or an answer that is none
-            return None
 
     async def _tried(self, request: Request) -> Placement | None:
         """Send two short prompts in the API of ``request``; None where they do not tell.

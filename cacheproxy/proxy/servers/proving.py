@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.conversation.usage import Usage
@@ -75,23 +75,13 @@ class Proving:
         counted = turn.had and turn.usage.prompt
         if page is None or before is None or turn.request is None or not counted:
             return None
-        asking = Deferred.fromCoroutine(self._proof(before, turn.request, turn, page))
-        try:
-            return await asking.addTimeout(2 * PROOF_SECONDS, self._asker.reactor)
-        except CancelledError:
-            raise
-        except Exception as error:  # down, busy, or nonsense
-            self._asker.tell("the upstream did not render a turn's prompts", error)
-            return None
+        proof = self._proof(before, turn.request, turn, page)
+        trouble = "the upstream did not render a turn's prompts"
+        return await self._asker.attempt(proof, 2 * PROOF_SECONDS, trouble)
 
     async def started(self) -> str | None:
         """Return what is another after a restart of the server, as of now. Never raises."""
-        try:
-            return await self._started()
-        except CancelledError:
-            raise
-        except Exception:
-            return None
+        return await self._asker.attempt(self._started())
 
     async def _started(self) -> str | None:
         sample = await self._sample() if self.profile.counts_reuse else None
@@ -102,7 +92,7 @@ class Proving:
                 path, read = kind.start
                 status, page = await self._asker.get(path, PROOF_SECONDS)
                 if status == 200:
-                    return await self._in_thread(partial(_read_start, read, page))
+                    return await self._in_thread(_read_start, read, page)
         return None
 
     def looked(self, look: Look) -> None:
@@ -127,15 +117,7 @@ class Proving:
         known later what they gained by both: whether anything of them was reused at all.
         """
         marks, self._marks = self._marks, []
-        try:
-            now = await self._sample()
-            if marks and not any(_gain(mark, now) >= mark.owed + prompt for mark in marks):
-                await self._pause()  # they do not show it yet
-                now = await self._sample()
-        except CancelledError:
-            raise
-        except Exception:
-            return None
+        now = await self._asker.attempt(self._gained(marks, prompt))
         if now is None:
             return None
         fitting = [mark for mark in marks if _gain(mark, now) == mark.owed + prompt > 0]
@@ -151,25 +133,31 @@ class Proving:
             return None
         return round(reused - was) if not mark.owed or reused == was else None
 
+    async def _gained(self, marks: Sequence[_Mark], prompt: int) -> Sample | None:
+        """Return the counters, read once more if they do not show the prompt yet."""
+        now = await self._sample()
+        if marks and not any(_gain(mark, now) >= mark.owed + prompt for mark in marks):
+            await deferLater(self._asker.reactor, COUNTED_AGAIN)
+            now = await self._sample()
+        return now
+
     async def _proof(
         self, before: Request, after: Request, turn: Evidence, page: RenderingPage
     ) -> Proof | None:
         was = await self._rendered(before, page)
         now = await self._rendered(after, page)
-        return await self._in_thread(lambda: proof_of(was, now, turn))
+        return await self._in_thread(proof_of, was, now, turn)
 
     async def _rendered(self, request: Request, page: RenderingPage) -> Rendered:
         if len(request.body) > _LARGEST:
             raise NotShownError
-        body = await self._in_thread(lambda: _question(request, page))
-        if body is None:
-            raise NotShownError
+        body = await self._in_thread(_question, request, page)
         shown = await self._post(page.path, request, body)
-        if not page.tokenizer:
-            return await self._in_thread(lambda: _read(shown, shown))
-        asked = await self._in_thread(lambda: _to_tokenize(shown))
-        tokens = await self._post(page.tokenizer, request, asked)
-        return await self._in_thread(lambda: _read(shown, tokens))
+        tokens = shown
+        if page.tokenizer:
+            asked = await self._in_thread(_to_tokenize, shown)
+            tokens = await self._post(page.tokenizer, request, asked)
+        return await self._in_thread(_read, shown, tokens)
 
     async def _post(self, path: str, like: Request, body: bytes) -> bytes:
         status, answer = await self._asker.post(path, body, PROOF_SECONDS, like)
@@ -183,14 +171,9 @@ class Proving:
             return None
         return await self._in_thread(lambda: sample_of(page.decode("utf-8", "replace")))
 
-    def _in_thread(self, work: Callable[[], _Value]) -> Deferred[_Value]:
+    def _in_thread(self, work: Callable[..., _Value], *arguments: Any) -> Deferred[_Value]:
         reactor = self._asker.reactor
-        return deferToThreadPool(reactor, reactor.getThreadPool(), work)
-
-    def _pause(self) -> Deferred[None]:
-        waiting: Deferred[None] = Deferred()
-        self._asker.reactor.callLater(COUNTED_AGAIN, waiting.callback, None)
-        return waiting
+        return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
 
 
 def _gain(mark: _Mark, now: Sample | None) -> float:
@@ -201,10 +184,10 @@ def _gain(mark: _Mark, now: Sample | None) -> float:
     return now.figures.prompt - was
 
 
-def _question(request: Request, page: RenderingPage) -> bytes | None:
+def _question(request: Request, page: RenderingPage) -> bytes:
     chat = chat_of(request)
     if chat is None:
-        return None
+        raise NotShownError
     return json.dumps({**page.spelled(chat), **page.also}).encode()
 
 

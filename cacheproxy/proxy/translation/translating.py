@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock, succeed
+from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
@@ -140,12 +140,9 @@ class Translating:
         dialect = request.dialect
         if dialect not in _OTHER or not _is_prompt(request):
             return False
-        await self._asking.acquire()
-        try:
+        async with self._asking:
             if await self._serves(request, dialect) is False:
                 await self._serves(request, _OTHER[dialect])
-        finally:
-            self._asking.release()
         if request.dialect is CHAT and self._serves_alone(MESSAGES):
             raise NoTranslationError(_ALONE)
         return self.translates(request)
@@ -159,13 +156,10 @@ class Translating:
         if known is not None:
             return known
         asked = question(request, dialect)
-        try:
-            status, body = await self._asker.ask(asked, PAGE_SECONDS)
-        except CancelledError:  # the client has left
-            raise
-        except Exception:  # down since
+        answer = await self._asker.attempt(self._asker.ask(asked, PAGE_SECONDS))
+        if answer is None:  # down since
             return None
-        served = is_served(status, body)
+        served = is_served(*answer)
         if served is not None:
             self._served[dialect] = served
             verb = "serves" if served else "does not serve"

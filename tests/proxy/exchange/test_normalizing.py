@@ -20,7 +20,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook
-from cacheproxy.proxy.exchange.normalizing import _THREAD_ABOVE, Normalizing
+from cacheproxy.proxy.exchange.normalizing import _THREAD_ABOVE, Normalizing, Unpacking
 from cacheproxy.proxy.exchange.workers import Workers
 from tests.core.document.test_search import LATE
 from tests.proxy.harness import TIMEOUT
@@ -496,3 +496,25 @@ def test_a_turn_that_another_proxy_had_is_said_once(log):
     assert line.startswith("client/one: this proxy has not seen the turn before; another proxy")
     assert "docs/running.md" in line
     assert "secret" not in line
+
+
+def test_packed_ones_wait_for_each_other():
+    """And for nobody who has left: the next one has its turn."""
+    unpacking = Unpacking(None, 1 << 20, edits=True)
+    order, works = [], [Deferred(), Deferred(), Deferred()]
+
+    def doing(number):
+        async def work():
+            order.append(number)
+            return await works[number]
+
+        return Deferred.fromCoroutine(unpacking.in_turn(work))
+
+    done = [doing(number) for number in range(3)]
+    assert order == [0]
+    done[1].addErrback(lambda _: None)
+    done[1].cancel()
+    works[0].callback("first")
+    assert order[-1] == 2
+    works[2].callback("third")
+    assert (done[0].result, done[2].result) == ("first", "third")

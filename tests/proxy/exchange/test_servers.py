@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.route.facts import RequestKind
 from cacheproxy.core.servers.profile import UNKNOWN, ServerFacts
 from cacheproxy.tables import RouteTable, UpstreamTable
-from cacheproxy.tap import arrange, make_lasting
+from cacheproxy.tap import Lasting, arrange
 from tests.core.route.builders import asking, found
 from tests.logs import looking
 
@@ -33,7 +33,7 @@ class Pool:
             for name in names
         )
         config = Config(upstreams=tables, route=routes, state_dir="none", poll=0)
-        self.lasting = lasting or make_lasting(MemoryReactorClock(), config)
+        self.lasting = lasting or Lasting(MemoryReactorClock(), config)
         self.servers, self.store = arrange(self.lasting, config).servers, self.lasting.store
 
     def with_only(self, name):

@@ -12,7 +12,7 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
 from cacheproxy.proxy.servers.asker import HEALTHY_EVERY, Asker
-from cacheproxy.proxy.servers.health import Health
+from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually, free_port, head, sound_upstream, whole
 

@@ -2,25 +2,25 @@
 
 Counted with the server's own template and tokenizer where it lends them and they agree with what
 it counted; else estimated from the characters, by the turn's own density, against all earlier
-prompts of the pass.
+prompts of the pass. And what the passes add up to, from what the server measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Before
-from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.usage import Usage, summed
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, tokens_of
-from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.record.exchange import Exchange
-from cacheproxy_replay.counter import Counter
-from cacheproxy_replay.memory import KeptPrompts, Tokens
+from cacheproxy_replay.memory import Counter, KeptPrompts, Tokens
 from cacheproxy_replay.run import OnStep
 
 _WARM_TOKENS = 128
@@ -87,14 +87,6 @@ class Assessed:
         return reused - explained > max(_WARM_TOKENS, _WARM * prompt)
 
 
-@dataclass(slots=True)
-class _Known:
-    """An earlier prompt of the pass."""
-
-    prompt: Prompt  #: as the server got it
-    counted: int | None  #: its tokens by the answer; None: not said
-
-
 def assess(
     turns: Sequence[Exchange],
     counter: Counter | None,
@@ -106,7 +98,7 @@ def assess(
 
     ``memory``: what the server keeps, new for this pass, in which nobody else asks it.
     """
-    known: list[_Known] = []
+    known: list[Before] = []
     last: dict[Any, Before] = {}  # by session and lane
     since: dict[Any, set[Any]] = {}
     assessed: list[Assessed] = []
@@ -117,25 +109,18 @@ def assess(
         if turn.status != 200 or prompt is None:
             assessed.append(Assessed(turn, None, None))
             continue
-        now = _Known(prompt, usage.prompt)
+        unedited = prompt_of(turn.received, order) or prompt
+        now = Before(prompt, unedited, usage.prompt)
         expected = _counted(_tokens(turn, counter), memory) or _estimated(known, now)
         known.append(now)
-        unedited = prompt_of(turn.received, order) or prompt
         key = turn.session, turn.place and turn.place.lane
         before, meanwhile = last.get(key), Meanwhile(others=len(since.get(key, ())))
         is_first = before is None
         evidence = Evidence(
-            before,
-            prompt,
-            unedited,
-            usage,
-            request=sent,
-            meanwhile=meanwhile,
-            is_first=is_first,
+            before, prompt, unedited, usage, request=sent, meanwhile=meanwhile, is_first=is_first
         )
         verdict = judge(evidence)
-        was_ok = verdict.judgement is Judgement.OK
-        last[key] = Before(prompt, unedited, usage.prompt, was_ok=was_ok)
+        last[key] = now._replace(was_ok=verdict.judgement is Judgement.OK)
         for others in since.values():
             others.add(key)
         since[key] = set()
@@ -160,16 +145,98 @@ def _counted(tokens: Tokens | None, memory: KeptPrompts) -> Expected | None:
     return Expected(min(reuse, len(tokens) - 1), exact=True)
 
 
-def _estimated(known: Sequence[_Known], now: _Known) -> Expected | None:
+def _estimated(known: Sequence[Before], now: Before) -> Expected | None:
     found = [_shared(before, now) for before in known]
     return max(found, key=lambda one: one.tokens, default=None)
 
 
-def _shared(before: _Known, now: _Known) -> Expected:
-    left = parting(before.prompt, now.prompt)
-    if left.was is None and before.counted is not None:
-        tokens = before.counted
+def _shared(before: Before, now: Before) -> Expected:
+    left = parting(before.sent, now.sent)
+    if left.was is None and before.tokens is not None:
+        tokens = before.tokens
     else:
-        tokens = tokens_of(left.shared, now.prompt, now.counted).tokens
-    most = tokens if now.counted is None else max(0, now.counted - 1)
+        tokens = tokens_of(left.shared, now.sent, now.tokens).tokens
+    most = tokens if now.tokens is None else max(0, now.tokens - 1)
     return Expected(min(tokens, most), exact=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The sum of several turns; None where one of them lacks the figure."""
+
+    prompt: int | None  #: tokens
+    reused: int | None  #: tokens
+    evaluated: int | None  #: tokens
+    expected: int  #: tokens that could be reused at best
+    seconds: float  #: of prefill by the server's clock, or until the first token by ours
+    median: float | None  #: of these seconds; None without a turn
+    slowest: Assessed | None  #: the turn with the most of them
+
+    @property
+    def share(self) -> float | None:
+        """The reused part of the prompt tokens, 0 to 1."""
+        return None if self.reused is None or not self.prompt else self.reused / self.prompt
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFigures:
+    """Both passes, and their sums over the turns that both have."""
+
+    captured: tuple[Assessed, ...]  #: the first pass, all of its turns
+    through: tuple[Assessed, ...]  #: the second, perhaps cut short
+    server_time: bool  #: whether seconds of the sums are the server's own prefill times, else ours
+    totals: tuple[Total, Total]  #: of the first pass and the second
+    compared: int  #: how many requests the sums are those of
+
+    @property
+    def both(self) -> tuple[Assessed, ...]:
+        """The turns of both passes."""
+        return (*self.captured, *self.through)
+
+    @property
+    def faster(self) -> float | None:
+        """How many times less time the prompts took through the rules."""
+        before, after = self.totals
+        return before.seconds / after.seconds if before.seconds and after.seconds else None
+
+    @property
+    def fewer(self) -> float | None:
+        """How many times fewer prompt tokens were evaluated through the rules."""
+        before, after = self.totals
+        return before.evaluated / after.evaluated if before.evaluated and after.evaluated else None
+
+    @property
+    def warm(self) -> list[int]:
+        """Numbers of turns that reused what no request of their pass had sent before."""
+        return sorted({one.number for one in self.both if one.is_warm})
+
+    @property
+    def exact(self) -> bool | None:
+        """Whether all estimates were counted; None if there are none."""
+        known = [one.expected.exact for one in self.both if one.expected is not None]
+        return all(known) if known else None
+
+
+def figures(captured: Sequence[Assessed], through: Sequence[Assessed]) -> ReplayFigures:
+    """Return the figures of both passes, the second perhaps cut short."""
+    good = [{one.number for one in turns if not one.failed} for turns in (captured, through)]
+    common = good[0] & good[1] if through else good[0]
+    kept = [[one for one in turns if one.number in common] for turns in (captured, through)]
+    server_time = all(one.usage.prompt_seconds is not None for turns in kept for one in turns)
+    before, after = (_total(turns, server_time=server_time) for turns in kept)
+    return ReplayFigures(tuple(captured), tuple(through), server_time, (before, after), len(common))
+
+
+def _total(turns: Sequence[Assessed], *, server_time: bool) -> Total:
+    def seconds_of(one: Assessed) -> float:
+        return (one.usage.prompt_seconds if server_time else one.turn.first_byte) or 0.0
+
+    return Total(
+        summed(one.usage.prompt for one in turns),
+        summed(one.usage.reused for one in turns),
+        summed(one.usage.evaluated for one in turns),
+        sum(one.expected.tokens for one in turns if one.expected is not None),
+        sum(map(seconds_of, turns)),
+        median(map(seconds_of, turns)) if turns else None,
+        max(turns, key=seconds_of, default=None),
+    )

@@ -23,16 +23,12 @@ from cacheproxy.core.servers.status import Answers
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
-from cacheproxy_replay.counter import Counter
-from cacheproxy_replay.estimate import assess
-from cacheproxy_replay.figures import figures
-from cacheproxy_replay.memory import Everything, KeptPrompts, Slots, slots_without_ram
+from cacheproxy_replay.answer import nobody_at
+from cacheproxy_replay.estimate import assess, figures
+from cacheproxy_replay.memory import Counter, Everything, KeptPrompts, Slots, slots_without_ram
 from cacheproxy_replay.plan import ReplayPlan, plan
-from cacheproxy_replay.record import record
-from cacheproxy_replay.report import ReplayReport
-from cacheproxy_replay.rules import Ruleset, ruleset
-from cacheproxy_replay.run import ReplayRun, chosen
-from cacheproxy_replay.wire import nobody_at
+from cacheproxy_replay.report import ReplayReport, record
+from cacheproxy_replay.run import ReplayRun, Ruleset, chosen, ruleset
 
 ASSUMED = PromptOrder.TOOLS_FIRST
 """What a template prints first, where the server does not tell: most do."""
@@ -126,7 +122,7 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
         try:
             on_step("asking the server what it caches", 0)
             server, order = _server(run.site), counter.order()
-            model = str((run.plan.items[0].request.json or {}).get("model"))
+            model = str((run.plan.items[0].received.json or {}).get("model"))
             slots = slots_without_ram(run.site, server, model)
             run.run(on_step)
         except KeyboardInterrupt:

@@ -1,27 +1,39 @@
-"""Which earlier prompts a server still has when the next one comes.
+"""What a server tells of its prompts: how it counts them, and which earlier ones it still has.
 
-llama-server has slots, and may keep prompts beside them (``--cache-ram``, on by default). It does
-not say whether it does, so it is asked: a short prompt, as many others as there are slots, and the
-first one again. Source of the way slots are chosen: llama.cpp, ``tools/server/server-context.cpp``
-(``get_available_slot``): the one that shares the most with the prompt, if that is more than a
-tenth of the prompt (``--slot-prompt-similarity``), else the one not used for longest.
+llama-server lends its template and tokenizer (``tools/server/README.md``: ``POST /apply-template``,
+``POST /tokenize``). It has slots, and may keep prompts beside them (``--cache-ram``, on by
+default). It does not say whether it does, so it is asked: a short prompt, as many others as there
+are slots, and the first one again. Source of the way slots are chosen: llama.cpp,
+``tools/server/server-context.cpp`` (``get_available_slot``): the one that shares the most with the
+prompt, if that is more than a tenth of the prompt (``--slot-prompt-similarity``), else the one not
+used for longest.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.llama_cpp import CCH, LLAMA_CPP
 from cacheproxy.core.servers.profile import ServerFacts
+from cacheproxy.core.template.rendering import FIRST, text_of, turn
+from cacheproxy.core.template.traits import order_of
+from cacheproxy.translate.counting import TOKENIZE
+from cacheproxy.translate.translation import chat_of
 
 _WORDS = 24
 _MOST_SLOTS = 8
 """With more, a conversation is hardly ever driven out: no need to ask."""
 
 Tokens = Sequence[int]
+assert LLAMA_CPP.rendering is not None
+_PAGE = LLAMA_CPP.rendering
 
 
 class Everything:
@@ -86,3 +98,30 @@ def _evaluate(site: Site, model: str, text: str) -> float | None:
 
 def _text() -> str:
     return " ".join(secrets.token_hex(4) for _ in range(_WORDS))
+
+
+class Counter:
+    """Counts prompts with the server at ``site``."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def order(self) -> PromptOrder | None:
+        """Return what the server's template prints first, or None if it does not tell."""
+        return order_of(self._render(turn()[FIRST]) or "")
+
+    def tokens(self, request: Request) -> Sequence[int] | None:
+        """Return the prompt of ``request`` in tokens, or None if the server does not tell."""
+        chat = chat_of(request)
+        text = None if chat is None else self._render(chat)
+        if text is None:
+            return None
+        if request.dialect is MESSAGES:
+            text = CCH.text.sub(CCH.becomes, text, count=1)
+        body = {"content": text, "add_special": True, "parse_special": True}
+        answer = self._site.tell(TOKENIZE, body)
+        tokens = answer.get("tokens") if isinstance(answer, dict) else None
+        return tokens if isinstance(tokens, list) else None
+
+    def _render(self, chat: dict[str, Any]) -> str | None:
+        return text_of(self._site.tell(_PAGE.path, chat))

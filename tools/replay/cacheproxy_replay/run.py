@@ -1,30 +1,106 @@
-"""The passes: the same requests straight to the server, then through the rules, each cold."""
+"""The passes: the same requests straight to the server, then through the rules, each cold.
+
+The rules are as the proxy in between has them, and as we fold requests ourselves: the requests that
+a proxy sends on cannot be seen from here, and need not. Rules are pure, so the same rules, sessions
+and order give the same bodies.
+"""
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ChildProxy
-from cacheproxy.core.conversation.conversation import Conversation
+from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Place
-from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.prepare import Plan, prepare
+from cacheproxy.core.conversation.session import Session, session_of
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.built_in import BUILT_IN
+from cacheproxy.core.rules.fold import run as apply_rules
+from cacheproxy.plugin.packages import Packages, choose
 from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay import Cold, Via
-from cacheproxy_replay.answer import text_of
-from cacheproxy_replay.cold import erase, marked, new_mark
-from cacheproxy_replay.plan import PlannedRequest, ReplayPlan, headers_of
-from cacheproxy_replay.rules import Fold, Folded, Ruleset
-from cacheproxy_replay.wire import send
+from cacheproxy_replay.answer import send, text_of
+from cacheproxy_replay.plan import ReplayPlan, erase, headers_of, marked, new_mark
 
 OnStep = Callable[[str, int], None]
 """Called with what is being done, and with how many requests were done since the last call."""
 
 AS_CAPTURED, THROUGH = "as captured", "through cacheproxy"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """The rules that are on."""
+
+    plan: Plan  #: with them in the order in which they are applied
+    toml: str  #: configuration of a proxy that has just these
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The rules' names."""
+        return tuple(rule.name for rule in self.plan.rules)
+
+
+def ruleset(
+    settings: Config, with_rules: Iterable[str] = (), without_rules: Iterable[str] = ()
+) -> Ruleset:
+    """Return the user's own rules, changed by names; raises PluginError, ConfigError."""
+    packages = Packages.load(settings.block, settings.plugin)
+    known = packages.normalizers(settings.rules(), BUILT_IN)
+    more, less = set(with_rules), set(without_rules)
+    choose(known, more, less)  # a wrong name is told, also where nothing follows from it
+    enable = sorted((set(settings.enable) - less) | more)
+    disable = sorted((set(settings.disable) - more) | less)
+    return Ruleset(packages.plan(choose(known, enable, disable)), _toml(settings, enable, disable))
+
+
+class Fold:
+    """Applies rules to requests one after another, as the proxy does, with a store of its own."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.store = Store(Config().memory << 20)  # as a proxy does by default
+
+    def __call__(self, request: Request) -> tuple[Request, Session, Place | None]:
+        """Return ``request`` as it is sent, whose it is, and where in it, if it has a prompt."""
+        prepared = apply_rules(
+            prepare(self._plan.clients.introduce(request), self._plan, self.store)
+        )
+        turn = prepared.turn or Turn(session_of(prepared.request))
+        place = self.store.end(turn.session, self.store.begin(turn, prepared.request), None)
+        return prepared.request, turn.session, None if turn.prompt is None else place
+
+
+def _toml(settings: Config, enable: Sequence[str], disable: Sequence[str]) -> str:
+    lines = [
+        *_members({"enable": enable, "disable": disable}),
+        *_members({"block": list(settings.block), "plugin": list(settings.plugin)}),
+        *(line for table in settings.rule for line in ("", "[[rule]]", *_members(_fields(table)))),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(table: Any) -> dict[str, Any]:
+    found = msgspec.structs.asdict(table)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _members(values: dict[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        # JSON spells texts, flags and lists of texts as TOML does, but for one control character
+        yield f"{name} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
 
 
 @dataclass(slots=True)
@@ -54,22 +130,22 @@ class ReplayRun:
 
     def run(self, progress: OnStep) -> None:
         """Do both passes. Raises CommandError where it cannot go on."""
-        places = places_of(self.plan, self.ruleset)
-        self._pass(self.captured, self.site.url, Fold(self.ruleset.plan.only()), places, progress)
-        fold = Fold(self.ruleset.plan)
+        items = placed(self.plan, self.ruleset)
+        here, fold = self.site.url, Fold(self.ruleset.plan)
+        self._pass(self.captured, here, Fold(self.ruleset.plan.only()), items, progress)
         if self.via is Via.RULES:
-            self._pass(self.through, self.site.url, fold, places, progress)
+            self._pass(self.through, here, fold, items, progress)
             return
         progress("starting the proxy", 0)
         with self._proxied() as url:
-            self._pass(self.through, url, fold, places, progress)
+            self._pass(self.through, url, fold, items, progress)
 
     def _pass(
         self,
         done: list[Exchange],
         url: str,
         fold: Fold,
-        places: list[tuple[Session, Place]],
+        items: Sequence[Exchange],
         progress: OnStep,
     ) -> None:
         """Send all requests to ``url``: the server, or a proxy that does what ``fold`` does."""
@@ -77,21 +153,11 @@ class ReplayRun:
         if mark is None:
             erase(self.site)
         name = AS_CAPTURED if done is self.captured else THROUGH
-        count = len(self.plan.items)
-        for item, (session, place) in zip(self.plan.items, places, strict=True):
-            progress(f"request {item.number} of {count} {name}", int(bool(done)))
-            asked = item.request if mark is None else marked(item.request, mark)
-            sent = fold(asked).request
-            turn = Exchange(
-                asked,
-                number=item.number,
-                session=session,
-                place=place,
-                turn=place.turn,
-                side=place.is_side,
-                sent=sent,
-                upstream=url,
-            )
+        for item in items:
+            progress(f"request {item.number} of {len(items)} {name}", int(bool(done)))
+            asked = item.received if mark is None else marked(item.received, mark)
+            sent, _, _ = fold(asked)
+            turn = replace(item, received=asked, sent=sent, upstream=url)
             given = sent if url == self.site.url else asked
             send(Site(url, headers_of(given, self.site.headers)), given, turn)
             done.append(turn.finish())
@@ -108,31 +174,32 @@ class ReplayRun:
                 yield proxy.url
 
 
-def places_of(plan: ReplayPlan, ruleset: Ruleset) -> list[tuple[Session, Place]]:
-    """Return whose each request is, as the proxy tells them apart."""
+def placed(plan: ReplayPlan, ruleset: Ruleset) -> list[Exchange]:
+    """Return the requests with whose each is and where in it, as the proxy tells them apart.
+
+    The lane of one without a prompt is -1.
+    """
     fold = Fold(ruleset.plan)
-    folded = [fold(item.request) for item in plan.items]
+    found = []
     # which lane is the conversation is known only at the end: a title comes before turn 1
-    return [_place(one, fold.store.conversation(one.session)) for one in folded]
-
-
-def _place(folded: Folded, known: Conversation | None) -> tuple[Session, Place]:
-    """Return whose it is, and where in it; the lane of one without a prompt is -1."""
-    if folded.place is None or known is None:
-        return folded.session, Place(-1, 1, is_side=known is not None)
-    lane, turn = folded.place.lane, folded.place.turn
-    return folded.session, Place(lane, turn, is_side=lane != known.main)
+    for item, (_, session, place) in [(item, fold(item.received)) for item in plan.items]:
+        known = fold.store.conversation(session)
+        is_side = known is not None and (place is None or place.lane != known.main)
+        lane, turn = (-1, 1) if place is None or known is None else place[:2]
+        where = Place(lane, turn, is_side)
+        found.append(replace(item, session=session, place=where, turn=turn, side=is_side))
+    return found
 
 
 def chosen(
     plan: ReplayPlan, ruleset: Ruleset, session: str | None, *, side: bool
-) -> tuple[PlannedRequest, ...]:
+) -> tuple[Exchange, ...]:
     """Return the items of ``session`` (an id, or the start of one), with side requests or not."""
-    places = places_of(plan, ruleset)
     return tuple(
         item
-        for item, (whose, place) in zip(plan.items, places, strict=True)
-        if (side or not place.is_side) and (session is None or is_named(whose, session))
+        for item, at in zip(plan.items, placed(plan, ruleset), strict=True)
+        if (side or not at.side)
+        and (session is None or (at.session is not None and is_named(at.session, session)))
     )
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.words import UNKNOWN, count, seconds, share
-from cacheproxy_replay.estimate import Assessed
-from cacheproxy_replay.figures import ReplayFigures, Total
+from cacheproxy_replay.estimate import Assessed, ReplayFigures, Total
 from cacheproxy_replay.run import AS_CAPTURED, THROUGH
 
 Cells = tuple[str, ...]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
-from cacheproxy_replay.rules import ruleset
+from cacheproxy_replay.run import ruleset
 
 from cacheproxy.sources import load
 from tests import conversation, needs

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from cacheproxy_replay.estimate import Expected
-from cacheproxy_replay.figures import figures
+from cacheproxy_replay.estimate import Expected, figures
 
 from cacheproxy.core.conversation.verdict import Sign
 from tests.conversation import assessed, turns

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 from cacheproxy_replay import Via
-from cacheproxy_replay.figures import figures
+from cacheproxy_replay.estimate import figures
 from cacheproxy_replay.plan import plan
-from cacheproxy_replay.record import record
-from cacheproxy_replay.report import WIDTH, ReplayReport
+from cacheproxy_replay.report import WIDTH, ReplayReport, record
 from cacheproxy_replay.run import ReplayRun
 
 from cacheproxy.asking import Site

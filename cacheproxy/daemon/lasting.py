@@ -1,0 +1,284 @@
+"""What lives as long as the process: what it has seen, and what our own pages show of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as distribution_version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import platformdirs
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.threads import deferToThreadPool
+from twisted.web.resource import Resource
+
+from cacheproxy.alarm.alarming import Alarming
+from cacheproxy.config import Config
+from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.privacy.access import HEALTH, READY, Access
+from cacheproxy.core.servers.status import Look
+from cacheproxy.daemon.records import DeferredObserver
+from cacheproxy.metrics import Metrics, MetricsSources
+from cacheproxy.observe.capture import Capture, CaptureFolder
+from cacheproxy.observe.judging import Judging
+from cacheproxy.observe.log import LogLine
+from cacheproxy.observe.pricing import Pricing
+from cacheproxy.observe.recent import Latest, Recent
+from cacheproxy.observe.spans import Spans
+from cacheproxy.plugin.packages import Configured, Packages
+from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.totals.lists import TABLES
+from cacheproxy.totals.totals import InMemoryTotals, Totals
+from cacheproxy.web.cures import Applying, Cures, reload
+from cacheproxy.web.dashboard import Dashboard
+from cacheproxy.web.exchanges import ExchangePages, exchanges
+from cacheproxy.web.files import static_files
+from cacheproxy.web.live import Live
+from cacheproxy.web.monitoring import MetricsResource, health, named_or, ready
+from cacheproxy.web.pages import OwnPages, Prompts, answer, login, queried
+
+_T = TypeVar("_T")
+_CURE, _CURE_SECONDS = "cure", 30.0
+"""A rule is proven in a thread of plugins: for how long."""
+
+
+class Lasting(Service):
+    """Judges and prices what ``take`` is given; nothing is lost when it stops.
+
+    ``judging`` delivers to ``pricing``, which delivers to the observers of ``plugins``. ``capture``
+    and ``totals``: None where nothing is kept of the kind. ``store``: of conversations; ``memo``:
+    what bodies were read as; ``collector``: of garbage; ``via``: our own token in the Via header.
+
+    Raises CaptureError, PluginError, SpansError.
+    """
+
+    def __init__(self, reactor: Any, config: Config) -> None:
+        self.reactor = reactor
+        self.via = b"cacheproxy-" + os.urandom(4).hex().encode()
+        self.store, self.memo, self.collector = Store(), Memo(), Collector()
+        self.plugins = plugins = Plugins(reactor)
+        plugins.adopt(Packages.load(config.block, config.plugin))
+        self.site = ProxySite(Resource(), reactor, Limits(), Access())
+        self.capture, self.totals = _capture(reactor, config), _totals(reactor, config)
+        self.log_line = LogLine(verbose=config.verbose)
+        self.pricing = Pricing(plugins.finished)
+        self.judging = Judging(reactor, self.pricing, self.store, self.collector)
+        self.take = DeferredObserver(reactor, self.judging)
+        self.alarming = Alarming(reactor, plugins.workers, config.alarm)
+        self.shown = Pages(self)
+        plugins.register(self.log_line, "log-line")
+        plugins.register(self.alarming, "loss-alarm")  # by their names, so after the log's line
+        if self.capture is not None:
+            plugins.register(self.capture, "capture")
+        if self.totals is not None:
+            plugins.register(self.totals, "totals")
+        if config.otel:
+            spans = Spans(version())
+            plugins.register(spans, "spans")
+            # All records are in by then.
+            reactor.addSystemEventTrigger("after", "shutdown", spans.stop)
+
+    def startService(self) -> None:
+        """Be ready for exchanges."""
+        super().startService()
+        self.judging.start()
+
+    def stopService(self) -> Deferred[None]:
+        """Fire when all that waits has been seen, and written."""
+        super().stopService()
+        return Deferred.fromCoroutine(self._finish())
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream."""
+        self.shown.looked(look)
+        self.pricing.looked(look)
+        if self.totals is not None:
+            self.totals.looked(look)
+        self.judging.looked(look)
+
+    def in_thread(self, work: Callable[[], Any]) -> Deferred[Any]:
+        """Do ``work`` that blocks in a thread of the reactor's."""
+        return deferToThreadPool(self.reactor, self.reactor.getThreadPool(), work)
+
+    async def _finish(self) -> None:
+        """Verdicts first: what they deliver, here on the reactor, is still to be seen by others."""
+        self.take.settle()
+        await self.in_thread(self.judging.stop)
+        self.judging.settle()
+        await gatherResults([self.plugins.finish(), self.alarming.finish()])
+        for kept in (self.capture, self.totals):
+            if kept is not None:
+                await self.in_thread(kept.close)
+
+
+def _capture(reactor: Any, config: Config) -> Capture | None:
+    if not config.capture:
+        return None
+    return Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
+
+
+def _totals(reactor: Any, config: Config) -> Totals | None:
+    if config.state_dir == "none":
+        return None
+    folder = Path(config.state_dir).expanduser()
+    if config.state_dir == "user":
+        folder = platformdirs.user_state_path("cacheproxy")
+    totals = Totals(reactor, folder, time.time)
+    totals.check()
+    return totals
+
+
+def share_out(mib: int, store: Store, memo: Memo, judging: Judging) -> None:
+    """Give each its share of ``mib``; together they take no more.
+
+    Half for conversations: one that is forgotten begins anew, without pins and verdict. Three
+    eighths for parsed messages: a forgotten one is read again. One eighth for bodies that wait for
+    their verdict. Of what is remembered already, the next turns let go.
+    """
+    eighth = (mib << 20) // 8
+    store.most_bytes, memo.most_bytes, judging.most_waiting = 4 * eighth, 3 * eighth, eighth
+
+
+class Pages:
+    """The observers whose figures are shown; ``pages`` makes the pages for one configuration.
+
+    Where no totals are kept, the dashboard shows the last exchanges. ``file``: the config file that
+    a reload reads; ``reload`` does it, and is set by whoever can. ``option``: what commands need to
+    find this proxy. ``probe``: the secret by which probes are told. ``collector`` is paused while a
+    rule is proven in a thread of plugins, whose functions it may call.
+    """
+
+    reload: Callable[[], Awaitable[tuple[str, list[str]]]]
+
+    def __init__(self, lasting: Lasting) -> None:
+        self.file = self.option = ""
+        self.probe = os.urandom(16).hex().encode()
+        self.recent = Recent()
+        self.metrics = Metrics()
+        self.latest = Latest()
+        unkept, plugins = InMemoryTotals(time.time), lasting.plugins
+        self._version = version()
+        source = lasting.totals or unkept
+        self.dashboard = Dashboard(source, self.recent, self.latest, self._version)
+        self.prompts = Prompts()
+        self.applying = Applying(lambda: self.reload(), lasting.in_thread)  # noqa: PLW0108 (set later)
+        self.dashboard.is_applied = self.applying.is_applied
+        self.live = Live(self.dashboard, lasting.reactor)
+        self.latest.changed = self.live.progressed
+        self._lasting = lasting
+        plugins.register(self.recent, "recent")
+        plugins.register(self.metrics, "metrics")
+        plugins.register(self.live, "live")
+        if lasting.totals is None:
+            plugins.register(unkept, "unkept")
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream."""
+        before, self.latest.looks[look.url] = self.latest.looks.get(look.url), look
+        if before is None or before.state is not look.state:
+            self.live.looked()
+
+    def pages(
+        self, servers: Servers, found: Configured, access: Access, *, edits: bool
+    ) -> OwnPages:
+        """Return the pages of one configuration; what waits is judged before any is made.
+
+        ``edits``: whether the rules of ``found`` are used with any upstream.
+        """
+        lasting = self._lasting
+        rules, failures = found.on if edits else (), lasting.plugins.failures
+        page = partial(
+            health,
+            self._version,
+            servers,
+            rules,
+            failures,
+            self.recent,
+            packages=found.packages,
+            probe=self.probe,
+        )
+        check = partial(ready, servers.is_up)
+        metrics = MetricsResource(
+            self.metrics,
+            MetricsSources(
+                self._version,
+                failures,
+                lasting.reactor.seconds,
+                lambda: list(self.latest.looks.values()),
+            ),
+            [rule.name for rule in rules],
+            lasting.in_thread,
+            lasting.site.channels,
+        )
+        board = self.dashboard
+        cures = Cures(
+            recent=self.recent,
+            store=lasting.store,
+            found=found,
+            edits=edits,
+            file=self.file,
+            profile=lambda: servers.first.profiling.profile,
+            run=self._prove,
+            applying=self.applying,
+            prompts=self.prompts,
+        )
+        one = ExchangePages(cures=cures, report=board.report, option=lambda: self.option)
+        return OwnPages(
+            {
+                **static_files(),
+                **{
+                    b"/_cacheproxy/%s.csv" % name.encode(): partial(
+                        queried, partial(board.table, name)
+                    )
+                    for name in TABLES
+                },
+                b"/_cacheproxy/data": partial(queried, board.data),
+                b"/_cacheproxy/requests": partial(queried, board.requests),
+                b"/_cacheproxy/conversations": partial(queried, board.conversations),
+                READY: lambda request: answer(request, check),
+                b"/_cacheproxy/exchanges": lambda request: answer(
+                    request, partial(exchanges, self.recent)
+                ),
+                b"/_cacheproxy/metrics": metrics,
+                b"/_cacheproxy/live": self.live,
+                HEALTH: partial(named_or, access, page, check),
+                b"/_cacheproxy/login": partial(login, access),
+                b"/_cacheproxy/reload": lambda request: reload(self.reload, request),
+                b"/_cacheproxy/show-prompts": self.prompts.page,
+            },
+            {
+                b"/_cacheproxy/detail/": one.detail,
+                b"/_cacheproxy/conversations/": board.conversation,
+                b"/_cacheproxy/cure/": cures,
+                b"/_cacheproxy/break/": one.broken,
+                b"/_cacheproxy/diagnose/": one.diagnosis,
+            },
+            lasting.take.settle,
+        )
+
+    def _prove(self, work: Callable[[], _T]) -> Awaitable[_T]:
+        """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
+
+        def paused() -> _T:
+            with self._lasting.collector.paused():
+                return work()
+
+        return self._lasting.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
+
+
+def version() -> str:
+    """Return the installed version of cacheproxy."""
+    try:
+        return distribution_version("cacheproxy-llm")
+    except PackageNotFoundError:
+        return "0 (not installed)"

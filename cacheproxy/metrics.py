@@ -1,0 +1,237 @@
+"""What Prometheus is told: what each finished exchange adds, and what is so when it asks.
+
+Figures and names, nothing of any content. Series are plain dicts by their label values, shown as
+prometheus-client shows its own: its counters and histograms, each with a lock, made most of the
+calls that counting took.
+"""
+
+from __future__ import annotations
+
+import platform
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from cacheproxy import hookimpl, quick
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.privacy.redact import carried
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.servers.status import Look, UpstreamState
+from cacheproxy.record import metrics as table
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.metrics import COUNTED, UNKNOWN, MetricRow, amounts_of, labels_of
+
+MOST = {"upstream": 32, "route": 32, "client": 24, "model": 24, "rule": 200}
+"""How many values these labels may have: clients choose some, the configuration the others."""
+Values = tuple[str, ...]
+"""A value for each label of the row, in its order."""
+OTHER = "other"
+"""Stands for all values beyond the most there may be."""
+_LONGEST = 64
+_LOOKED_AT = 256
+"""Characters that are looked through for credentials; all that is kept lies well within."""
+
+
+_FAMILIES = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+_MOST_FAILURES = 200
+_OWN = b"/_cacheproxy"
+
+
+class Metrics:
+    """Counts what there is to count of each exchange, in ``series``."""
+
+    def __init__(self) -> None:
+        self.series = {row: Series(row) for row in COUNTED}
+        self._labels = {name: Labels(most) for name, most in MOST.items()}
+
+    def snapshot(self, rules: Iterable[str]) -> list[Series]:
+        """Return what has been counted by now; ``rules`` that have not fired are there with 0."""
+        by_rule = [each for row, each in self.series.items() if row.labels == ("rule",)]
+        for rule in rules:
+            for each in by_rule:
+                each[self._labels["rule"].of(rule),] += 0
+        return [each.copied() for each in self.series.values()]
+
+    @hookimpl
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Count them."""
+        for exchange in exchanges:
+            self._count(exchange)
+
+    def _count(self, exchange: Exchange) -> None:
+        labels, amounts = labels_of(exchange), amounts_of(exchange)
+        bounded = self._labels
+        known = partial(carried, exchange.received.headers, exchange.received.target)
+        for name in labels.keys() & bounded:
+            labels[name] = bounded[name].of(labels[name], known)
+        for row, series in self.series.items():
+            values: Any = tuple(map(labels.get, row.labels))
+            amount = amounts[row.name.removeprefix("cacheproxy_")]
+            if amount is None or None in values[:-1]:
+                continue
+            if isinstance(amount, dict):
+                names = bounded.get(row.labels[-1])
+                for last, each in amount.items():
+                    series[*values[:-1], last if names is None else names.of(last)] += each
+            elif values[-1] is None:
+                continue
+            elif row.buckets:
+                series.observe(values, amount)
+            else:
+                series[values] += amount
+
+
+def family_of(row: MetricRow) -> Metric:
+    """Return an empty family of prometheus-client, to be filled by ``add_metric``."""
+    family: Metric = _FAMILIES[row.kind](row.name, row.says, labels=row.labels)
+    return family
+
+
+class Labels:
+    """The values of one label: the first ``most`` are kept, the rest are ``other``.
+
+    Others may have chosen them, and each is a time series of its own for as long as the proxy and
+    its Prometheus live.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[str, str] = {}
+
+    def of(self, text: str, carried: Callable[[], Collection[bytes]] = tuple) -> str:
+        """Return the value for ``text``; ``carried`` returns credentials that may stand in it."""
+        text = text[:_LOOKED_AT]
+        value = self._known.get(text)
+        if value is None:
+            if len(self._known) >= self._most:
+                return OTHER
+            value = self._known[text] = clean(text, carried())
+        return value
+
+
+def clean(text: str, known: Collection[bytes] = ()) -> str:
+    """Return ``text`` as a label's value: printable, short, without credentials, not empty."""
+    text = hide_text(text[:_LOOKED_AT], known)[:_LONGEST]
+    if not text.isprintable():
+        text = text.encode("unicode_escape").decode("ascii")[:_LONGEST]
+    return text.strip() or UNKNOWN
+
+
+class Series(dict[Values, Any]):
+    """All series of one row.
+
+    A counter's is a number, never lowered: ``series[values] += 1``. A histogram's is a list, filled
+    by ``observe``: how many amounts lie between each bound and the one before, and their sum.
+    """
+
+    def __init__(self, row: MetricRow, items: Iterable[tuple[Values, Any]] = ()) -> None:
+        super().__init__(items)
+        self.row = row
+
+    def __missing__(self, values: Values) -> Any:
+        if not self.row.buckets:
+            return 0.0
+        made = self[values] = [0.0] * (len(self.row.buckets) + 2)
+        return made
+
+    def observe(self, values: Values, amount: float) -> None:
+        """Count ``amount`` in the first bucket whose bound is no less."""
+        buckets = self[values]
+        buckets[bisect_left(self.row.buckets, amount)] += 1
+        buckets[-1] += amount
+
+    def copied(self) -> Series:
+        """Return what there is now, to stay as it is."""
+        if not self.row.buckets:
+            return Series(self.row, self.items())
+        return Series(self.row, ((values, [*each]) for values, each in self.items()))
+
+    def family(self) -> Metric:
+        """Return it for the page: each bucket holds those below it, too."""
+        made: Any = family_of(self.row)
+        names = (*map(str, self.row.buckets), "+Inf")
+        for values, figure in self.items():
+            if self.row.buckets:
+                counts = zip(names, accumulate(figure[:-1]), strict=True)
+                made.add_metric(values, [*counts], figure[-1])
+            else:
+                made.add_metric(values, figure)
+        return made  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSources:
+    """Whom to ask. All are asked on the reactor's thread."""
+
+    version: str  #: of cacheproxy
+    failures: Failures  #: what was left out, by name
+    seconds: Callable[[], float]  #: the clock that looks are timed by
+    looks: Callable[[], Sequence[Look]] = tuple  #: returns the latest look at each upstream
+
+    def families(self, channels: Collection[Any]) -> list[Metric]:
+        """Ask all there are to ask; ``channels``: the open ones, each with its ``requests``."""
+        return [
+            *self._failures(),
+            *self._connections(channels),
+            *self._upstreams(),
+            _of(table.BUILD, ([self.version, platform.python_version()], 1)),
+        ]
+
+    def _failures(self) -> Iterator[Metric]:
+        counts: dict[str, Counter[str]] = {}
+        for name, count in list(self.failures.as_dict().items())[:_MOST_FAILURES]:
+            counts.setdefault(clean(name), Counter()).update(count)  # long names may become one
+        kinds = ("failed", "timed_out", "dropped")
+        each = (([name, kind], found[kind]) for name, found in counts.items() for kind in kinds)
+        yield _of(table.FAILURES, *each)
+        yield _of(
+            table.LEFT_OUT, *(([name], found["left_out"] > 0) for name, found in counts.items())
+        )
+
+    def _connections(self, channels: Collection[Any]) -> Iterator[Metric]:
+        under_way = [request for channel in channels for request in channel.requests[:1]]
+        others = sum(not getattr(request, "path", b"").startswith(_OWN) for request in under_way)
+        yield _of(table.CONNECTIONS, ([], len(channels)))
+        yield _of(table.STREAMS, ([], others))
+
+    def _upstreams(self) -> Iterator[Metric]:
+        looks = [(clean(look.url), look) for look in self.looks()]
+        if not looks:
+            return
+        now = self.seconds()
+        yield _of(table.UP, *(([name], look.state is UpstreamState.UP) for name, look in looks))
+        ages = (([name], max(0.0, now - look.moment)) for name, look in looks)
+        yield _of(table.POLL_AGE, *ages)
+        slots = []
+        for name, look in looks:
+            busy = sum(slot.busy for slot in look.slots)
+            if look.slots:
+                slots += [([name, "busy"], busy), ([name, "idle"], len(look.slots) - busy)]
+        if slots:
+            yield _of(table.SLOTS, *slots)
+        used = [([name], look.kv) for name, look in looks if look.kv is not None]
+        if used:
+            yield _of(table.KV_USED, *used)
+
+
+def _of(row: table.MetricRow, *values: tuple[list[str], float]) -> Metric:
+    made: Any = family_of(row)
+    for labels, value in values:
+        made.add_metric(labels, float(value))
+    return made  # type: ignore[no-any-return]

@@ -1,1 +1,0 @@
-"""Counters, gauges and histograms for Prometheus."""

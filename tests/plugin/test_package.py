@@ -1,0 +1,74 @@
+"""The functions of a kind that a plugin brings: what they should not do costs the kind alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.servers import kinds
+from cacheproxy.core.servers.kind import CounterNames, RenderingPage, ServerKind
+from cacheproxy.core.servers.profile import Memory, ServerFacts
+from cacheproxy.core.servers.status import Answers, CacheConfig, Look, UpstreamState
+from cacheproxy.plugin.package import Package, put_in_force
+
+LOOK = Look("u", 0.0, 0.0, UpstreamState.UP)
+ANSWERS = Answers({}, {})
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays():
+    yield
+    kinds.put_in_force(())
+
+
+def brought(odd):
+    """The kind as it is in force, all of whose functions are ``odd``; what was said of it."""
+    kind = ServerKind(
+        "Odd",
+        is_at=odd,
+        facts=odd,
+        may_be=odd,
+        look=odd,
+        memory=odd,
+        room_for=odd,
+        start=("/start", odd),
+        counters=CounterNames("odd:", {}, read_config=odd),
+        rendering=RenderingPage("/render", spelled=odd),
+    )
+    said = []
+    package = Package("mine", "", "", servers=(kind,))
+    put_in_force([package], lambda name, problem: said.append(f"{name} {problem!r}"))
+    return kinds.all_kinds()[0], said
+
+
+CALLS = {
+    "is_at": (lambda kind: kind.is_at(ANSWERS), False),
+    "facts": (lambda kind: kind.facts(ANSWERS), ServerFacts()),
+    "may_be": (lambda kind: kind.may_be(ANSWERS), False),
+    "look": (lambda kind: kind.look(LOOK, ANSWERS), LOOK),
+    "memory": (lambda kind: kind.memory(LOOK, Memory(slots=3)), Memory(slots=3)),
+    "room_for": (lambda kind: kind.room_for(was_taken=True, is_full=True, has_ram=None), ()),
+    "start": (lambda kind: kind.start[1]({}), None),
+    "read_config": (lambda kind: kind.counters.read_config({}), CacheConfig()),
+    "spelled": (lambda kind: kind.rendering.spelled({"messages": []}), {"messages": []}),
+}
+
+
+def raises(*_, **__):
+    raise SystemExit
+
+
+def returns_nonsense(*_, **__):
+    return 7
+
+
+@pytest.mark.parametrize("odd", [raises, returns_nonsense])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_that_does_not_do_what_it_should(name, odd):
+    """Nobody else fails, its kind is left out, and the plugin is named."""
+    call, instead = CALLS[name]
+    kind, said = brought(odd)
+    assert kind.name == "Odd"
+    assert call(kind) == instead
+    assert [line.split(" ")[0] for line in said] == ["mine:"]
+    assert "Odd" not in [one.name for one in kinds.all_kinds()]
+    assert kinds.all_kinds() == kinds.BUILT_IN
