@@ -108,7 +108,9 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
     with progress_bar(2 * len(run.plan.items)) as on_step:
         try:
             on_step("asking the server what it caches", 0)
-            server, order = _server(run.site), counter.order()
+            pages = {page: run.site.tell(page) for page in marks()}
+            said = {page: value for page, value in pages.items() if value is not None}
+            server, order = identify(Answers({}, said)), counter.order()
             model = str((run.plan.items[0].received.json or {}).get("model"))
             slots = slots_without_ram(run.site, server, model)
             run.run(on_step)
@@ -131,12 +133,6 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
     names = tuple(Path(file).name for file in files)
     report = ReplayReport(run, figures(*passes), server.summary, order, slots, names, interrupted)
     return report, stopped
-
-
-def _server(site: Site) -> ServerFacts:
-    pages = {page: site.tell(page) for page in marks()}
-    said = {page: value for page, value in pages.items() if value is not None}
-    return identify(Answers({}, said))
 
 
 def _saved(report: ReplayReport, file: str) -> list[str]:
