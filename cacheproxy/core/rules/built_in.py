@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator
 
 from cacheproxy.core.dialects.content import Call, calls_in
-from cacheproxy.core.document.compare import alike, shared_from
+from cacheproxy.core.document.compare import alike, means_same, shared_from
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit, Raw
 from cacheproxy.core.document.pointer import Path, to_pointer
@@ -75,19 +74,12 @@ def _respelled(call: Call, ours: Document, first: Call, theirs: Document) -> Ite
     new, old = call.arguments, first.arguments
     pointer = to_pointer(call.path)
     if isinstance(new, str) and isinstance(old, str):
-        if new != old and _means_same(new, old):
+        if new != old and means_same(new, old):
             yield Edit(pointer, old, _CALLS_WHY)
     elif isinstance(new, dict) and isinstance(old, dict):
         spelled = _spelling(theirs, first.path)
         if spelled != _spelling(ours, call.path) and alike(old, new):
             yield Edit(pointer, Raw(spelled.decode()), _CALLS_WHY)
-
-
-def _means_same(new: str, old: str) -> bool:
-    try:
-        return alike(json.loads(new), json.loads(old))
-    except (ValueError, RecursionError):
-        return False
 
 
 def _spelling(document: Document, path: Path) -> bytes:
