@@ -25,7 +25,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.kept import record_of
 from cacheproxy.totals.file import NAME, open_file
-from cacheproxy.totals.requests import FILTERS, requests, sessions
+from cacheproxy.totals.lists import FILTERS, requests, sessions
 from cacheproxy.totals.store import Json, TotalsStore, tidy
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview

@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.route.choose import Target
 from cacheproxy.core.route.facts import RequestKind
-from cacheproxy.core.route.route import Preference, Price, Route
+from cacheproxy.core.route.route import Preference, Price, Route, Target
 from cacheproxy.core.servers.base_url import host_of, origin_of
 from cacheproxy.record.alarms import AlarmLimits
 

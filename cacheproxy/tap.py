@@ -27,10 +27,9 @@ from cacheproxy.observe.spans import SpansError
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.exchange.adapting import AUTO, QUIET, Adapting
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
-from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
-from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.servers.asker import Asker
@@ -114,7 +113,7 @@ def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> ConfigP
         probe=lasting.shown.probe,
         keep_bodies=lasting.capture is not None,
         ping_after=config.ping_after,
-        progressed=lasting.shown.latest.prefills,
+        progressed=lasting.shown.latest,
     )
     access = Access(
         frozenset(name.lower() for name in config.allow_host),
@@ -156,6 +155,9 @@ def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
         translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
     )
+    adapting = Adapting(
+        reactor, profiling, store, placing=config.placement, keeping=config.keep_thinking
+    )
     return Server(
         upstream,
         translating,
@@ -164,8 +166,7 @@ def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
         Proving(asker, profiling),
         Health(asker, table.name),
         table.target,
-        placing=Placing(reactor, profiling, config.placement) if edits else None,
-        keeping=Keeping(reactor, profiling, store, config.keep_thinking) if edits else None,
+        adapting=adapting if edits else None,
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
         model=table.model,

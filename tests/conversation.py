@@ -1,15 +1,15 @@
 """A short conversation whose system text has another nonce in every request, in each dialect."""
 
 import json
+from dataclasses import replace
 
 from cacheproxy_replay.estimate import assess
 from cacheproxy_replay.memory import Everything
 from cacheproxy_replay.plan import plan
-from cacheproxy_replay.run import places_of
+from cacheproxy_replay.run import placed
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.record.exchange import Exchange
 from tests.record.recorded import recorded
 
 WORDS = "the quick brown fox jumps over a lazy dog while seven wizards mix strong potions"
@@ -101,16 +101,14 @@ def text():
 def turns(rules, usages, *, through):
     """Turns as if they had been answered: what the estimate makes of them is what counts."""
     planned = plan(captured(turns=len(usages)))
-    places = places_of(planned, rules)
     made = []
-    for item, (session, place), usage in zip(planned.items, places, usages, strict=True):
-        sent = item.request
+    for item, usage in zip(placed(planned, rules), usages, strict=True):
+        sent = item.received
         if through:
             text = sent.body.decode()
             sent = sent.with_text(text.replace(text[text.index("nonce-") :][:14], "nonce-0"))
         told = {"status": 200, "usage": Usage(*usage), "first_byte": 0.5, "seconds": 1.0}
-        whose = {"session": session, "place": place, "turn": place.turn, "side": place.is_side}
-        made.append(Exchange(item.request, number=item.number, sent=sent, **whose, **told))
+        made.append(replace(item, sent=sent, **told))
     return made
 
 

@@ -27,7 +27,7 @@ from twisted.web.http_headers import Headers
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.proxy.exchange.workers import Workers
-from cacheproxy.proxy.upstream import tls
+from cacheproxy.proxy.upstream.failures import problem_of_tls
 from cacheproxy.record.alarms import Alarm, Alarms
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.tables import AlarmTable
@@ -312,4 +312,4 @@ def _said(error: BaseException) -> str:
         raise error
     if isinstance(error, DNSLookupError):
         return "its host is not known"
-    return tls.problem(error, "its host") or f"the connection failed ({type(error).__name__})"
+    return problem_of_tls(error, "its host") or f"the connection failed ({type(error).__name__})"

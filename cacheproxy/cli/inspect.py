@@ -19,7 +19,7 @@ from cacheproxy.cli.settings import (
     tell,
 )
 from cacheproxy.core.diagnose.cure import Found
-from cacheproxy.core.diagnose.inspection import Inspection, PartView, SideView
+from cacheproxy.core.diagnose.inspection import Inspection, PartView
 from cacheproxy.core.diagnose.inspection import inspect as inspect_records
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.diff.kind import ChangeKind
@@ -35,6 +35,8 @@ _ORDERS = {
     "tools": (PromptOrder.TOOLS_FIRST,),
 }
 WIDTH = 96
+_REPLACED = "the client replaced the whole history (a compaction)."
+_BETWEEN = "constant in a session, not in the next"
 
 
 @click.command(cls=OneLine)
@@ -117,28 +119,39 @@ def _field_object(field: Field, active: frozenset[str]) -> dict[str, Any]:
 
 def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> Iterator[str]:
     """Yield the lines that say what ``result`` holds; ``active``: the rules that are on."""
-    yield _head(result)
-    yield ""
-    yield f"  {'part':<14}{'tokens':>9}  {'share':>6}   changes between turns"
-    for part in result.parts:
-        yield _part(part, result)
-    yield ""
-    if result.replaced:
-        yield f"  {_times(result.replaced)} the client replaced the whole history (a compaction).\n"
-    yield from _late(result)
-    yield from _fields(result, active)
-    yield from _sides(result)
-    yield from _reuse(result)
+    sessions = max((field.count for field in result.between), default=0)
+    sections = (
+        [_head(result)],
+        _parts(result),
+        [f"  {_times(result.replaced)} {_REPLACED}"] if result.replaced else [],
+        _late(result),
+        _fields("volatile field", "turns", result.fields, result.steps, active),
+        _fields(_BETWEEN, "sessions", result.between, sessions, active),
+        _nothing(result),
+        _sides(result),
+        _reuse(result),
+    )
+    for section in sections:
+        if shown := list(section):
+            yield from (*shown, "")
     yield from _next(result, files)
 
 
-def _late(result: Inspection) -> Iterator[str]:
-    if not result.late:
+def _nothing(result: Inspection) -> Iterator[str]:
+    if result.fields or result.between:
         return
-    requests, most = counted(result.late, "request"), counted(result.most_late, "system message")
-    yield f"  {requests} with system messages late in the list, up to {most}."
-    yield "  Templates print them in place, move them to the head (hoisted), or refuse them."
-    yield ""
+    if result.steps:
+        yield "  No volatile field: every turn extends the one before."
+    else:
+        yield "  No turn follows another one, so there is nothing to compare."
+
+
+def _late(result: Inspection) -> Iterator[str]:
+    if result.late:
+        requests = counted(result.late, "request")
+        most = counted(result.most_late, "system message")
+        yield f"  {requests} with system messages late in the list, up to {most}."
+        yield "  Templates print them in place, move them to the head (hoisted), or refuse them."
 
 
 def _head(result: Inspection) -> str:
@@ -155,46 +168,35 @@ def _head(result: Inspection) -> str:
     return f"{left}{' ' * gap}{whom}"
 
 
-def _part(part: PartView, result: Inspection) -> str:
-    start = f"  {part.name:<14}{_tokens(part.chars, result):>9}  {part.share:>6.1%}   "
+def _parts(result: Inspection) -> Iterator[str]:
+    yield f"  {'part':<14}{'tokens':>9}  {'share':>6}   changes between turns"
+    for part in result.parts:
+        start = f"  {part.name:<14}{_tokens(part.chars, result):>9}  {part.share:>6.1%}   "
+        yield start + _changes(part, result)
+
+
+def _changes(part: PartView, result: Inspection) -> str:
     if part.name == "last message":
-        return f"{start}(expected)"
+        return "(expected)"
     if part.name == "history" and not part.changed:
-        return f"{start}append only"
+        return "append only"
     what = f"{part.changed} of {result.steps}"
     if not part.breaks or part.breaks_at is None:
-        return f"{start}{what}"
+        return what
     often = "" if part.breaks == result.steps else f", {_times(part.breaks)}"
     at = _tokens(part.breaks_at, result)
-    return f"{start}{what:<10} ← breaks the cache at token {at}{often}"
+    return f"{what:<10} ← breaks the cache at token {at}{often}"
 
 
-def _fields(result: Inspection, active: frozenset[str]) -> Iterator[str]:
-    if not result.fields and not result.between:
-        if result.steps:
-            yield "  No volatile field: every turn extends the one before."
-        else:
-            yield "  No turn follows another one, so there is nothing to compare."
-        yield ""
-        return
-    if result.fields:
-        yield f"  {'volatile field':<40}{'class':<16}{'turns':<11}rule"
-        for field in result.fields:
-            yield from _field(field, result.steps, active)
-        yield ""
-    if result.between:
-        pairs = max(field.count for field in result.between)
-        yield f"  {'constant in a session, not in the next':<40}{'class':<16}{'sessions':<11}rule"
-        for field in result.between:
-            yield from _field(field, pairs, active)
-        yield ""
-
-
-def _field(field: Field, steps: int, active: frozenset[str]) -> Iterator[str]:
-    name = _cut(field_name(field), 38)
-    often = f"{field.count} of {steps}"
-    yield f"  {name:<40}{field.kind.value:<16}{often:<11}{_rule(field, active)}"
-    yield f"      {_example(field, WIDTH - 6)}"
+def _fields(
+    title: str, often: str, fields: Sequence[Field], steps: int, active: frozenset[str]
+) -> Iterator[str]:
+    if fields:
+        yield f"  {title:<40}{'class':<16}{often:<11}rule"
+    for field in fields:
+        name, seen = _cut(field_name(field), 38), f"{field.count} of {steps}"
+        yield f"  {name:<40}{field.kind.value:<16}{seen:<11}{_rule(field, active)}"
+        yield f"      {_example(field, WIDTH - 6)}"
 
 
 def _rule(field: Field, active: frozenset[str]) -> str:
@@ -233,20 +235,15 @@ def _example(field: Field, width: int) -> str:
 
 
 def _sides(result: Inspection) -> Iterator[str]:
-    if not result.sides:
-        return
-    yield f"  {'side requests':<32}{'tokens':>9}{'tools':>8}   between turns"
+    if result.sides:
+        yield f"  {'side requests':<32}{'tokens':>9}{'tools':>8}   between turns"
     for side in result.sides:
-        yield _side(side, result)
-    yield ""
-
-
-def _side(side: SideView, result: Inspection) -> str:
-    name = f"{side.requests} beside {side.session}"
-    start = f"  {name:<32}{_tokens(side.chars, result):>9}{side.tools:>8}   "
-    if not side.evictions:
-        return f"{start}never"
-    return f"{start}{_times(side.evictions)}   ← evicts it from a single slot"
+        name = f"{side.requests} beside {side.session}"
+        often = f"{_times(side.evictions)}   ← evicts it from a single slot"
+        yield (
+            f"  {name:<32}{_tokens(side.chars, result):>9}{side.tools:>8}   "
+            f"{often if side.evictions else 'never'}"
+        )
 
 
 def _reuse(result: Inspection) -> Iterator[str]:
@@ -267,7 +264,6 @@ def _reuse(result: Inspection) -> Iterator[str]:
         if result.more:
             row += f"   {f'~{reuse.with_more:.1%}':>10}"
         yield row
-    yield ""
 
 
 def _next(result: Inspection, files: Sequence[str]) -> Iterator[str]:

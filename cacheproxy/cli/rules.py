@@ -24,7 +24,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
-from cacheproxy.core.rules.code_rule import client_name
+from cacheproxy.core.rules.code_rule import Normalizer, client_name
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.second_pass import slow_words
 from cacheproxy.plugin.package import INSTALL
@@ -55,13 +55,8 @@ class RuleRow:
 
         The proxy's own cost nothing where there is nothing for them to do.
         """
-        if (
-            self.package == ITSELF
-            or not self.on
-            or self.fired != 0
-            or self.turns is None
-            or self.turns < least
-        ):
+        is_needed = self.package == ITSELF or not self.on or self.fired != 0
+        if is_needed or self.turns is None or self.turns < least:
             return None
         whose = f"turns of {self.client}" if self.client else "turns"
         return f"the rule is on and changed nothing in the last {self.turns:,} {whose}"
@@ -147,25 +142,23 @@ def _seen(url: str, settings: Config) -> Seen | None:
 def _rows(settings: Config, seen: Seen | None) -> Iterator[RuleRow]:
     found = configured(settings)
     on = seen[0].rules if seen is not None else found.active
-    sources = [(package.title, package.rules) for package in found.packages]
-    for source, rules in (*sources, (OWN, found.own), (ITSELF, BUILT_IN)):
-        for rule in rules:
-            name = client_name(rule)
-            row = RuleRow(
-                rule.name, source, rule.why, rule.name in on, None if name == EVERY else name
-            )
-            yield row if seen is None else _counted(row, seen)
+    for source, rule in (*_sources(found), *((ITSELF, rule) for rule in BUILT_IN)):
+        client = None if (name := client_name(rule)) == EVERY else name
+        row = RuleRow(rule.name, source, rule.why, rule.name in on, client)
+        if seen is not None:
+            running, fired = seen
+            failures = running.failures.get(rule.name)
+            failed = int(failures.get("failed", 0)) if isinstance(failures, dict) else 0
+            turns = fired.turns_of(client)
+            row = replace(row, fired=fired.exchanges.get(rule.name, 0), turns=turns, failed=failed)
+        yield row
 
 
-def _counted(row: RuleRow, seen: Seen) -> RuleRow:
-    running, fired = seen
-    failures = running.failures.get(row.name)
-    return replace(
-        row,
-        fired=fired.exchanges.get(row.name, 0),
-        turns=fired.turns_of(row.client),
-        failed=int(failures.get("failed", 0)) if isinstance(failures, dict) else 0,
-    )
+def _sources(found: Configured) -> Iterator[tuple[str, Normalizer]]:
+    """Yield the rules of the packages and of the config file, and where each comes from."""
+    for package in found.packages:
+        yield from ((package.title, rule) for rule in package.rules)
+    yield from ((OWN, rule) for rule in found.own)
 
 
 def _lines(rows: Sequence[RuleRow], seen: Seen | None, least: int) -> Iterator[str]:
@@ -283,20 +276,14 @@ def check(*, file: str | None, config: str | None, plugin: tuple[str, ...], as_j
 
 
 def _checked(found: Configured) -> Iterator[Checked]:
-    sources = [(package.title, package.rules) for package in found.packages]
-    for source, rules in (*sources, (OWN, found.own)):
-        for rule in rules:
-            if type(rule) is Rule:
-                yield _of(rule, source)
-            else:
-                yield Checked(rule.name, source, CODE)
+    for source, rule in _sources(found):
+        yield _of(rule, source) if type(rule) is Rule else Checked(rule.name, source, CODE)
     for package in found.packages:
         if package.error is not None:
             yield Checked(package.name, package.title, f"wrong: {package.error}", 2)
         for line in package.client.lines if package.client is not None else ():
-            said = slow_words(rf"\A(?:{line})")
             name = f"{package.client.name if package.client else ''}: {line[:20]}…"
-            yield Checked(name, package.title, said or OK, 1 if said else 0)
+            yield _tried(name, package.title, rf"\A(?:{line})")
 
 
 def _of(rule: Rule, source: str) -> Checked:
@@ -305,5 +292,9 @@ def _of(rule: Rule, source: str) -> Checked:
             return Checked(rule.name, source, "wrong: its pattern matches the empty text", 2)
     except LateError as error:
         return Checked(rule.name, source, f"slow: {error}", 1)
-    said = slow_words(rule.pattern)
-    return Checked(rule.name, source, said or OK, 1 if said else 0)
+    return _tried(rule.name, source, rule.pattern)
+
+
+def _tried(name: str, source: str, pattern: str) -> Checked:
+    said = slow_words(pattern)
+    return Checked(name, source, said or OK, 1 if said else 0)

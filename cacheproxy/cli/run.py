@@ -16,6 +16,7 @@ import platformdirs
 
 from cacheproxy.asking import (
     HEALTH,
+    PAGE_SECONDS,
     CommandError,
     NoAnswerError,
     Site,
@@ -209,7 +210,7 @@ def answers(url: str) -> bool:
 
 def _up(site: Site) -> Any:
     """Return the health page; ends the command where no upstream answers the proxy."""
-    page = site.page(HEALTH)
+    page = site.tell(HEALTH, seconds=PAGE_SECONDS)
     if not is_health(page):
         raise CommandError(f"the proxy at {shown(site.url)} does not say how it is")
     upstreams = page["upstreams"] or [page["upstream"]]

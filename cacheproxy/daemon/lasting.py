@@ -39,7 +39,7 @@ from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.totals.requests import TABLES
+from cacheproxy.totals.lists import TABLES
 from cacheproxy.totals.totals import InMemoryTotals, Totals
 from cacheproxy.web.cures import Applying, Cures, reload
 from cacheproxy.web.dashboard import Dashboard
@@ -182,7 +182,7 @@ class Pages:
         self.applying = Applying(lambda: self.reload(), lasting.in_thread)  # noqa: PLW0108 (set later)
         self.dashboard.is_applied = self.applying.is_applied
         self.live = Live(self.dashboard, lasting.reactor)
-        self.latest.prefills.changed = self.live.progressed
+        self.latest.changed = self.live.progressed
         self._lasting = lasting
         plugins.register(self.recent, "recent")
         plugins.register(self.metrics, "metrics")

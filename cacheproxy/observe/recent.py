@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from twisted.logger import Logger
@@ -100,14 +100,16 @@ def _without_credentials(verdict: Verdict | None, known: Collection[bytes]) -> V
     return replace(verdict, where=replace(where, was=was, now=now))
 
 
-class Prefills:
-    """Knows the exchanges under way; the log has a line of each that is long.
+class Latest:
+    """Knows the exchanges under way, of which the log has a line where their prompt takes long.
 
-    ``changed`` is called whenever there is something new for whom it is shown to.
+    ``changed`` is called whenever there is something new for whom it is shown to. ``looks``: those
+    taken last, by the upstreams' URLs.
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.changed = changed
+        self.looks: dict[str, Look] = {}
         self._running: dict[int, tuple[Exchange, Progress | None]] = {}
         self._next: dict[int, float] = {}
 
@@ -145,6 +147,10 @@ class Prefills:
             if (session := exchange.session) is not None
         ]
 
+    def keep(self, urls: Collection[str]) -> None:
+        """Forget what was seen of other upstreams than those at ``urls``."""
+        self.looks = {url: look for url, look in self.looks.items() if url in urls}
+
 
 def line(exchange: Exchange, progress: Progress, seconds: float) -> str:
     """Return the line for the log."""
@@ -154,15 +160,3 @@ def line(exchange: Exchange, progress: Progress, seconds: float) -> str:
         f"{time.strftime('%H:%M:%S')} {label:<12} #{exchange.turn:<3}  "
         f"prefill {done:,} of {total:,} tokens ({done / total:.0%}) after {seconds:.0f}s"
     )
-
-
-@dataclass(slots=True)
-class Latest:
-    """The looks taken last and what runs now, for pages that show it."""
-
-    looks: dict[str, Look] = field(default_factory=dict)  #: by the upstreams' URLs
-    prefills: Prefills = field(default_factory=Prefills)  #: prompts that are being read
-
-    def keep(self, urls: Collection[str]) -> None:
-        """Forget what was seen of other upstreams than those at ``urls``."""
-        self.looks = {url: look for url, look in self.looks.items() if url in urls}

@@ -247,21 +247,12 @@ class Passed(NamedTuple):
     evaluated: int | None  #: tokens, if told
 
 
-class _Seen(NamedTuple):
-    """What a look at an upstream showed."""
-
-    upstream: str  #: its URL
-    wall: float  #: seconds since the epoch
-    is_down: bool  #: it did not answer
-    held: int | None  #: tokens in the fullest slot of an idle one
-
-
 class PassedTurns:
     """The last turns and looks, as many as are kept; the oldest go first."""
 
     def __init__(self) -> None:
         self._turns: deque[Passed] = deque(maxlen=_TURNS)
-        self._looks: deque[_Seen] = deque(maxlen=_LOOKS)
+        self._looks: deque[Look] = deque(maxlen=_LOOKS)
 
     def add(self, turn: Passed) -> None:
         """Take note of a turn that has ended."""
@@ -269,9 +260,7 @@ class PassedTurns:
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
-        idle = bool(look.slots) and not any(slot.busy for slot in look.slots)
-        held = max(slot.used for slot in look.slots) if idle else None
-        self._looks.append(_Seen(look.url, look.wall, look.state is UpstreamState.DOWN, held))
+        self._looks.append(look)
 
     def since(self, ended: float, exchange: Exchange, lane: LaneOf | None) -> list[Passed]:
         """Return what others than ``lane`` did between ``ended`` and ``exchange``'s prefill."""
@@ -287,16 +276,15 @@ class PassedTurns:
 
     def was_down(self, upstream: str, since: float, until: float) -> bool:
         """Whether ``upstream``, a URL, was seen down."""
-        return any(look.is_down for look in self._between(upstream, since, until))
+        looks = self._between(upstream, since, until)
+        return any(look.state is UpstreamState.DOWN for look in looks)
 
     def was_empty(self, upstream: str, since: float, until: float, tokens: int) -> bool:
         """Whether all slots were seen idle, and none held as much as ``tokens``."""
         return any(
-            look.held is not None and look.held < _HOLDS * tokens
+            look.slots and not any(slot.busy or slot.used >= _HOLDS * tokens for slot in look.slots)
             for look in self._between(upstream, since, until)
         )
 
-    def _between(self, upstream: str, since: float, until: float) -> list[_Seen]:
-        return [
-            look for look in self._looks if since < look.wall < until and look.upstream == upstream
-        ]
+    def _between(self, upstream: str, since: float, until: float) -> list[Look]:
+        return [look for look in self._looks if since < look.wall < until and look.url == upstream]

@@ -3,9 +3,9 @@
 A file is one Python module of the user's, named in ``plugin`` or ``--plugin``.
 
 Packages are searched on Python's path, except the working directory. ``python -c`` and
-``python -m`` put that on Python's path, as a relative PYTHONPATH does. If you start the proxy inside
-somebody else's repository, it must not load that repository's plugins, nor its modules with the name
-of an installed plugin.
+``python -m`` put that on Python's path, as a relative PYTHONPATH does. If you start the proxy
+inside somebody else's repository, it must not load that repository's plugins, nor its modules with
+the name of an installed plugin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exchange exchanges as an HTTP Archive, and back.
+"""Captured exchanges as an HTTP Archive, and back.
 
 HAR 1.2: http://www.softwareishard.com/blog/har-12-spec/. Fields that HAR does not have are in each
 entry under ``_cacheproxy`` ("custom fields ... must start with an underscore"), named as in our

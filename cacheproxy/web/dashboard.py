@@ -20,8 +20,17 @@ from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.recent import Latest, Recent
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.totals.conversations import SORTS, conversation, conversations
-from cacheproxy.totals.requests import FILTERS, START, Period, requests, rows_of, sessions
+from cacheproxy.totals.lists import (
+    FILTERS,
+    SORTS,
+    START,
+    Period,
+    conversation,
+    conversations,
+    requests,
+    rows_of,
+    sessions,
+)
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import (
@@ -79,7 +88,7 @@ class Dashboard:
         return await self.snapshot(window_of(query))
 
     async def requests(self, query: Mapping[str, str]) -> Json:
-        """Return a page of the table; see ``totals.requests.requests``."""
+        """Return a page of the table; see ``totals.lists.requests``."""
         which = query.get("filter", "all")
         if which not in FILTERS:
             raise PageError(f"filter is one of {', '.join(FILTERS)}")
@@ -94,7 +103,7 @@ class Dashboard:
         return page
 
     async def conversations(self, query: Mapping[str, str]) -> Content:
-        """Return a page of the list; see ``totals.conversations.conversations``."""
+        """Return a page of the list; see ``totals.lists.conversations``."""
         sort = query.get("sort", "last")
         if sort not in SORTS:
             raise PageError(f"sort is one of {', '.join(SORTS)}")
@@ -153,7 +162,7 @@ class Dashboard:
             "upstreams": self.upstreams(),
             "clients": hide_text(clients(self._came(), now / 1e3)),
             "starts": self.clients.starts("{url}", "{option}"),
-            "prefills": self._latest.prefills.as_json(now / 1e3),
+            "prefills": self._latest.as_json(now / 1e3),
             "rules": list(self.active),
             "reasons": PHRASES,
             "shapes": list(CURABLE),

@@ -23,7 +23,7 @@ THOUGHTS = {
 
 
 def page_of(proxy, name):
-    return Site(proxy.url).page(f"/_cacheproxy/{name}")
+    return Site(proxy.url).tell(f"/_cacheproxy/{name}")
 
 
 def profile_of(proxy):

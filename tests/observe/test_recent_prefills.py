@@ -6,7 +6,7 @@ import re
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.observe.recent import Latest, Prefills, line
+from cacheproxy.observe.recent import Latest, line
 
 from .exchanges import exchange, look
 
@@ -23,7 +23,7 @@ def test_what_was_seen_of_others_is_forgotten():
 NOW = 1_700_000_000.0
 
 
-class Running(Prefills):
+class Running(Latest):
     """Told of exchanges by their numbers."""
 
     exchanges: dict

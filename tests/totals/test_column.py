@@ -27,9 +27,9 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.kept import record_of
 from cacheproxy.totals.file import open_file
-from cacheproxy.totals.requests import requests
+from cacheproxy.totals.lists import requests
 from cacheproxy.totals.store import TotalsStore
-from cacheproxy.totals.requests import rows_of
+from cacheproxy.totals.lists import rows_of
 
 store = TotalsStore(open_file(Path(sys.argv[1]))[0])
 exchange = Exchange(

@@ -8,7 +8,7 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals.file import LATEST, migrate
-from cacheproxy.totals.requests import requests
+from cacheproxy.totals.lists import requests
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import EVER, STEPS, class_middle, first_class
 from cacheproxy.totals.windows import lifetime, overview

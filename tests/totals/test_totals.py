@@ -10,7 +10,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.servers.status import Look, MetricsPage, Sample, ServerFigures, UpstreamState
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.totals.file import NAME
-from cacheproxy.totals.requests import requests
+from cacheproxy.totals.lists import requests
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import lifetime, overview
 from tests.observe.exchanges import body, exchange

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.totals.requests import requests, sessions
+from cacheproxy.totals.lists import requests, sessions
 from cacheproxy.totals.windows import overview
 from tests.observe.exchanges import body, exchange
 from tests.web.sample import NOW, Shown

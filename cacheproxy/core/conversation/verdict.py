@@ -131,7 +131,7 @@ def spared_tokens(reused: int | None, verdict: Verdict | None) -> int | None:
 
     The server reused ``reused`` tokens of the turn as it was sent. Had no body been edited, it
     could have reused those up to where the turn, as the server would have seen it (see
-    ``judge.repairs``), leaves the one before, as that came: the place of the first difference that
+    ``judge.evidence``), leaves the one before, as that came: the place of the first difference that
     the edits took away. What it reused beyond is due to them. Counted against them where they
     made two turns differ that came alike (a rule that has just been switched on). The place is in
     characters, so the tokens are an estimate; that the server would have reused all up to it is in

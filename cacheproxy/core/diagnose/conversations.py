@@ -1,4 +1,4 @@
-"""Exchange requests, sorted into conversations: a session's turns and its side requests."""
+"""Captured requests, sorted into conversations: a session's turns and its side requests."""
 
 from __future__ import annotations
 

@@ -201,9 +201,10 @@ def _parts(
     sizes = dict.fromkeys(("tools", "system", "history", "last message"), 0)
     turns = [turn for lane in lanes if not lane.is_side for turn in lane.turns]
     for turn in turns:
-        last = _last_message(turn.prompt)
+        last = _message(turn.prompt.segments[-1])
         for segment in turn.prompt.segments:
-            sizes[_part_name(segment, last)] += len(segment.text)
+            is_last = segment.part is Part.MESSAGES and _message(segment) == last
+            sizes["last message" if is_last else _name_of(segment.part)] += len(segment.text)
     total = sum(sizes.values())
     changed = dict.fromkeys(sizes, 0)
     breaks: dict[str, list[int]] = {name: [] for name in sizes}
@@ -235,19 +236,8 @@ def _name_of(part: Part) -> str:
     return "history" if part is Part.MESSAGES else part.value
 
 
-def _part_name(segment: Segment, last: str) -> str:
-    if segment.part is not Part.MESSAGES:
-        return segment.part.value
-    return "last message" if _message(segment) == last else "history"
-
-
 def _message(segment: Segment) -> str:
     return "/".join(segment.path.split("/")[:3])
-
-
-def _last_message(prompt: Prompt) -> str:
-    last = prompt.segments[-1]
-    return _message(last) if last.part is Part.MESSAGES else ""
 
 
 def _sent(
@@ -279,11 +269,6 @@ def _reuse(steps: Iterable[Step], order: PromptOrder) -> float:
 
 def _density(lanes: Iterable[RecordedLane]) -> float | None:
     """Characters per token, where a server has counted the tokens."""
-    counted = [
-        (turn.prompt.chars, turn.record.usage.prompt)
-        for lane in lanes
-        for turn in lane.turns
-        if turn.record.usage.prompt
-    ]
-    tokens = sum(count or 0 for _, count in counted)
-    return sum(chars for chars, _ in counted) / tokens if tokens else None
+    turns = [turn for lane in lanes for turn in lane.turns if turn.record.usage.prompt]
+    tokens = sum(turn.record.usage.prompt or 0 for turn in turns)
+    return sum(turn.prompt.chars for turn in turns) / tokens if tokens else None

@@ -121,19 +121,29 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     if any(hide_text(text) != text for line in _around(changes) for text in line[:2]):
         raise _RefusedError("a credential stands on the same line")
     if field.kind is ChangeKind.GIT:
-        return _git_rule(field, steps, names)
-    anchor = _anchor(changes)
-    if not (anchor.before + anchor.after).isprintable():
-        raise _RefusedError("control characters stand on the same line")
-    pin = is_pinned(field.kind, anchor.before)  # a false date is worse than yesterday's
+        heading = git_heading(changes[0]) or ""
+        if _strength(heading) < 2 or not heading.isprintable():
+            raise _RefusedError("no text above it tells it from other text")
+        anchor = _Anchor(heading[-_BEFORE:], "", is_line=len(heading) <= _BEFORE, is_first=False)
+        # The lines below a heading, as many as there are.
+        below = rf"\n(?P<{VOLATILE}>{STATUS_LINE}(?:\n{STATUS_LINE})*)(?=\n|\Z)"
+        pattern, pin, note = anchor.start + below, True, git_note(heading)
+    else:
+        anchor = _anchor(changes)
+        if not (anchor.before + anchor.after).isprintable():
+            raise _RefusedError("control characters stand on the same line")
+        pin = is_pinned(field.kind, anchor.before)  # a false date is worse than yesterday's
+        pattern = anchor.pattern(_shape(field.kind, changes))
+        note = note_for(field.kind, anchor.before)
+    places = dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
     return Rule(
         name=_name(field, anchor, names),
-        where=_where(field, steps),
-        pattern=anchor.pattern(_shape(field.kind, changes)),
+        where=tuple(places) if len(places) > 1 else next(iter(places)),
+        pattern=pattern,
         replacement=None if pin else _constant(field.kind, changes),
         why=f"{field.kind.value} {_KEPT if pin else 'made constant'}",
         pin=pin,
-        note=note_for(field.kind, anchor.before) if pin else None,
+        note=note if pin else None,
         literals=_literals(anchor),
     )
 
@@ -148,34 +158,6 @@ def _shape(kind: ChangeKind, changes: Sequence[Change]) -> str:
         (shape for shape in shapes if all(re.fullmatch(shape, text) for text in seen)),
         SHAPES[kind],
     )
-
-
-def _git_rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
-    """Return a rule for the lines below a heading, as many as there are."""
-    heading = git_heading(field.sightings[0].change)
-    if heading is None or _strength(heading) < 2 or not heading.isprintable():
-        raise _RefusedError("no text above it tells it from other text")
-    anchor = _Anchor(heading[-_BEFORE:], "", is_line=len(heading) <= _BEFORE, is_first=False)
-    start = "(?m:^)" if anchor.is_line else ""
-    return Rule(
-        name=_name(field, anchor, names),
-        where=_where(field, steps),
-        pattern=(
-            rf"{start}{_regex(anchor.before)}\n"
-            rf"(?P<{VOLATILE}>{STATUS_LINE}(?:\n{STATUS_LINE})*)(?=\n|\Z)"
-        ),
-        why=f"{field.kind.value} {_KEPT}",
-        pin=True,
-        note=git_note(heading),
-        literals=_literals(anchor),
-    )
-
-
-def _where(field: Field, steps: Sequence[Step]) -> str | tuple[str, ...]:
-    places = tuple(
-        dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
-    )
-    return places[0] if len(places) == 1 else places
 
 
 def _constant(kind: ChangeKind, changes: Sequence[Change]) -> str:
@@ -215,14 +197,17 @@ class _Anchor:
     is_line: bool  #: whether ``before`` is the line up to the token
     is_first: bool  #: whether it is also the text up to it
 
+    @property
+    def start(self) -> str:
+        """The pattern up to the token."""
+        start = (r"\A" if self.is_first else "(?m:^)") if self.is_line else ""
+        return start + _regex(self.before)
+
     def pattern(self, shape: str) -> str:
         """Return the pattern of the token between them."""
-        start = (r"\A" if self.is_first else "(?m:^)") if self.is_line else ""
         head = EDGE_BEFORE if not self.before or self.before[-1].isalnum() else ""
         tail = EDGE_AFTER if not self.after or self.after[0].isalnum() else ""
-        return (
-            f"{start}{_regex(self.before)}{head}(?P<{VOLATILE}>{shape}){tail}{_regex(self.after)}"
-        )
+        return f"{self.start}{head}(?P<{VOLATILE}>{shape}){tail}{_regex(self.after)}"
 
 
 def _anchor(changes: Sequence[Change]) -> _Anchor:

@@ -101,9 +101,15 @@ def side_by_side(was: str, now: str, at: int) -> tuple[list[DiffLine], list[Diff
     line = was.rfind("\n", 0, at) + 1
     number = was.count("\n", 0, line) + 1
     start = line if at - line <= _LEFT else at - _LEFT
-    one, other = _lines_from(was, start), _lines_from(now, start)
+    one, other = (
+        [_cut(text) for text in whole[start:].split("\n", _LOOKED_AT)[:_LOOKED_AT]]
+        for whole in (was, now)
+    )
     found = hunks("\n".join(one), "\n".join(other))
-    before = list(_before(was, line, number))
+    lines = was[: line - 1].rsplit("\n", _BEFORE)[-_BEFORE:] if line else []
+    before = [
+        DiffLine(n, ((_cut(text), False),)) for n, text in enumerate(lines, number - len(lines))
+    ]
     left, right = (
         list(_marked(texts, spans, number, is_cut=start > line))
         for texts, spans in (
@@ -114,30 +120,8 @@ def side_by_side(was: str, now: str, at: int) -> tuple[list[DiffLine], list[Diff
     return before + left if was else [], before + right if now else []
 
 
-def _before(text: str, end: int, number: int) -> Iterator[DiffLine]:
-    """Yield the lines before ``end``, where that with ``number`` begins."""
-    lines: list[str] = []
-    while end and len(lines) < _BEFORE:
-        start = text.rfind("\n", 0, end - 1) + 1
-        lines.insert(0, _cut(text, start, end - 1))
-        end = start
-    for back, line in zip(range(len(lines), 0, -1), lines, strict=True):
-        yield DiffLine(number - back, ((line, False),))
-
-
-def _lines_from(text: str, start: int) -> list[str]:
-    """Return the lines from ``start`` on."""
-    lines: list[str] = []
-    while len(lines) < _LOOKED_AT and start <= len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        lines.append(_cut(text, start, end))
-        start = end + 1
-    return lines
-
-
-def _cut(text: str, start: int, end: int) -> str:
-    return text[start:end] if end - start <= WIDEST else text[start : start + WIDEST] + CUT
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDEST else line[:WIDEST] + CUT
 
 
 def _marked(

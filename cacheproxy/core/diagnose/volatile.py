@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.dialects.content import Part
@@ -83,7 +83,7 @@ def fields(
         )
         for rule in rules
     ]
-    return tuple(_covered(_field(sightings), trials) for sightings in groups.values())
+    return tuple(_field(sightings, trials) for sightings in groups.values())
 
 
 def key_of(change: Change) -> Key:
@@ -137,17 +137,26 @@ def general(path: str) -> str:
     return "/".join("*" if step.isdecimal() else step for step in steps)
 
 
-def _field(sightings: list[Sighting]) -> Field:
+def _field(
+    sightings: list[Sighting], tried: Sequence[tuple[str, Sequence[RuleTrial | None]]]
+) -> Field:
+    """Return the field of ``sightings``; ``tried``: each rule in each step."""
     found = [sighting.change for sighting in sightings]
     kinds = {change.kind for change in found}
-    kind = found[0].kind
-    if len(kinds) > 1:
-        kind = ChangeKind.NONCE if kinds <= set(_NUMBERS) else ChangeKind.TEXT
-        if kinds <= {ChangeKind.ADDED, ChangeKind.REMOVED}:
-            kind = found[0].kind
     if git_heading(found[0]) is not None:
         kind = ChangeKind.GIT
+    elif len(kinds) == 1 or kinds <= {ChangeKind.ADDED, ChangeKind.REMOVED}:
+        kind = found[0].kind
+    else:
+        kind = ChangeKind.NONCE if kinds <= set(_NUMBERS) else ChangeKind.TEXT
     first = next((change for change in found if change.kind is kind), found[0])
+    covered = {}
+    for name, trials in tried:
+        gone = [
+            one for one in sightings if (trial := trials[one.step]) and trial.takes_away(one.change)
+        ]
+        if gone:
+            covered[name] = len({one.step for one in gone})
     return Field(
         path=_pattern([change.path for change in found]),
         kind=kind,
@@ -157,6 +166,8 @@ def _field(sightings: list[Sighting]) -> Field:
         was=first.was,
         now=first.now,
         count=len({sighting.step for sighting in sightings}),
+        rules=tuple(covered),
+        covered=next(iter(covered.values()), 0),
         sightings=tuple(sightings),
     )
 
@@ -164,20 +175,6 @@ def _field(sightings: list[Sighting]) -> Field:
 def _pattern(paths: list[str]) -> str:
     split = [path.split("/") for path in paths]
     return "/".join(steps[0] if len(set(steps)) == 1 else "*" for steps in zip(*split, strict=True))
-
-
-def _covered(one: Field, tried: Sequence[tuple[str, Sequence[RuleTrial | None]]]) -> Field:
-    """Return ``one`` with the rules that take it away; ``tried``: each rule in each step."""
-    counts: dict[str, int] = {}
-    for name, trials in tried:
-        steps = {
-            sighting.step
-            for sighting in one.sightings
-            if (trial := trials[sighting.step]) and trial.takes_away(sighting.change)
-        }
-        if steps:
-            counts[name] = len(steps)
-    return replace(one, rules=tuple(counts), covered=next(iter(counts.values()), 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,28 +60,28 @@ def git_note(heading: str) -> str:
 
 def rule_toml(rule: Rule) -> str:
     """Return ``rule`` as a ``[[rule]]`` table; what is as usual is left out."""
-    where = rule.where if isinstance(rule.where, str) else rule.where[0]
-    places = (
-        _quoted(where)
-        if isinstance(rule.where, str) or len(rule.where) == 1
-        else f"[{', '.join(_quoted(place) for place in rule.where)}]"
-    )
-    lines = ["[[rule]]", f"name = {_quoted(rule.name)}", f"where = {places}"]
-    lines.append(f"pattern = {_quoted(rule.pattern)}")
-    lines.append("pin = true" if rule.pin else f"replacement = {_quoted(rule.replacement or '')}")
-    if rule.note is not None:
-        lines.append(f"note = {_quoted(rule.note)}")
-    if rule.why:
-        lines.append(f"why = {_quoted(rule.why)}")
-    if rule.client is not None:
-        lines.append(f"client = {_quoted(rule.client.name)}")
-        if rule.client.must_begin:
-            lines.append(f"head = {_quoted(rule.client.must_begin)}")
-    if not rule.default:
-        lines.append("default = false")
-    if rule.literals:
-        lines.append(f"literals = [{', '.join(_quoted(text) for text in rule.literals)}]")
-    return "\n".join(lines) + "\n"
+    client, where = rule.client, rule.where
+    table = {
+        "name": rule.name,
+        "where": where if isinstance(where, str) or len(where) > 1 else where[0],
+        "pattern": rule.pattern,
+        "pin": rule.pin or None,
+        "replacement": None if rule.pin else rule.replacement or "",
+        "note": rule.note,
+        "why": rule.why or None,
+        "client": client.name if client else None,
+        "head": (client.must_begin or None) if client else None,
+        "default": None if rule.default else False,
+        "literals": rule.literals or None,
+    }
+    lines = [f"{key} = {_value(value)}\n" for key, value in table.items() if value is not None]
+    return f"[[rule]]\n{''.join(lines)}"
+
+
+def _value(value: str | bool | Sequence[str]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
 
 
 def _quoted(text: str) -> str:

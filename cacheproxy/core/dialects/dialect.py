@@ -141,10 +141,10 @@ class Dialect:
     def opening(self, body: Json) -> list[list[str]]:
         """Return the texts of each place where system text may stand, blank ones left out.
 
-        These are the member for it, and the messages of role system or developer that come before
-        all others.
+        These are the member for it (``system``, as Ollama's ``/api/generate`` has it, where none is
+        known), and the messages of role system or developer that come before all others.
         """
-        found = [texts_shown(body.get(self.head))]
+        found = [texts_shown(body.get(self.head or "system"))]
         messages, texts = body.get(self.items), []
         for message in messages if isinstance(messages, list) else ():
             if not isinstance(message, dict) or message.get("role") not in SYSTEM_ROLES:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cached_property
 from itertools import groupby
+from typing import NamedTuple
 
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.dialects.dialects import LISTS
@@ -21,18 +21,12 @@ _LONG = 20
 """Characters from which one equal block shows that two messages are versions of one."""
 
 
-@dataclass(frozen=True)
-class AlignedMessage:
+class AlignedMessage(NamedTuple):
     """One message, or the whole of a system text that stands outside the messages."""
 
     path: str  #: JSON pointer in its request
-    role: str  #: as the request spells it
     blocks: tuple[Segment, ...]  #: its texts, in their order
-
-    @cached_property
-    def key(self) -> tuple[str, ...]:
-        """Equal for units that read alike."""
-        return (self.role, "".join(block.text for block in self.blocks))
+    key: tuple[str, str]  #: its role, as the request spells it, and its text
 
     @property
     def text(self) -> str:
@@ -64,7 +58,7 @@ def units(prompt: Prompt, *, system: bool) -> list[AlignedMessage]:
 def _unit(path: str, blocks: Iterable[Segment]) -> AlignedMessage:
     found = list(blocks)
     texts = tuple(block for block in found if not is_mark(block))
-    return AlignedMessage(path, found[0].role, texts)
+    return AlignedMessage(path, texts, (found[0].role, "".join(block.text for block in texts)))
 
 
 def is_mark(segment: Segment) -> bool:
@@ -136,7 +130,7 @@ def _in_order(rows: range, columns: range, same: Callable[[int, int], bool]) -> 
 
 
 def _same(one: AlignedMessage, other: AlignedMessage, *, fixed: bool) -> bool:
-    if one.role != other.role:
+    if one.key[0] != other.key[0]:
         return False
     if fixed:
         return True
@@ -155,7 +149,7 @@ def _moved_to_end(
     count = 0
     for i, j in reversed(pairs):
         at_end = (len(before) - i, len(after) - j) == (count + 1, count + 1)
-        if not at_end or before[i].role not in ("user", "system", "developer"):
+        if not at_end or before[i].key[0] not in ("user", "system", "developer"):
             break
         count += 1
     first = pairs[-count - 1][1] + 1 if count < len(pairs) else 0

@@ -188,7 +188,9 @@ def _was_replaced(before: list[AlignedMessage], aligned: Alignment) -> bool:
 
 
 def _extends(ours: list[AlignedMessage], theirs: list[AlignedMessage], *, exactly: bool) -> bool:
-    one, other = ("".join(f"\n<{u.role}>\n{u.text}" for u in side) for side in (ours, theirs))
+    one, other = (
+        "".join("\n<{}>\n{}".format(*unit.key) for unit in side) for side in (ours, theirs)
+    )
     return other == one if exactly else other.startswith(one)
 
 

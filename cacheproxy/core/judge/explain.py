@@ -99,13 +99,15 @@ def _share(shared: TokenCount | None, prompt: int | None) -> str:
 
 
 def _change(where: Break | None) -> str:
-    return f"{ChangeKind.TEXT if where is None else where.kind} in {_path(where) or 'the prompt'}"
+    if where is None:
+        return f"{ChangeKind.TEXT} in the prompt"
+    return f"{where.kind} in {where.path or 'the prompt'}"
 
 
 def _rewritten(verdict: Verdict) -> str:
     if verdict.rewrite is Rewrite.CLOCK:
         return "clock in the template moved on"
-    path = _path(verdict.where)
+    path = verdict.where and verdict.where.path
     return f"{verdict.rewrite or Rewrite.OTHER} by the template{f' in {path}' if path else ''}"
 
 
@@ -115,10 +117,6 @@ def _beneath(verdict: Verdict) -> str:
         return ""
     is_template = beneath is Reason.TEMPLATE_CHANGED
     return f" ({beneath}: {_rewritten(verdict) if is_template else _change(verdict.where)})"
-
-
-def _path(where: Break | None) -> str:
-    return "" if where is None else where.path
 
 
 def share_in_words(share: float) -> str:

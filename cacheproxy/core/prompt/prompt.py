@@ -177,8 +177,10 @@ def _in_system(piece: Piece) -> Piece:
 def _made(dialect: Dialect, document: Document) -> Made:
     if dialect.as_segments is not None:
         return _read_whole(dialect.as_segments(document.value))
+    if not dialect.items:  # no template prints its tools
+        return Made(_NO_TOOLS, _texts(dialect, document, dialect.texts), _EMPTY)
     name = dialect.items
-    names = (dialect.head, *dialect.texts)
+    names = (dialect.head, *dialect.texts) if dialect.head else dialect.texts
     if isinstance(document.value.get(name), str):
         names += (name,)
     tools, items = document.array("tools"), document.array(name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.web.resource import IResource
 from twisted.web.server import Site
@@ -89,21 +90,16 @@ class Draining:
         """
         site = self._site
         site.last_call()
-        until = self._clock.seconds() + min(_LAST_CALL, seconds)
-        while site.is_awaited and not self._hurried and self._clock.seconds() < until:
-            await self._pause()
+        await self._while(lambda: site.is_awaited and not self._hurried, min(_LAST_CALL, seconds))
         site.drain()
-        await self._pause()  # those that have nothing more to send close meanwhile
+        # Those that have nothing more to send close meanwhile.
+        await deferLater(self._clock, _LOOK_EVERY)
         _log_start(len(site.channels), seconds)
-        until = self._clock.seconds() + seconds
-        while site.channels and not self._hurried and self._clock.seconds() < until:
-            await self._pause()
+        await self._while(lambda: bool(site.channels) and not self._hurried, seconds)
         left = tuple(site.channels)
         for channel in left:
             channel.abort()
-        until = self._clock.seconds() + _CLOSING_SECONDS
-        while site.channels and self._clock.seconds() < until:
-            await self._pause()
+        await self._while(lambda: bool(site.channels), _CLOSING_SECONDS)
         if left:
             _log.warn("{answers} cut off", answers=_answers(len(left)))
         return len(left)
@@ -112,10 +108,11 @@ class Draining:
         """Wait no longer."""
         self._hurried = True
 
-    def _pause(self) -> Deferred[None]:
-        pause: Deferred[None] = Deferred()
-        self._clock.callLater(_LOOK_EVERY, pause.callback, None)
-        return pause
+    async def _while(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Wait as long as it ``holds``, at most for ``seconds``."""
+        until = self._clock.seconds() + seconds
+        while holds() and self._clock.seconds() < until:
+            await deferLater(self._clock, _LOOK_EVERY)
 
 
 def _log_start(waiting: int, seconds: float) -> None:

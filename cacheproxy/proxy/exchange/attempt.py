@@ -12,8 +12,8 @@ from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.route.route import asking_for
 from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.proxy.exchange.adapting import Placed
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
-from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
@@ -103,20 +103,20 @@ class Attempt:
                 placed = await self._place(request)
                 continue
             # and after it refused what stands where in the messages: once for each such thing.
-            if server.placing is None:
+            if server.adapting is None:
                 return response
-            healed = await server.placing.healed(placed, request, response, may_heal=heals > 0)
+            healed = await server.adapting.healed(placed, request, response, may_heal=heals > 0)
             if healed is None:
                 return response
             placed, heals = self._take_placed(healed), heals - 1
 
     async def _keep(self) -> Request:
         """Return the request with the reasoning of earlier turns in it, where that is kept."""
-        prepared, keeping = self.prepared, self.server.keeping
-        if keeping is None or not prepared.request.body:
+        prepared, adapting = self.prepared, self.server.adapting
+        if adapting is None or not prepared.request.body:
             return prepared.request
         begins = self.record.turn > 0  # then its answer is to be remembered
-        kept = await keeping.keep(prepared.request, prepared.turn, begins=begins)
+        kept = await adapting.keep(prepared.request, prepared.turn, begins=begins)
         if kept.report is not None:
             self.record.reports += (kept.report,)
         self.asked = kept.asked if begins else None
@@ -124,10 +124,10 @@ class Attempt:
 
     async def _place(self, request: Request) -> Placed:
         """Return ``request`` with its late system messages where the upstream can take them."""
-        placing = self.server.placing
-        if placing is None:
+        adapting = self.server.adapting
+        if adapting is None:
             return Placed(request)
-        return self._take_placed(await placing.place(request))
+        return self._take_placed(await adapting.place(request))
 
     def _take_placed(self, placed: Placed) -> Placed:
         """Report what was placed last."""

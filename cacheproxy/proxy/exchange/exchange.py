@@ -303,7 +303,7 @@ class _Running:
 
     def _take_answer(self, relay: Relay | None) -> None:
         """Have the answer's reasoning remembered; take its figures, and its body if it is kept."""
-        record, keeping = self.record, self.server.keeping
+        record, adapting = self.record, self.server.adapting
         body: bytes | None = self.reply or None
         if relay is not None:
             body, record.bytes_down = relay.body, relay.bytes_down
@@ -311,9 +311,9 @@ class _Running:
                 record.first_byte = relay.first_byte - self.started
         session, asked = record.session, self.attempt.asked if self.attempt else None
         is_whole = record.status == 200 and record.bytes_down == len(body or b"")
-        if keeping is not None and session is not None and asked is not None and is_whole:
+        if adapting is not None and session is not None and asked is not None and is_whole:
             dialect, headers = record.received.dialect, record.response_headers
-            keeping.answered(session, asked, dialect, headers, body or b"")
+            adapting.answered(session, asked, dialect, headers, body or b"")
         if self.context.keep_bodies and not self._shows_key(body or b""):
             record.response_body = body
 

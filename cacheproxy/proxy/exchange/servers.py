@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from twisted.logger import Logger
@@ -12,19 +13,19 @@ from cacheproxy.core.conversation.lanes import Home
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.route.choose import (
+from cacheproxy.core.route.facts import Facts, facts_of
+from cacheproxy.core.route.route import (
+    EVERYWHERE,
     KnownConversation,
+    Route,
     Target,
     TargetState,
-    UpstreamOrder,
     choose,
+    routes_of,
 )
-from cacheproxy.core.route.facts import Facts, facts_of
-from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
 from cacheproxy.core.route.stamp import Stamp, root_key
 from cacheproxy.core.servers.profile import says
-from cacheproxy.proxy.exchange.keeping import Keeping
-from cacheproxy.proxy.exchange.placing import Placing
+from cacheproxy.proxy.exchange.adapting import Adapting
 from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
@@ -140,29 +141,31 @@ class Servers:
 
     def choose(self, prepared: Prepared) -> Chosen:
         """Return where ``prepared`` goes."""
-        turn, standings = prepared.turn, dict[str, TargetState]()
+        turn = prepared.turn
         if self._only is not None:
             return self._only._replace(was=_was(turn)) if self.first.name else self._only
 
+        @cache
         def standing(name: str) -> TargetState:
-            if name not in standings:
-                server = self._by_name[name]
-                standings[name] = server.standing(self._speed(server.upstream.url.text))
-            return standings[name]
+            server = self._by_name[name]
+            return server.standing(self._speed(server.upstream.url.text))
 
-        if turn is None:
-            order = choose(self._targets, standing, Facts(), EVERYWHERE, KnownConversation())
-            self._tell_of(order)
-            return Chosen(self._named(order), spare=order.spare)
-        facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
-        key = root_key(prepared.request, turn.session)
-        for route in routes_of(self._routes, facts):
-            home = self._home(turn, route)
+        facts, key, routes = Facts(), "", iter((EVERYWHERE,))
+        if turn is not None:
+            facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
+            key, routes = root_key(prepared.request, turn.session), routes_of(self._routes, facts)
+        for route in routes:
+            home = None if turn is None else self._home(turn, route)
             known = KnownConversation(key, "" if home is None else home.name, _cached(turn))
             order = choose(self._targets, standing, facts, route, known)
-            if order.names:
-                self._tell_of(order, route.name)
-                return Chosen(self._named(order), route.name, _was(turn), order.spare)
+            if not order.names:
+                continue
+            if order.is_fallback:
+                self._tell(order.names[0], route.name)
+            else:
+                self._told.discard((route.name, _DOWN))
+            servers = tuple([self._by_name[name] for name in order.names])
+            return Chosen(servers, route.name, _was(turn), order.spare)
         raise AssertionError("the last route has no token limit")
 
     def may_go_on(
@@ -207,15 +210,6 @@ class Servers:
         start = server.profiling.profile.start
         return None if home.start is not None and start not in (None, home.start) else home
 
-    def _named(self, order: UpstreamOrder) -> tuple[Server, ...]:
-        return tuple([self._by_name[name] for name in order.names])
-
-    def _tell_of(self, order: UpstreamOrder, route: str = "") -> None:
-        if order.is_fallback:
-            self._tell(order.names[0], route)
-        else:
-            self._told.discard((route, _DOWN))
-
     def _tell(self, name: str, route: str, why: str = _DOWN) -> None:
         """Say once that requests go to the fallback ``name``.
 
@@ -244,9 +238,9 @@ def _was(turn: Turn | None) -> str:
     return "" if home is None else home.name
 
 
-def _cached(turn: Turn) -> int:
+def _cached(turn: Turn | None) -> int:
     """Return the tokens that the server of a conversation has of it."""
-    before = None if turn.lane is None else turn.lane.before
+    before = None if turn is None or turn.lane is None else turn.lane.before
     return 0 if before is None else before.tokens or 0
 
 
@@ -261,9 +255,7 @@ class Server:
     proving: Proving  #: asks it what it rendered, and for its counters
     health: Health  #: asked where there are several
     target: Target  #: what a choice looks at
-    placing: Placing | None = None  #: where late system messages go; None where nothing is edited
-    keeping: Keeping | None = None
-    """What becomes of earlier reasoning; None where nothing is edited."""
+    adapting: Adapting | None = None  #: edits requests for it; None where nothing is edited
     stamp: Stamp = field(default_factory=Stamp)
     """Headers that tell routers whose conversation it is."""
     max_context: int | None = None  #: tokens of a prompt; None: what it says itself
@@ -277,7 +269,7 @@ class Server:
     @property
     def edits(self) -> bool:
         """Whether requests to it are edited."""
-        return self.placing is not None
+        return self.adapting is not None
 
     def standing(self, speed: float | None) -> TargetState:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""
@@ -304,8 +296,8 @@ class Server:
     def words(self) -> dict[str, str]:
         """Return what is known of it, and what is done here for that, in a line each."""
         found = {
-            "placement": "" if self.placing is None else self.placing.as_dict()["says"],
-            "thinking": "" if self.keeping is None else self.keeping.says,
+            "placement": "" if self.adapting is None else self.adapting.placement()["says"],
+            "thinking": "" if self.adapting is None else self.adapting.thinking()["says"],
             **says(self.profiling.profile),
         }
         return {name: text for name, text in found.items() if text}
@@ -313,7 +305,7 @@ class Server:
     def refused(self) -> None:
         """It has refused a connection: another server may take its place."""
         self.translating.forget()
-        if self.placing is not None:
-            self.placing.forget()
+        if self.edits:
+            self.profiling.forget()
         if self.name:
             self.health.set(is_up=False)

@@ -1,11 +1,29 @@
-"""Writes at once if no earlier bytes wait."""
+"""Writes at once if no earlier bytes wait.
+
+Twisted does not promise the names by which its connections say whether something waits. If a
+version lacks them, writing and connecting (``endpoints``) is left to Twisted: slower, with the same
+result.
+"""
 
 from __future__ import annotations
 
+from twisted.internet.abstract import FileDescriptor
 from twisted.internet.interfaces import ITransport
 from twisted.internet.tcp import Connection
 
-from cacheproxy.proxy.transport import privates
+_OF_THE_CLASS, _OF_THE_INSTANCE = "dataBuffer", "_tempDataBuffer"
+
+
+def missing() -> list[str]:
+    """Return the names that this Twisted does not have."""
+    is_there = {
+        _OF_THE_CLASS: hasattr(Connection, _OF_THE_CLASS),
+        _OF_THE_INSTANCE: _OF_THE_INSTANCE in FileDescriptor.__init__.__code__.co_names,
+    }
+    return [name for name, there in is_there.items() if not there]
+
+
+PRIVATES_ARE_THERE = not missing()
 
 
 def write(transport: ITransport, data: bytes) -> None:
@@ -20,7 +38,7 @@ def write(transport: ITransport, data: bytes) -> None:
     comes from within a write. To one that is being aborted nothing may be written: it would arrive.
     """
     if (
-        privates.ARE_THERE
+        PRIVATES_ARE_THERE
         and isinstance(transport, Connection)
         and not transport.TLS
         and not transport._tempDataBuffer  # noqa: SLF001 - there is no other way to know

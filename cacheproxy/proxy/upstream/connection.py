@@ -15,7 +15,7 @@ from zope.interface import implementer
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
 from cacheproxy.proxy.transport import eager
 from cacheproxy.proxy.transport.deadline import Silence
-from cacheproxy.proxy.upstream import tls
+from cacheproxy.proxy.upstream.failures import NOT_IN_TIME, UpstreamSilent, problem_of_tls
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
@@ -27,20 +27,6 @@ _JOINED = 64 << 10
 _FLUSH_SECONDS = 2.0
 """How long an upstream that answered early may take to swallow the rest of the request; also to
 answer that TLS ends."""
-
-
-class UpstreamSilent(Exception):  # noqa: N818 - it says what the upstream was
-    """The upstream said nothing for as long as it may.
-
-    Prefill takes minutes, so the limit is long; without one, a server that hangs would hold its
-    client for ever.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"the upstream sent nothing for {seconds:g} s; allow more with --upstream-silence "
-            "(0 = no limit)"
-        )
 
 
 class BodyReader(Shape):
@@ -104,7 +90,7 @@ class UpstreamConnection(Protocol):
         assert answer is not None
         if self._handshake_seconds:
             self._handshake = self._clock.callLater(
-                self._handshake_seconds, self._give_up, ResponseError(tls.NOT_IN_TIME)
+                self._handshake_seconds, self._give_up, ResponseError(NOT_IN_TIME)
             )
         connecting = endpoint.connect(_Only(self))
         if self.transport is None:
@@ -191,7 +177,7 @@ class UpstreamConnection(Protocol):
         if self._response.done:
             return
         if not isinstance(reason.value, ConnectionDone):
-            why = tls.problem(reason.value) or "the upstream reset the connection"
+            why = problem_of_tls(reason.value) or "the upstream reset the connection"
             self._broken(Failure(ResponseError(why)))
             return
         try:
@@ -271,19 +257,15 @@ class _Only(ClientFactory):
         return self._connection
 
 
-class _TooLongError(Exception):
-    """There is more than was wanted."""
-
-
 class _Gathering:
     """Keeps a body up to ``most`` bytes.
 
-    ``done`` fires when it is whole. It errbacks with the upstream's reason if it broke off, with
-    _TooLongError if it is longer. Cancelling it closes the upstream.
+    ``done`` fires with whether that is all of it. It errbacks with the upstream's reason if it
+    broke off. Cancelling it closes the upstream.
     """
 
     def __init__(self, response: UpstreamConnection, most: int) -> None:
-        self.done: Deferred[None] = Deferred(lambda _: response.abort())
+        self.done: Deferred[bool] = Deferred(lambda _: response.abort())
         self.pieces: list[bytes] = []
         self._left = most
         response.deliver(self)
@@ -293,12 +275,12 @@ class _Gathering:
         self.pieces.append(data)
         self._left -= len(data)
         if self._left < 0 and not self.done.called:
-            self.done.errback(_TooLongError())
+            self.done.callback(False)
 
     def end(self, why: Failure | None) -> None:
         """Take note that the body has ended, wholly or not."""
         if not self.done.called:
-            self.done.callback(None) if why is None else self.done.errback(why)
+            self.done.callback(True) if why is None else self.done.errback(why)
 
 
 async def collect(response: UpstreamConnection, most: int) -> bytes:
@@ -307,11 +289,9 @@ async def collect(response: UpstreamConnection, most: int) -> bytes:
     ``most``: bytes. Cancelled, it closes the upstream.
     """
     gathering = _Gathering(response, most)
-    try:
-        await gathering.done
-    except _TooLongError:
+    if not await gathering.done:
         response.abort()
-        raise ResponseError(f"the upstream's answer is over {most} bytes") from None
+        raise ResponseError(f"the upstream's answer is over {most} bytes")
     return b"".join(gathering.pieces)
 
 
@@ -322,15 +302,13 @@ async def peek(response: UpstreamConnection, most: int) -> bytes | None:
     """
     gathering = _Gathering(response, most)
     try:
-        await gathering.done
+        whole = await gathering.done
     except CancelledError:
         raise
-    except _TooLongError:
-        response.pauseProducing()
-        whole = False
     except Exception:  # whoever it is delivered to next is told
         whole = False
     else:
-        whole = True
+        if not whole:
+            response.pauseProducing()
     response.take_back(gathering.pieces)
     return b"".join(gathering.pieces) if whole else None

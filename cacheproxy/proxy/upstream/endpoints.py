@@ -1,26 +1,60 @@
-"""How an upstream's host is reached."""
+"""How an upstream's host is reached: directly where it is an address, else in Twisted's way.
+
+For each connection Twisted's endpoints make two factories, a connector, three Deferreds and a
+look-up, and wait for epoll; a connection on loopback is there at once. The upstream side makes one
+connection per request (see ``upstream``), so every request would pay for this: 7 % at 2 KB, 6 %
+at 80 KB.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+import os
+import socket
+from typing import Any, cast
 
+from twisted.internet import tcp
 from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.endpoints import (
+    HostnameEndpoint,
+    TCP4ClientEndpoint,
+    TCP6ClientEndpoint,
+    wrapClientTLS,
+)
+from twisted.internet.error import (
+    ConnectBindError,
+    ConnectingCancelledError,
+    ConnectionDone,
+    getConnectError,
+)
 from twisted.internet.error import ConnectionRefusedError as Refused
-from twisted.internet.interfaces import IReactorFDSet, IStreamClientEndpoint
+from twisted.internet.error import TimeoutError as ConnectTimeout
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IProtocol,
+    IProtocolFactory,
+    IReactorFDSet,
+    IReactorTime,
+    IStreamClientEndpoint,
+)
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+from twisted.internet.ssl import optionsForClientTLS
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from cacheproxy.proxy.transport import privates
-from cacheproxy.proxy.upstream.direct import DirectEndpoint
-from cacheproxy.proxy.upstream.tls import with_tls
+from cacheproxy.proxy.transport import eager
+
+_CLOSED = Failure(ConnectionDone())
+_UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 
 
 def endpoint_of(
     reactor: Any, host: str, port: int, timeout: float, *, secure: bool
 ) -> IStreamClientEndpoint:
     """Return what connects to ``host`` (a name or an address) within ``timeout`` seconds."""
-    can_be_direct = privates.ARE_THERE and IReactorFDSet.providedBy(reactor) and not secure
+    can_be_direct = eager.PRIVATES_ARE_THERE and IReactorFDSet.providedBy(reactor) and not secure
     connect = DirectEndpoint if can_be_direct else _twisted
     plain: IStreamClientEndpoint
     if host == "localhost":
@@ -30,7 +64,11 @@ def endpoint_of(
         plain = connect(reactor, host, port, timeout)
     else:
         plain = HostnameEndpoint(reactor, host, port, timeout=timeout)
-    return with_tls(plain, host) if secure else plain
+    if not secure:
+        return plain
+    # It trusts what OpenSSL trusts on this machine; SSL_CERT_FILE or SSL_CERT_DIR replace that.
+    wrapped: IStreamClientEndpoint = wrapClientTLS(optionsForClientTLS(host), plain)
+    return wrapped
 
 
 def _twisted(reactor: Any, host: str, port: int, timeout: float) -> IStreamClientEndpoint:
@@ -62,3 +100,137 @@ class _Localhost:
 
         four: Deferred[Any] = self._four.connect(protocolFactory)
         return four.addErrback(other)
+
+
+@implementer(IStreamClientEndpoint)
+class DirectEndpoint:
+    """Connects to ``host`` (an IPv4 or IPv6 address) and ``port`` within ``timeout`` seconds."""
+
+    def __init__(self, reactor: Any, host: str, port: int, timeout: float) -> None:
+        self._reactor = reactor
+        self._family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # With scope and all: what connect(2) takes without looking anything up.
+        self._address = socket.getaddrinfo(
+            host, port, self._family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST
+        )[0][4]
+        self._timeout = timeout
+
+    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:
+        """Fire with the connected protocol, often at once; errbacks with a ConnectError."""
+        try:
+            skt = socket.socket(self._family, socket.SOCK_STREAM)
+        except OSError as error:  # out of descriptors
+            found: Deferred[IProtocol] = Deferred()
+            found.errback(ConnectBindError(error.errno, os.strerror(error.errno or 0)))
+            return found
+        protocol = protocolFactory.buildProtocol(None)  # type: ignore[arg-type]
+        assert protocol is not None
+        connection = DirectConnection(skt, protocol, self._reactor)
+        return connection.connect(self._address, self._timeout)
+
+
+class DirectConnection(tcp.Connection):
+    """One such connection. With nothing left to write it closes at once."""
+
+    logstr = "upstream"
+    bufferSize = 120 << 10
+
+    def __init__(self, skt: socket.socket, protocol: IProtocol, reactor: Any) -> None:
+        super().__init__(skt, protocol, reactor)
+        self._address: Any = None
+        self._connecting: Deferred[IProtocol] | None = None
+        self._timer: IDelayedCall | None = None
+
+    def connect(self, address: Any, timeout: float) -> Deferred[IProtocol]:
+        """Begin; see DirectEndpoint."""
+        self._address = address
+        done = self._connecting = Deferred(lambda _: self._failed(ConnectingCancelledError(None)))
+        code = self.socket.connect_ex(address)
+        if code in _UNDER_WAY:  # the second look: on loopback the answer is there by now
+            code = self.socket.connect_ex(address)
+        if code in _UNDER_WAY:
+            self._timer = cast("IReactorTime", self.reactor).callLater(
+                timeout, self._failed, ConnectTimeout()
+            )
+            self.startWriting()
+        else:
+            self._settle(code)
+        return done
+
+    def doRead(self) -> Any:
+        """Read, without the two steps that Twisted's subclasses need."""
+        try:
+            data = self.socket.recv(self.bufferSize)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return CONNECTION_LOST
+        if not data:
+            return CONNECTION_DONE
+        self.protocol.dataReceived(data)
+        return None
+
+    def doWrite(self) -> Any:
+        """Write on; or see whether the connection has come about."""
+        if self._connecting is not None:
+            self.stopWriting()
+            self._settle(self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+            return None
+        return None if self.disconnected else super().doWrite()
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Take note of the end; of an attempt that failed, epoll may tell in this way."""
+        if self._connecting is None:
+            super().connectionLost(reason)
+        else:
+            code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            self._settle(code or errno.ECONNRESET)
+
+    def loseConnection(self, _connDone: Any = None) -> None:  # noqa: N803 - Twisted's
+        """Close: at once if nothing waits to be written."""
+        if self.connected and not self.disconnecting and not self._waits_to_write():
+            self.connectionLost(_CLOSED)
+        else:
+            super().loseConnection()
+
+    def getHost(self) -> IPv4Address | IPv6Address:
+        """Our end of the connection."""
+        return _address(self.socket.getsockname())
+
+    def getPeer(self) -> IPv4Address | IPv6Address:
+        """The upstream's end."""
+        return _address(self._address)
+
+    def _waits_to_write(self) -> bool:
+        return bool(self._tempDataBuffer or self.dataBuffer)
+
+    def _settle(self, code: int) -> None:
+        if code not in (0, errno.EISCONN):
+            self._failed(getConnectError((code, os.strerror(code))))
+            return
+        done, self._connecting = self._connecting, None
+        self._stop_timer()
+        self.connected = 1
+        self.startReading()
+        self.protocol.makeConnection(self)
+        if done is not None:
+            done.callback(self.protocol)
+
+    def _failed(self, error: Exception) -> None:
+        done, self._connecting = self._connecting, None
+        self._stop_timer()
+        self.stopWriting()
+        self.disconnected = 1
+        self.socket.close()
+        if done is not None:
+            done.errback(Failure(error))
+
+    def _stop_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()
+
+
+def _address(found: Any) -> IPv4Address | IPv6Address:
+    kind = IPv6Address if len(found) == 4 else IPv4Address
+    return kind("TCP", found[0], found[1])

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import errno
 
+from OpenSSL.SSL import Error
+from service_identity import CertificateError, VerificationError
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.python.failure import Failure
 
 from cacheproxy.core.http1.content_coding import CodingError, TooLargeError
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.proxy.upstream.connection import UpstreamSilent
 from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
 
 BUSY = 429
 ELSEWHERE = (BUSY, 503)
 """Statuses by which a server says that it has not looked at a request, so another one may."""
+
+NOT_IN_TIME = (
+    "the upstream did not answer the TLS handshake in time: does it need http instead of https?"
+)
+_NO_TLS = {"wrong version number", "packet length too long", "record layer failure"}
+
+
+class UpstreamSilent(Exception):  # noqa: N818 - it says what the upstream was
+    """The upstream said nothing for as long as it may.
+
+    Prefill takes minutes, so the limit is long; without one, a server that hangs would hold its
+    client for ever.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the upstream sent nothing for {seconds:g} s; allow more with --upstream-silence "
+            "(0 = no limit)"
+        )
 
 
 def is_ours(error: BaseException | None) -> bool:
@@ -51,3 +71,22 @@ def explain(failure: Failure, upstream: str) -> tuple[int, str]:
     if failure.check(ResponseError):
         return 502, f"{failure.getErrorMessage()} ({upstream})"
     return 500, "an internal error; see the proxy's log"
+
+
+def problem_of_tls(error: BaseException | None, whose: str = "the upstream") -> str | None:
+    """Return what is wrong if ``error``, with which a connection ended, is of TLS, else None."""
+    if isinstance(error, VerificationError | CertificateError):
+        return f"{whose}'s certificate is for another host"
+    if not isinstance(error, Error):
+        return None
+    # What OpenSSL had queued: [(library, function, reason), …].
+    queue = error.args[0] if error.args else ()
+    reasons = {entry[-1] for entry in queue} if isinstance(queue, list) else set()
+    if "certificate verify failed" in reasons:
+        return (
+            f"{whose}'s certificate is not trusted, or out of date: set SSL_CERT_FILE to a "
+            "file with the certificate of its signer"
+        )
+    if reasons & _NO_TLS:
+        return f"{whose} does not speak TLS: write http instead of https"
+    return f"TLS to {whose} failed: {', '.join(sorted(reasons)) or 'no reason given'}"

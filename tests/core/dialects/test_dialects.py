@@ -64,6 +64,8 @@ USER = {"role": "user", "content": "hi"}
             {"input": [system(blocks("a", kind="input_text")), USER, system("b")]},
             [["a"]],
         ),
+        (OLLAMA, {"system": "a", "prompt": "hi"}, [["a"]]),
+        (OLLAMA, {"messages": [system("a"), USER]}, [["a"]]),
         (CHAT, {"messages": [USER, system("a")]}, []),
         (CHAT, {"messages": [system(""), USER, system("a")]}, []),
         (MESSAGES, {"system": "a", "messages": [system("b"), USER]}, [["a"], ["b"]]),

@@ -122,7 +122,8 @@ def test_prompts_that_are_one_text():
     """It is the user's, for nobody else can be told."""
     whole = "user"
     assert segments({"input": "hi"}, "/v1/responses") == [(Part.MESSAGES, "/input", whole)]
-    assert segments({"prompt": "all"}, "/v1/completions") == [(Part.MESSAGES, "/prompt", whole)]
+    for body in ({"prompt": "all"}, {"prompt": "all", "tools": [{"name": "unread"}]}):
+        assert segments(body, "/v1/completions") == [(Part.MESSAGES, "/prompt", whole)]
     assert segments({"system": "be", "prompt": "hi"}, "/api/generate") == [
         (Part.SYSTEM, "/system", "client"),
         (Part.MESSAGES, "/prompt", whole),

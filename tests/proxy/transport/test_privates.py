@@ -13,9 +13,8 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import Protocol
 
 import cacheproxy
-from cacheproxy.proxy.transport import eager, polling, privates
-from cacheproxy.proxy.upstream.direct import DirectEndpoint
-from cacheproxy.proxy.upstream.endpoints import endpoint_of
+from cacheproxy.proxy.transport import eager, polling
+from cacheproxy.proxy.upstream.endpoints import DirectEndpoint, endpoint_of
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def ends(reactor):
 
 
 def test_this_twisted_has_all_of_it():
-    assert privates.missing() == []
+    assert eager.missing() == []
 
 
 def test_no_others_are_used():
@@ -57,7 +56,7 @@ def test_no_others_are_used():
             elif isinstance(node, ast.ImportFrom) and "cacheproxy" not in str(node.module):
                 used.update(name.name for name in node.names)
     used = {name for name in used - own if name.startswith("_") and not name.startswith("__")}
-    known = {privates._OF_THE_CLASS, privates._OF_THE_INSTANCE, *polling.NAMES}
+    known = {eager._OF_THE_CLASS, eager._OF_THE_INSTANCE, *polling.NAMES}
     assert used - others == {name for name in known - own if name.startswith("_")}
 
 
@@ -71,7 +70,7 @@ def test_what_waits_to_be_written_stands_where_it_is_looked_for(ends):
 
 
 def test_without_it_bytes_are_written_in_twisteds_way(ends, monkeypatch):
-    monkeypatch.setattr(privates, "ARE_THERE", False)
+    monkeypatch.setattr(eager, "PRIVATES_ARE_THERE", False)
     connection, others = ends
     eager.write(connection, b"hello")
     others.setblocking(False)
@@ -83,5 +82,5 @@ def test_without_it_bytes_are_written_in_twisteds_way(ends, monkeypatch):
 
 @pytest.mark.parametrize(("known", "kind"), [(True, DirectEndpoint), (False, TCP4ClientEndpoint)])
 def test_without_it_connections_are_made_in_twisteds_way(reactor, monkeypatch, known, kind):
-    monkeypatch.setattr(privates, "ARE_THERE", known)
+    monkeypatch.setattr(eager, "PRIVATES_ARE_THERE", known)
     assert type(endpoint_of(reactor, "127.0.0.1", 1, 1.0, secure=False)) is kind

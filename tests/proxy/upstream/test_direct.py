@@ -19,7 +19,7 @@ from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.protocol import ClientFactory, Protocol
 
-from cacheproxy.proxy.upstream.direct import DirectEndpoint
+from cacheproxy.proxy.upstream.endpoints import DirectEndpoint
 
 
 class Kept(Protocol):

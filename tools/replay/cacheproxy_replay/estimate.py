@@ -18,7 +18,7 @@ from cacheproxy.core.conversation.usage import Usage, summed
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, tokens_of
-from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
+from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay.memory import Counter, KeptPrompts, Tokens
 from cacheproxy_replay.run import OnStep
@@ -87,14 +87,6 @@ class Assessed:
         return reused - explained > max(_WARM_TOKENS, _WARM * prompt)
 
 
-@dataclass(slots=True)
-class _Known:
-    """An earlier prompt of the pass."""
-
-    prompt: Prompt  #: as the server got it
-    counted: int | None  #: its tokens by the answer; None: not said
-
-
 def assess(
     turns: Sequence[Exchange],
     counter: Counter | None,
@@ -106,7 +98,7 @@ def assess(
 
     ``memory``: what the server keeps, new for this pass, in which nobody else asks it.
     """
-    known: list[_Known] = []
+    known: list[Before] = []
     last: dict[Any, Before] = {}  # by session and lane
     since: dict[Any, set[Any]] = {}
     assessed: list[Assessed] = []
@@ -117,25 +109,18 @@ def assess(
         if turn.status != 200 or prompt is None:
             assessed.append(Assessed(turn, None, None))
             continue
-        now = _Known(prompt, usage.prompt)
+        unedited = prompt_of(turn.received, order) or prompt
+        now = Before(prompt, unedited, usage.prompt)
         expected = _counted(_tokens(turn, counter), memory) or _estimated(known, now)
         known.append(now)
-        unedited = prompt_of(turn.received, order) or prompt
         key = turn.session, turn.place and turn.place.lane
         before, meanwhile = last.get(key), Meanwhile(others=len(since.get(key, ())))
         is_first = before is None
         evidence = Evidence(
-            before,
-            prompt,
-            unedited,
-            usage,
-            request=sent,
-            meanwhile=meanwhile,
-            is_first=is_first,
+            before, prompt, unedited, usage, request=sent, meanwhile=meanwhile, is_first=is_first
         )
         verdict = judge(evidence)
-        was_ok = verdict.judgement is Judgement.OK
-        last[key] = Before(prompt, unedited, usage.prompt, was_ok=was_ok)
+        last[key] = now._replace(was_ok=verdict.judgement is Judgement.OK)
         for others in since.values():
             others.add(key)
         since[key] = set()
@@ -160,18 +145,18 @@ def _counted(tokens: Tokens | None, memory: KeptPrompts) -> Expected | None:
     return Expected(min(reuse, len(tokens) - 1), exact=True)
 
 
-def _estimated(known: Sequence[_Known], now: _Known) -> Expected | None:
+def _estimated(known: Sequence[Before], now: Before) -> Expected | None:
     found = [_shared(before, now) for before in known]
     return max(found, key=lambda one: one.tokens, default=None)
 
 
-def _shared(before: _Known, now: _Known) -> Expected:
-    left = parting(before.prompt, now.prompt)
-    if left.was is None and before.counted is not None:
-        tokens = before.counted
+def _shared(before: Before, now: Before) -> Expected:
+    left = parting(before.sent, now.sent)
+    if left.was is None and before.tokens is not None:
+        tokens = before.tokens
     else:
-        tokens = tokens_of(left.shared, now.prompt, now.counted).tokens
-    most = tokens if now.counted is None else max(0, now.counted - 1)
+        tokens = tokens_of(left.shared, now.sent, now.tokens).tokens
+    most = tokens if now.tokens is None else max(0, now.tokens - 1)
     return Expected(min(tokens, most), exact=False)
 
 

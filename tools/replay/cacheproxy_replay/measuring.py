@@ -122,7 +122,7 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
         try:
             on_step("asking the server what it caches", 0)
             server, order = _server(run.site), counter.order()
-            model = str((run.plan.items[0].request.json or {}).get("model"))
+            model = str((run.plan.items[0].received.json or {}).get("model"))
             slots = slots_without_ram(run.site, server, model)
             run.run(on_step)
         except KeyboardInterrupt:

@@ -46,18 +46,11 @@ _COLD = "cold start"
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRequest:
-    """One request to be sent."""
-
-    number: int  #: from 1, as people see it
-    request: Request  #: as it is sent, but for mark and rules
-
-
-@dataclass(frozen=True, slots=True)
 class ReplayPlan:
     """What is sent."""
 
-    items: tuple[PlannedRequest, ...]  #: in the order of the capture
+    items: tuple[Exchange, ...]
+    """The requests, as they are sent but for mark and rules, numbered from 1, in their order."""
     answers: int  #: tokens that each may generate at most
     left_out: tuple[str, ...] = ()  #: what is not sent, and why, in words
 
@@ -72,7 +65,7 @@ def plan(captured: Iterable[Exchange], *, answers: int = 1, model: str | None = 
             ready.append(prepared(one.received, answers=answers, model=model))
         elif why:
             reasons[why] = reasons.get(why, 0) + 1
-    items = tuple(PlannedRequest(number, request) for number, request in enumerate(ready, start=1))
+    items = tuple(Exchange(one, number=number) for number, one in enumerate(ready, start=1))
     left_out = tuple(
         f"{count} request{'s' if count > 1 else ''}: {why}" for why, count in reasons.items()
     )

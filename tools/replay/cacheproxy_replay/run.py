@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ import msgspec
 from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.prepare import Plan, prepare
 from cacheproxy.core.conversation.session import Session, session_of
@@ -33,7 +32,7 @@ from cacheproxy.plugin.packages import Packages, choose
 from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.answer import send, text_of
-from cacheproxy_replay.plan import PlannedRequest, ReplayPlan, erase, headers_of, marked, new_mark
+from cacheproxy_replay.plan import ReplayPlan, erase, headers_of, marked, new_mark
 
 OnStep = Callable[[str, int], None]
 """Called with what is being done, and with how many requests were done since the last call."""
@@ -67,15 +66,6 @@ def ruleset(
     return Ruleset(packages.plan(choose(known, enable, disable)), _toml(settings, enable, disable))
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """A request after the rules, and where it belongs."""
-
-    request: Request  #: as it is sent
-    session: Session  #: whose it is
-    place: Place | None  #: in the session; None: it has no prompt
-
-
 class Fold:
     """Applies rules to requests one after another, as the proxy does, with a store of its own."""
 
@@ -83,14 +73,14 @@ class Fold:
         self._plan = plan
         self.store = Store(Config().memory << 20)  # as a proxy does by default
 
-    def __call__(self, request: Request) -> Folded:
-        """Return ``request`` as it is sent, and remember it."""
+    def __call__(self, request: Request) -> tuple[Request, Session, Place | None]:
+        """Return ``request`` as it is sent, whose it is, and where in it, if it has a prompt."""
         prepared = apply_rules(
             prepare(self._plan.clients.introduce(request), self._plan, self.store)
         )
         turn = prepared.turn or Turn(session_of(prepared.request))
         place = self.store.end(turn.session, self.store.begin(turn, prepared.request), None)
-        return Folded(prepared.request, turn.session, None if turn.prompt is None else place)
+        return prepared.request, turn.session, None if turn.prompt is None else place
 
 
 def _toml(settings: Config, enable: Sequence[str], disable: Sequence[str]) -> str:
@@ -140,22 +130,22 @@ class ReplayRun:
 
     def run(self, progress: OnStep) -> None:
         """Do both passes. Raises CommandError where it cannot go on."""
-        places = places_of(self.plan, self.ruleset)
-        self._pass(self.captured, self.site.url, Fold(self.ruleset.plan.only()), places, progress)
-        fold = Fold(self.ruleset.plan)
+        items = placed(self.plan, self.ruleset)
+        here, fold = self.site.url, Fold(self.ruleset.plan)
+        self._pass(self.captured, here, Fold(self.ruleset.plan.only()), items, progress)
         if self.via is Via.RULES:
-            self._pass(self.through, self.site.url, fold, places, progress)
+            self._pass(self.through, here, fold, items, progress)
             return
         progress("starting the proxy", 0)
         with self._proxied() as url:
-            self._pass(self.through, url, fold, places, progress)
+            self._pass(self.through, url, fold, items, progress)
 
     def _pass(
         self,
         done: list[Exchange],
         url: str,
         fold: Fold,
-        places: list[tuple[Session, Place]],
+        items: Sequence[Exchange],
         progress: OnStep,
     ) -> None:
         """Send all requests to ``url``: the server, or a proxy that does what ``fold`` does."""
@@ -163,21 +153,11 @@ class ReplayRun:
         if mark is None:
             erase(self.site)
         name = AS_CAPTURED if done is self.captured else THROUGH
-        count = len(self.plan.items)
-        for item, (session, place) in zip(self.plan.items, places, strict=True):
-            progress(f"request {item.number} of {count} {name}", int(bool(done)))
-            asked = item.request if mark is None else marked(item.request, mark)
-            sent = fold(asked).request
-            turn = Exchange(
-                asked,
-                number=item.number,
-                session=session,
-                place=place,
-                turn=place.turn,
-                side=place.is_side,
-                sent=sent,
-                upstream=url,
-            )
+        for item in items:
+            progress(f"request {item.number} of {len(items)} {name}", int(bool(done)))
+            asked = item.received if mark is None else marked(item.received, mark)
+            sent, _, _ = fold(asked)
+            turn = replace(item, received=asked, sent=sent, upstream=url)
             given = sent if url == self.site.url else asked
             send(Site(url, headers_of(given, self.site.headers)), given, turn)
             done.append(turn.finish())
@@ -194,31 +174,32 @@ class ReplayRun:
                 yield proxy.url
 
 
-def places_of(plan: ReplayPlan, ruleset: Ruleset) -> list[tuple[Session, Place]]:
-    """Return whose each request is, as the proxy tells them apart."""
+def placed(plan: ReplayPlan, ruleset: Ruleset) -> list[Exchange]:
+    """Return the requests with whose each is and where in it, as the proxy tells them apart.
+
+    The lane of one without a prompt is -1.
+    """
     fold = Fold(ruleset.plan)
-    folded = [fold(item.request) for item in plan.items]
+    found = []
     # which lane is the conversation is known only at the end: a title comes before turn 1
-    return [_place(one, fold.store.conversation(one.session)) for one in folded]
-
-
-def _place(folded: Folded, known: Conversation | None) -> tuple[Session, Place]:
-    """Return whose it is, and where in it; the lane of one without a prompt is -1."""
-    if folded.place is None or known is None:
-        return folded.session, Place(-1, 1, is_side=known is not None)
-    lane, turn = folded.place.lane, folded.place.turn
-    return folded.session, Place(lane, turn, is_side=lane != known.main)
+    for item, (_, session, place) in [(item, fold(item.received)) for item in plan.items]:
+        known = fold.store.conversation(session)
+        is_side = known is not None and (place is None or place.lane != known.main)
+        lane, turn = (-1, 1) if place is None or known is None else place[:2]
+        where = Place(lane, turn, is_side)
+        found.append(replace(item, session=session, place=where, turn=turn, side=is_side))
+    return found
 
 
 def chosen(
     plan: ReplayPlan, ruleset: Ruleset, session: str | None, *, side: bool
-) -> tuple[PlannedRequest, ...]:
+) -> tuple[Exchange, ...]:
     """Return the items of ``session`` (an id, or the start of one), with side requests or not."""
-    places = places_of(plan, ruleset)
     return tuple(
         item
-        for item, (whose, place) in zip(plan.items, places, strict=True)
-        if (side or not place.is_side) and (session is None or is_named(whose, session))
+        for item, at in zip(plan.items, placed(plan, ruleset), strict=True)
+        if (side or not at.side)
+        and (session is None or (at.session is not None and is_named(at.session, session)))
     )
 
 

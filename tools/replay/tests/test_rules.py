@@ -71,5 +71,5 @@ def test_folding_keeps_what_a_pin_rule_saw_first(tmp_path):
     found = ruleset(settings(tmp_path, pin))
     fold = Fold(found.plan)
     requests = [replace(one.received, headers=()) for one in conversation.captured()]
-    systems = [fold(request).request.json["messages"][0]["content"] for request in requests]
+    systems = [fold(request)[0].json["messages"][0]["content"] for request in requests]
     assert set(systems) == {conversation.system(1)}

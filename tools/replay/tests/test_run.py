@@ -9,7 +9,7 @@ from cacheproxy_replay.answer import text_of
 from cacheproxy_replay.estimate import assess, figures
 from cacheproxy_replay.memory import Counter, Slots
 from cacheproxy_replay.plan import erase, plan
-from cacheproxy_replay.run import ReplayRun, chosen, is_named, places_of, ruleset
+from cacheproxy_replay.run import ReplayRun, chosen, is_named, placed, ruleset
 
 from cacheproxy.asking import Site
 from cacheproxy.config import Config
@@ -71,7 +71,7 @@ def test_an_emptied_slot_starts_a_pass_cold_and_leaves_the_bodies_alone(llama, r
         run = ReplayRun(planned, Site(llama.url), rules, Cold.ERASE, Via.RULES)
         found = measured(run)
         assert [rows[0].usage.reused for rows in (found.captured, found.through)] == [0, 0]
-    assert run.captured[0].received is planned.items[0].request
+    assert run.captured[0].received is planned.items[0].received
 
 
 @pytest.mark.parametrize("name", ["as captured", "through cacheproxy"])
@@ -114,7 +114,8 @@ def test_the_order_of_a_template_is_asked_for(tmp_path):
 
 def test_sessions_are_named_and_chosen(rules):
     planned = plan(conversation.captured())
-    session, place = places_of(planned, rules)[2]
+    third = placed(planned, rules)[2]
+    session, place = third.session, third.place
     assert (session.label, place.turn, place.is_side) == ("agent/5e55", 3, False)
     assert is_named(session, "agent/5e")
     assert is_named(session, "5e55-10n")
@@ -135,7 +136,7 @@ def test_recorded_sessions_are_estimated_within_two_per_cent(name, captures, tmp
     planned = plan(records)
     planned = type(planned)(chosen(planned, rules, None, side=False)[:MOST_TURNS], 1)
     text = "\n".join(
-        json.dumps(item.request.json, ensure_ascii=False) for item in planned.items[-1:]
+        json.dumps(item.received.json, ensure_ascii=False) for item in planned.items[-1:]
     )
     model = write_model(tmp_path / "m.gguf", text=text.replace("\\n", "\n"))
     with LlamaServer(model) as server:

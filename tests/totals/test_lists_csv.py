@@ -7,7 +7,7 @@ from io import StringIO
 
 import pytest
 
-from cacheproxy.totals.requests import START, TABLES, rows_of
+from cacheproxy.totals.lists import START, TABLES, rows_of
 
 from .builders import MS, NOW, keep, record
 

@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.verdict import Judgement, Reason
-from cacheproxy.totals.conversations import conversation, conversations
+from cacheproxy.totals.lists import conversation, conversations
 
 from .builders import MS, NOW, URL, keep, record
 

@@ -8,8 +8,8 @@ import pytest
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.verdict import Reason
-from cacheproxy.totals import requests as module
-from cacheproxy.totals.requests import FILTERS, requests, sessions
+from cacheproxy.totals import lists as module
+from cacheproxy.totals.lists import FILTERS, requests, sessions
 from cacheproxy.totals.windows import breaks
 
 from .builders import MS, NOW, keep, record, store_in

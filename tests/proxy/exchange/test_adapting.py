@@ -12,7 +12,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.thinking.keeping import YES
-from cacheproxy.proxy.exchange.keeping import Keeping
+from cacheproxy.proxy.exchange.adapting import OFF, Adapting
 
 SESSION = Session("agent", "s")
 ASKS = b'{"messages": [{"role": "user", "content": "hi"}]}'
@@ -37,6 +37,7 @@ def test_a_long_answer_is_read_in_a_thread(reactor, body, headers, at_once):
     store.begin(store.find(SESSION, request), request)
     thoughts = store.conversation(SESSION).thoughts
     fields = ((b"Content-Type", b"application/json"), *headers)
-    Keeping(reactor, None, store, YES).answered(SESSION, 0, CHAT, fields, body)
+    adapting = Adapting(reactor, None, store, placing=OFF, keeping=YES)
+    adapting.answered(SESSION, 0, CHAT, fields, body)
     assert bool(thoughts.cost) == at_once
     reactor.turn_until(lambda: thoughts.cost)

@@ -10,8 +10,7 @@ from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
-from cacheproxy.core.judge.evidence import Before
-from cacheproxy.core.judge.repairs import as_repaired, as_unaided
+from cacheproxy.core.judge.evidence import Before, as_repaired, as_unaided
 from cacheproxy.core.placement.placement import BY_OPTION, Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
