@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cacheproxy.config import ENV_PREFIX, ConfigError
-from cacheproxy.core.rules.second_pass import slow_words
+from cacheproxy.core.rules.checks import slow_words
 from cacheproxy.sources import default_file, load
 
 try:

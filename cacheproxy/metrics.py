@@ -26,7 +26,7 @@ from prometheus_client.metrics_core import (
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record import metrics as table
 from cacheproxy.record.exchange import Exchange

@@ -18,8 +18,7 @@ from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdi
 from cacheproxy.core.judge.advice import is_curable
 from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, order_of
-from cacheproxy.core.prompt.parts import Parts, parts_of
-from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of, reordered
+from cacheproxy.core.prompt.prompt import Parts, Prompt, PromptOrder, parts_of, prompt_of, reordered
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.core.servers.status import Look, UpstreamState

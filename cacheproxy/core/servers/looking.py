@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import all_kinds, kind_called
 from cacheproxy.core.servers.metrics_page import sample_of
@@ -185,6 +185,10 @@ class KnownPages:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Know nothing: whoever comes back may be another."""
         self._said: dict[str, Said] = {}
         self._looks = 0
         self._who: Identity | None = None
@@ -213,13 +217,6 @@ class KnownPages:
         """Remember what a page said, if that is worth it."""
         if status in ABSENT or (status == 200 and path in lasting()):
             self._said[path] = status, value
-
-    def forget(self) -> None:
-        """Know nothing: whoever comes back may be another."""
-        self._said = {}
-        self._looks = 0
-        self._who = None
-        self._kind = self._software = ""
 
     def settle(self, look: Look, software: str = "") -> tuple[Look, bool]:
         """Return ``look`` without what it does not tell, and whether all is to be asked for anew.
