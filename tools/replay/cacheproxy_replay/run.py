@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.prepare import Plan, prepare
