@@ -49,7 +49,9 @@ def _calls_as_before(request: Request, previous: Request | None) -> Iterator[Edi
     known = {call.id: call for call in reversed(_calls(name, before, same))}
     for call in calls:
         number = int(call.path[1])
-        if call.id in known and not _is_same(messages, before, number):
+        was = before.items[number : number + 1]
+        is_same = bool(was) and was[0].spelled == messages.items[number].spelled
+        if call.id in known and not is_same:
             yield from _respelled(call, document, known[call.id], previous.document)
 
 
@@ -62,11 +64,6 @@ def _calls(name: str, messages: Container, first: int) -> list[Call]:
         for call in calls_in(message, (name, number))
         if isinstance(call.id, str) and call.id.isascii() and call.id
     ]
-
-
-def _is_same(messages: Container, before: Container, number: int) -> bool:
-    items = before.items[number : number + 1]
-    return bool(items) and items[0].spelled == messages.items[number].spelled
 
 
 def _respelled(call: Call, ours: Document, first: Call, theirs: Document) -> Iterator[Edit]:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import all_kinds, kind_called
 from cacheproxy.core.servers.metrics_page import sample_of

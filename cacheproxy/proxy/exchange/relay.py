@@ -12,10 +12,9 @@ from zope.interface import implementer
 
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.ending import CUT
-from cacheproxy.core.http1.response_head import ResponseHead
-from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.proxy.transport.deadline import Silence
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.reading import TranslationError
 
 if TYPE_CHECKING:
     from cacheproxy.core.conversation.usage import UsageReader
