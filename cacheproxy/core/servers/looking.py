@@ -11,7 +11,7 @@ from typing import Any
 
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import VERSION_HEADERS, beside
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.headers import credentials_in
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.kind import ServerKind

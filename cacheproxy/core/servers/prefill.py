@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 
 _COMMENT = re.compile(rb": ?keepalive (\d{1,12})/(\d{1,12})")
 _LONGEST = 16 << 10

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cacheproxy.core.document.compare import common_prefix
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.placement.placement import ROLES, Late, Placement, Treatment
 from cacheproxy.core.servers.kind import RenderingPage
 

@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import RENDERED
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.refusal import STATUSES, refuses_late

@@ -6,19 +6,19 @@ from twisted.internet.defer import DeferredLock
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialect import Dialect, Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.dialects.messages import MESSAGES
-from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.looking import is_served, question
 from cacheproxy.proxy.servers.asker import PAGE_SECONDS, PROMPT_SECONDS, Asker
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate import counting
+from cacheproxy.translate.reading import NoTranslationError, TranslationError
 from cacheproxy.translate.translation import ListOfModels, MessagesToChat, asks_for_list
-from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
 
 _log = Logger()
 _THREAD_ABOVE = 256 << 10
