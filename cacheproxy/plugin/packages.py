@@ -18,8 +18,7 @@ from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.hookspecs import PROJECT
-from cacheproxy.plugin.files import load_file, name_of
-from cacheproxy.plugin.installed import entry_points, installed
+from cacheproxy.plugin.loading import entry_points, installed, load_file, name_of
 from cacheproxy.plugin.package import Package, PluginError, put_in_force, reason_of
 
 _log = Logger()
