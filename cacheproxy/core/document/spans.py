@@ -55,7 +55,7 @@ class Container:
     moves, and documents share it. Once read it is never altered, nor are the values.
     """
 
-    is_object: InitVar[bool]
+    is_object: InitVar[bool]  #: whether it is an object, and no array
     keys: list[str] | None = field(init=False)  #: the members' names; None for an array
     starts: list[int] = field(init=False, default_factory=list)  #: where each begins, in bytes
     value_starts: list[int] = field(init=False)  #: where their values do; an array's ``starts``
