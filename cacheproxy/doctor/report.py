@@ -166,16 +166,15 @@ def _of_trials(facts: Examination) -> Conclusion:
         return Conclusion(Working.NO if first in LOSSES else Working.NOT_MEASURED, first)
     best = facts.trials[outcomes.index(TrialOutcome.WORKS)].second
     assert best is not None
+    figures = f"{best.figures} tokens"
     if not facts.proxy.is_up:
         where = shown(facts.proxy.url)
-        text = f"No proxy answers at {where}. With the rules a test prompt reused {best.figures} tokens."
+        text = f"No proxy answers at {where}. With the rules a test prompt reused {figures}."
         return Conclusion(Working.NO, text)
     if first is not TrialOutcome.WORKS:
         broken = facts.trials[outcomes.index(first)]
         return Conclusion(Working.NO, f"A test prompt was reused, but not on {broken.path}.")
-    text = (
-        f"A test prompt reused {best.figures} tokens; no agent's turns have been measured lately."
-    )
+    text = f"A test prompt reused {figures}; no agent's turns have been measured lately."
     return Conclusion(Working.YES, text)
 
 
