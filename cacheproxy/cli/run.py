@@ -26,7 +26,7 @@ from cacheproxy.asking import (
     shown,
 )
 from cacheproxy.child.foreground import Foreground
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.cli.env import ClientName
 from cacheproxy.cli.running import need_of, proxy_url
 from cacheproxy.cli.runtext import Run, first_line

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.doctor.examine import Inputs, examine

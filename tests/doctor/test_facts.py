@@ -13,7 +13,7 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT

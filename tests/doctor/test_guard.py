@@ -9,7 +9,7 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict

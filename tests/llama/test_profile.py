@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 
 from .templates import REWRITING, TEMPLATES
 
