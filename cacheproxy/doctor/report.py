@@ -18,12 +18,14 @@ from cacheproxy.core.servers.profile import for_people
 from cacheproxy.core.servers.status import NOTHING, Look
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Record, summary
-from cacheproxy.doctor.trial import LOSSES, Shot, Trial, TrialOutcome
+from cacheproxy.doctor.trial import Shot, Trial, TrialOutcome
 from cacheproxy.words import counted
 
 _LATE = "this server's template does not accept system messages where they stand"
 _MOST_NAMED, _RULES = 5, "cacheproxy rules"
 
+_LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)
+"""They show that the cache does not work."""
 QUESTION = "Is the cache working?"
 _COMMAND = "cacheproxy doctor --json"
 _INDENT = 18
@@ -163,7 +165,7 @@ def _of_trials(facts: Examination) -> Conclusion:
     outcomes = facts.outcomes
     first = min(outcomes, key=[*TrialOutcome].index)
     if first is TrialOutcome.SEVERAL or TrialOutcome.WORKS not in outcomes:
-        return Conclusion(Working.NO if first in LOSSES else Working.NOT_MEASURED, first)
+        return Conclusion(Working.NO if first in _LOSSES else Working.NOT_MEASURED, first)
     best = facts.trials[outcomes.index(TrialOutcome.WORKS)].second
     assert best is not None
     figures = f"{best.figures} tokens"

@@ -129,10 +129,6 @@ class TrialOutcome(StrEnum):
     FAILED = "The test requests failed."
 
 
-LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)
-"""They show that the cache does not work."""
-
-
 @dataclass(slots=True)
 class Trial:
     """What came of the requests on one path, in their order; None: not sent, or no answer."""
@@ -276,8 +272,7 @@ class PromptSender:
         return usage, False
 
     def _prompt(self, trial: Trial, head: str) -> bytes:
-        rounds = rounds_for(self.memory.block or 1)
-        return body(trial.api, self.model, head, trial.mark, rounds)
+        return body(trial.api, self.model, head, trial.mark, rounds_for(self.memory.block or 1))
 
     def _edited(self, trial: Trial, head: str) -> bytes:
         """Return the prompt behind a head as the rules of this process leave it."""
