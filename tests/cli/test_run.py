@@ -254,6 +254,13 @@ def test_a_proxy_before_another_server_is_not_used(user):
         assert "log: ~/state/cacheproxy/log" in result.stderr
 
 
+def test_one_whose_address_is_not_known_is_not_used(user):
+    """It may listen at a Unix socket: the command starts its own."""
+    result = user.run("0", CACHEPROXY_LISTEN=f"unix:{user.folder / 'socket'}")
+    assert result.returncode == 0
+    assert "log: ~/state/cacheproxy/log" in result.stderr
+
+
 def test_two_at_once_have_a_log_each(user):
     """And a proxy; a third that comes after both has the first one's file."""
     with user.started("wait") as one:
