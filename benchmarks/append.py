@@ -27,7 +27,7 @@ from typing import Any
 from cacheproxy_demo.client import DemoClient
 from servers import Mlx, Vllm
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.testing import find_captures
 from tests.llama.causes.reading import judged
 from tests.llama.causes.servers import KINDS, Llama

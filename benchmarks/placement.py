@@ -19,7 +19,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.core.conversation.usage import usage_of
 
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.testing import capture_name, find_captures, load_capture
 from tests.llama import openclaw_2026_02
 from tests.llama.exceptions import EXCEPTIONS

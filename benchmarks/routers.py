@@ -29,7 +29,7 @@ from pathlib import Path
 
 from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.testing import find_captures
 from tests.llama.replay import load_sessions, write_model_for
 from tests.llama.routers import SETTINGS, Fleet, Recipe, Tally, drive, recipes, routing, sent_of

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.doctor.facts import learned

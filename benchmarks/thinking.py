@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from tests.llama.causes.servers import Llama
 from tests.llama.causes.talk import words
 from tests.llama.thinker import ASKED, SETTINGS, Thinker, new_tokens

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from cacheproxy.core.dialects.content import blocks_of
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
-    from cacheproxy.core.prompt.client import Client
-    from cacheproxy.core.prompt.codeblocks import lines_outside_code
+    from cacheproxy.core.prompt.client import Client, lines_outside_code
     from cacheproxy.core.prompt.request import Request, messages_of
     from cacheproxy.core.rules.code_rule import CodeRule, quick
     from cacheproxy.core.rules.places import FIRST_USER_TEXT, SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
@@ -96,7 +95,7 @@ _MODULES = {
     "Volatile": "client_setup.checkup",
     "blocks_of": "core.dialects.content",
     "hookimpl": "hookspecs",
-    "lines_outside_code": "core.prompt.codeblocks",
+    "lines_outside_code": "core.prompt.client",
     "match_paths": "core.document.pointer",
     "messages_of": "core.prompt.request",
     "quick": "core.rules.code_rule",

@@ -104,21 +104,14 @@ class Site:
         """POST a JSON ``body``; ``seconds`` as for ``get``. Raises NoAnswerError."""
         return self._exchange("POST", path, body, seconds)
 
-    def page(self, path: str) -> Any:
-        """Return the JSON value of a page, or None if there is none. Raises NoAnswerError."""
-        answer = self.get(path)
-        return answer.json() if answer.status == 200 else None
-
-    def tell(self, path: str, body: Any = None) -> Any:
+    def tell(self, path: str, body: Any = None, seconds: float = ANSWER_SECONDS) -> Any:
         """Return the JSON value that ``path`` answers, None for anything but a good answer.
 
-        With a ``body`` it is a POST of its JSON. It may take ANSWER_SECONDS. Never raises.
+        With a ``body`` it is a POST of its JSON. ``seconds`` as for ``get``. Never raises.
         """
+        method, data = ("GET", None) if body is None else ("POST", json.dumps(body).encode())
         try:
-            if body is None:
-                answer = self.get(path, ANSWER_SECONDS)
-            else:
-                answer = self.post(path, json.dumps(body).encode())
+            answer = self._exchange(method, path, data, seconds)
         except NoAnswerError:
             return None
         return answer.json() if answer.status == 200 else None

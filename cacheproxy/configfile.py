@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cacheproxy.config import ENV_PREFIX, ConfigError
-from cacheproxy.core.rules.second_pass import slow_words
+from cacheproxy.core.rules.checks import slow_words
 from cacheproxy.sources import default_file, load
 
 try:
@@ -53,20 +53,15 @@ class Appended:
         """
         try:
             with _alone(self.file):
-                self._undo()
+                text = _read(self.file)
+                if text != self.after or self.before == self.after:
+                    _replace(self.file, self._without(text or ""))
+                elif self.before is None:
+                    self.file.unlink()
+                else:
+                    _replace(self.file, self.before)
         except (OSError, UnicodeDecodeError) as error:
             raise AppendError(f"nothing undone: cannot write {self.file}: {error}") from None
-
-    def _undo(self) -> None:
-        text = _read(self.file)
-        if text == self.after and self.before is None:
-            self.file.unlink()
-            return
-        if text == self.after and self.before != self.after:
-            text = self.before or ""
-        else:
-            text = self._without(text or "")
-        _replace(self.file, text)
 
     def _without(self, text: str) -> str:
         for piece in self.added:

@@ -224,7 +224,6 @@ _PATHS = ("config", "capture", "state_dir")
 """Settings that are paths: the service runs in another folder than the one who installs it."""
 _NO_PATHS = ("user", "none")
 """Words that state_dir takes instead of a path."""
-_SECRET = "token"  # noqa: S105 - its name
 
 
 def settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
@@ -249,12 +248,6 @@ def settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, 
         if found.get(name) and found[name] not in _NO_PATHS:
             found[name] = str(_absolute(found[name]))
     return found
-
-
-def secrets(found: dict[str, Any]) -> dict[str, str]:
-    """Take out of ``found`` what others on the machine would see on a command line."""
-    token = found.pop(_SECRET, None)
-    return {ENV_PREFIX + _SECRET.upper(): token} if token else {}
 
 
 def program(words: list[str]) -> tuple[str, ...]:

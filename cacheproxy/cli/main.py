@@ -71,7 +71,7 @@ def _others() -> Mapping[str, click.Command]:
     name is taken.
     """
     # Our own commands need no plugins.
-    from cacheproxy.plugin.installed import installed  # noqa: PLC0415
+    from cacheproxy.plugin.loading import installed  # noqa: PLC0415
     from cacheproxy.plugin.package import reason_of  # noqa: PLC0415
 
     found: dict[str, click.Command] = {}

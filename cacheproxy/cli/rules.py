@@ -24,9 +24,9 @@ from cacheproxy.config import Config
 from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
+from cacheproxy.core.rules.checks import slow_words
 from cacheproxy.core.rules.code_rule import Normalizer, client_name
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.second_pass import slow_words
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 

@@ -16,6 +16,7 @@ import platformdirs
 
 from cacheproxy.asking import (
     HEALTH,
+    PAGE_SECONDS,
     CommandError,
     NoAnswerError,
     Site,
@@ -26,7 +27,7 @@ from cacheproxy.asking import (
     shown,
 )
 from cacheproxy.child.foreground import Foreground
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.cli.env import ClientName
 from cacheproxy.cli.running import need_of, proxy_url
 from cacheproxy.cli.runtext import Run, first_line
@@ -217,7 +218,7 @@ def answers(url: str) -> bool:
 
 def _up(site: Site) -> Any:
     """Return the health page; ends the command where no upstream answers the proxy."""
-    page = site.page(HEALTH)
+    page = site.tell(HEALTH, seconds=PAGE_SECONDS)
     if not is_health(page):
         raise CommandError(f"the proxy at {shown(site.url)} does not say how it is")
     upstreams = page["upstreams"] or [page["upstream"]]

@@ -15,7 +15,7 @@ import click
 import platformdirs
 
 from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
-from cacheproxy.config import Config, options
+from cacheproxy.config import ENV_PREFIX, Config, options
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
 from cacheproxy.sources import check_secrets, load
@@ -27,7 +27,6 @@ from cacheproxy.units import (
     launchd,
     program,
     run,
-    secrets,
     settings,
     systemd,
     write,
@@ -179,7 +178,8 @@ def _unit(name: str, given: Mapping[str, Any]) -> Unit:
     keys = {table.key_env: table.key() for table in config.upstreams if table.key_env}
     if config.alarm.secret_env:
         keys[config.alarm.secret_env] = config.alarm.secret()
-    environment = secrets(found) | keys
+    token = found.pop("token", None)  # others on the machine would see it on a command line
+    environment = ({f"{ENV_PREFIX}TOKEN": token} if token else {}) | keys
     words = program(list(arguments(found)))
     return Unit(name, words, state, _log(name), config.grace, environment)
 

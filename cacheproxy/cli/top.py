@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
-from functools import partial
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
@@ -59,20 +59,15 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
     settings = read_settings(config)
     url, token = checked_url(proxy or proxy_url(settings)), settings.token_header()
     teller = Watcher(lambda path: get_json(url, path, token), window)
-    place = partial(
-        ScreenPlace,
-        url=shown(url),
-        window=window,
-        option=option_for(url),
-    )
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # it may not have arrows and bars
     terminal = Console(highlight=False)
+    place = ScreenPlace(terminal.width, None, shown(url), window, option_for(url))
     if as_json:
         print_json(_as_json(teller.all()))
     elif once or not terminal.is_terminal or terminal.is_dumb_terminal:
         terminal = terminal if terminal.is_terminal else console(stderr=False)
-        for line in lines(teller.all(), View(), place(terminal.width, None)):
+        for line in lines(teller.all(), View(), replace(place, width=terminal.width)):
             terminal.print(line)
     else:
         _live(terminal, Site(url, token), teller, place)
@@ -88,7 +83,7 @@ def _as_json(told: Watched) -> dict[str, Any]:
     }
 
 
-def _live(terminal: Console, site: Site, teller: Watcher, place: partial[ScreenPlace]) -> None:
+def _live(terminal: Console, site: Site, teller: Watcher, place: ScreenPlace) -> None:
     """Show it until the user leaves. The terminal is as it was then, whatever ends it."""
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
@@ -97,13 +92,13 @@ def _live(terminal: Console, site: Site, teller: Watcher, place: partial[ScreenP
         signal.signal(signal.SIGWINCH, lambda *_: None)  # it wakes those who wait for keys
     keys = waiting()
     view: View | None = View()
-    watch = Watch(site, teller, place.keywords["window"], keys.wake)
+    watch = Watch(site, teller, place.window, keys.wake)
     try:
         with keys, watch, Live(console=terminal, screen=True, auto_refresh=False) as live:
             while view is not None:
                 told = watch.told
-                seen = lines(told, view, place(terminal.width, terminal.height))
-                live.update(Group(*seen), refresh=True)
+                place = replace(place, width=terminal.width, height=terminal.height)
+                live.update(Group(*lines(told, view, place)), refresh=True)
                 names = [each["id"] for each in ordered(told.page.get("conversations") or ())]
                 for key in keys.wait():
                     view = view and view.pressed(key, names)

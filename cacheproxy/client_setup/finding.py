@@ -7,12 +7,16 @@ from enum import StrEnum
 
 
 class FindingState(StrEnum):
-    """How a check came out. A FAIL makes the exit code 1."""
+    """How a check came out; called, it makes such a finding. A FAIL makes the exit code 1."""
 
     OK = "ok"
     NOTE = "note"
     WARN = "warn"
     FAIL = "FAIL"
+
+    def __call__(self, name: str, text: str, fix: str | None = None) -> Finding:
+        """Return a finding of this state."""
+        return Finding(name, self, text, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +29,4 @@ class Finding:
     fix: str | None = None  #: what mends it, if anything
 
 
-def ok(name: str, text: str, fix: str | None = None) -> Finding:
-    """Return a finding that is as it should be."""
-    return Finding(name, FindingState.OK, text, fix)
-
-
-def note(name: str, text: str, fix: str | None = None) -> Finding:
-    """Return a finding that is good to know."""
-    return Finding(name, FindingState.NOTE, text, fix)
-
-
-def warn(name: str, text: str, fix: str | None = None) -> Finding:
-    """Return a finding that may matter."""
-    return Finding(name, FindingState.WARN, text, fix)
-
-
-def fail(name: str, text: str, fix: str | None = None) -> Finding:
-    """Return a finding that is a fault."""
-    return Finding(name, FindingState.FAIL, text, fix)
+ok, note, warn, fail = FindingState

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import platformdirs
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.threads import deferToThreadPool
 from twisted.web.resource import Resource
 
@@ -24,7 +26,6 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import HEALTH, READY, Access
 from cacheproxy.core.servers.status import Look
-from cacheproxy.daemon.records import DeferredObserver
 from cacheproxy.metrics import Metrics, MetricsSources
 from cacheproxy.observe.capture import Capture, CaptureFolder
 from cacheproxy.observe.judging import Judging
@@ -37,6 +38,7 @@ from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.lists import TABLES
 from cacheproxy.totals.totals import InMemoryTotals, Totals
 from cacheproxy.web.cures import Applying, Cures, reload
@@ -48,6 +50,12 @@ from cacheproxy.web.monitoring import MetricsResource, health, named_or, ready
 from cacheproxy.web.pages import OwnPages, Prompts, answer, login, queried
 
 _T = TypeVar("_T")
+_SOON = 0.02
+"""Seconds before the first: what has finished is seen together."""
+_MANY = 32
+"""Exchanges that do not wait so long: their bodies would add up."""
+_PAUSE, _FEW = 0.002, 4
+"""Seconds between portions, and exchanges in one. More, if more than four times as many wait."""
 _CURE, _CURE_SECONDS = "cure", 30.0
 """A rule is proven in a thread of plugins: for how long."""
 
@@ -274,6 +282,47 @@ class Pages:
                 return work()
 
         return self._lasting.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
+
+
+class DeferredObserver:
+    """Takes finished exchanges and gives them to ``see`` in portions, on the reactor's thread.
+
+    An agent sends its next request as soon as it has its answer. What is judged, counted and
+    logged about the last would be in its way.
+    """
+
+    def __init__(self, clock: IReactorTime, see: Callable[[Sequence[Exchange]], object]) -> None:
+        self._clock = clock
+        self._see = see
+        self._waiting: deque[Exchange] = deque()
+        self._timer: IDelayedCall | None = None
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Have ``exchange`` seen, soon."""
+        self._waiting.append(exchange)
+        if self._timer is None:
+            self._timer = self._clock.callLater(_SOON, self._some)
+        elif len(self._waiting) == _MANY:
+            self._timer.reset(0)
+
+    def settle(self) -> None:
+        """Have all seen that wait: somebody asks what has happened."""
+        self._show(len(self._waiting))
+
+    def _some(self) -> None:
+        self._timer = None
+        self._show(max(_FEW, len(self._waiting) // 4))
+        if not self._waiting:
+            return
+        if self._timer is None:
+            self._timer = self._clock.callLater(_PAUSE, self._some)
+        else:  # set for one that has been put meanwhile
+            self._timer.reset(_PAUSE)
+
+    def _show(self, most: int) -> None:
+        portion = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        if portion:
+            self._see(portion)
 
 
 def version() -> str:

@@ -23,7 +23,7 @@ from cacheproxy.daemon import banner
 from cacheproxy.daemon.lasting import Lasting, share_out, version
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
 from cacheproxy.daemon.reloading import ConfigParts, Reloading
-from cacheproxy.daemon.signals import Signals, exit_with
+from cacheproxy.daemon.signals import exit_with, take
 from cacheproxy.observe.log import BareFailures, TerminalObserver
 from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.sources import ignored
@@ -57,7 +57,6 @@ class ProxyService(MultiService):
         self._arrangement = arrangement
         self._reloading = reloading
         self._twistd = twistd
-        self._signals = Signals(lasting.reactor, self._asked_to_stop, self._asked_to_reload)
         self._pollers = self._made_pollers(arrangement)
         for service in (lasting, listening, *self._pollers):
             service.setServiceParent(self)
@@ -82,8 +81,8 @@ class ProxyService(MultiService):
             super().privilegedStartService()
         except CannotListenHereError as error:
             self._refuse_start(1, str(error))
-        if self._listening.is_open_to_others and not self._arrangement.access.token:
-            self._refuse_start(2, self._needs_token())
+        if lacking := self._needs_token(self._arrangement):
+            self._refuse_start(2, lacking)
         itself = self._itself(self._arrangement)
         if itself and self._arrangement.config.upstreams:  # else it may still be mended by a reload
             self._refuse_start(2, itself)
@@ -96,7 +95,8 @@ class ProxyService(MultiService):
         if self._lasting.totals is not None:
             self._lasting.totals.start()
         self._arrangement.servers.start()
-        self._lasting.reactor.callWhenRunning(self._signals.take)
+        reactor = self._lasting.reactor
+        reactor.callWhenRunning(take, reactor, self._asked_to_stop, self._asked_to_reload)
         option = banner.proxy_option(self._listening.url)
         lasting = self._lasting
         lasting.log_line.proxy = lasting.alarming.proxy = lasting.shown.option = option
@@ -105,7 +105,7 @@ class ProxyService(MultiService):
         for sentence in ignored(os.environ, self._arrangement.config):
             self._say(sentence)
         # Not before signals are taken: who reads "Ready." may send one.
-        self._lasting.reactor.callWhenRunning(lambda: self._run(self._introduce()))
+        reactor.callWhenRunning(lambda: self._run(self._introduce()))
 
     def stopService(self) -> Any:
         """Stop listening, let open answers finish, then the records that are waiting."""
@@ -159,7 +159,7 @@ class ProxyService(MultiService):
 
         Return the names of the plugins that are not what they were.
         """
-        objection = self._objection(arrangement)
+        objection = self._itself(arrangement) or self._needs_token(arrangement)
         if objection:
             raise ConfigError(objection)
         before, self._arrangement = self._arrangement, arrangement
@@ -221,15 +221,6 @@ class ProxyService(MultiService):
         lasting.shown.prompts.access = arrangement.access
         lasting.shown.live.close()  # browsers come back, and in by the new settings
 
-    def _objection(self, arrangement: ConfigParts) -> str | None:
-        """Return what speaks against ``arrangement`` at the address we listen on."""
-        itself = self._itself(arrangement)
-        if itself:
-            return itself
-        if self._listening.is_open_to_others and not arrangement.access.token:
-            return self._needs_token()
-        return None
-
     def _itself(self, arrangement: ConfigParts) -> str:
         """Return which upstream is this very proxy, "" for none."""
         for server in arrangement.servers.all:
@@ -238,7 +229,10 @@ class ProxyService(MultiService):
                 return f"upstream {server.name or url.text} is this proxy itself"
         return ""
 
-    def _needs_token(self) -> str:
+    def _needs_token(self, arrangement: ConfigParts) -> str:
+        """Return what is missing where others can reach us without a token, "" for nothing."""
+        if not self._listening.is_open_to_others or arrangement.access.token:
+            return ""
         return (
             f"{self._listening.url} can be reached from other machines: set a secret in "
             "CACHEPROXY_TOKEN that clients must send, or listen on 127.0.0.1"

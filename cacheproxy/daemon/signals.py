@@ -15,46 +15,36 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Signals:
-    """Calls ``stop`` and ``reload`` on the reactor's thread, once for each signal."""
+def take(reactor: Any, stop: Callable[[], object], reload: Callable[[], object]) -> None:
+    """Have ``stop`` and ``reload`` called on the reactor's thread, once for each signal.
 
-    def __init__(
-        self, reactor: Any, stop: Callable[[], object], reload: Callable[[], object]
-    ) -> None:
-        self._reactor = reactor
-        self._stop = stop
-        self._reload = reload
-        self._ends_with_terminal = False
-        self._has_ended = False
+    Call it when the reactor runs. Where Twisted has not installed its own handlers we install none
+    either: a debugger has taken SIGINT, or a shell lets background jobs ignore it.
+    """
+    has_ended = False
 
-    def take(self) -> None:
-        """Take the place of Twisted's handlers; call it when the reactor runs.
+    def asked_to_stop(*_: object) -> None:
+        reactor.callFromThread(stop)
 
-        Where Twisted has not installed its own we install none either: a debugger has taken
-        SIGINT, or a shell lets background jobs ignore it.
-        """
-        theirs = ((signal.SIGTERM, self._reactor.sigTerm), (signal.SIGINT, self._reactor.sigInt))
-        for number, handler in theirs:
-            if signal.getsignal(number) == handler:
-                signal.signal(number, self._asked_to_stop)
-        if hasattr(signal, "SIGHUP"):
-            ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # nohup
-            self._ends_with_terminal = not ignored and _has_terminal()
-            signal.signal(signal.SIGHUP, self._hung_up)
-
-    def _asked_to_stop(self, *_: object) -> None:
-        self._reactor.callFromThread(self._stop)
-
-    def _hung_up(self, *_: object) -> None:
+    def hung_up(*_: object) -> None:
         """Tell the two meanings apart: a SIGHUP also says that the terminal was closed.
 
         Then it comes twice, from the kernel and from the shell, and the second is no hurry.
         """
-        if not self._ends_with_terminal or _has_terminal():
-            self._reactor.callFromThread(self._reload)
-        elif not self._has_ended:
-            self._has_ended = True
-            self._reactor.callFromThread(self._stop)
+        nonlocal has_ended
+        if not ends_with_terminal or _has_terminal():
+            reactor.callFromThread(reload)
+        elif not has_ended:
+            has_ended = True
+            reactor.callFromThread(stop)
+
+    for number, handler in ((signal.SIGTERM, reactor.sigTerm), (signal.SIGINT, reactor.sigInt)):
+        if signal.getsignal(number) == handler:
+            signal.signal(number, asked_to_stop)
+    if hasattr(signal, "SIGHUP"):
+        ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # nohup
+        ends_with_terminal = not ignored and _has_terminal()
+        signal.signal(signal.SIGHUP, hung_up)
 
 
 def hold() -> None:

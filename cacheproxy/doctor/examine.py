@@ -18,18 +18,19 @@ from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile, Reporting
-from cacheproxy.doctor import clients, proxy_checks, record, server_checks
-from cacheproxy.doctor.conclusion import judge, need
+from cacheproxy.doctor import proxy_checks, record, server_checks
 from cacheproxy.doctor.facts import (
     Examination,
     Proxy,
     SeenUpstream,
     learned,
+    look_at_clients,
     look_at_proxy,
     look_at_server,
     router_cure,
 )
 from cacheproxy.doctor.guard import Ask, Guard
+from cacheproxy.doctor.report import judge, need
 from cacheproxy.doctor.trial import APIS, NO_MODEL, PromptSender, Trial
 from cacheproxy.plugin.packages import configured
 
@@ -76,18 +77,11 @@ class Inputs:
 def examine(inputs: Inputs, on_step: OnStep) -> tuple[Examination, list[Finding]]:
     """Return what is known, and what the checks say. Raises ConfigError or PluginError."""
     facts = _ask(inputs, on_step)
-    return facts, checked(facts)
-
-
-def checked(facts: Examination) -> list[Finding]:
-    """Return what the checks say of ``facts``."""
     findings = [finding for check in CHECKS for finding in check(facts)]
-    needed = judge(facts)
-    if needed is None or not needed.is_superfluous:
-        return findings
-    # Where the proxy is not needed, that nothing goes through it is no fault.
-    excused = {"proxy", "traffic", *(one.client.name for one in facts.checked)}
-    return [
+    needed, excused = judge(facts), set()
+    if needed is not None and needed.is_superfluous:  # then it is no fault to go past it
+        excused = {"proxy", "traffic", *(one.client.name for one in facts.checked)}
+    return facts, [
         replace(one, state=FindingState.WARN)
         if one.state is FindingState.FAIL and one.name in excused
         else one
@@ -127,7 +121,7 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
         # the test prompt imitates a field that vendors' own APIs check
         edits=inputs.config.edit_remote or is_local(urlsplit(url).hostname or ""),
         record=kept,
-        checked=tuple(clients.look(found.packages, case, kept.clients() if kept else ())),
+        checked=tuple(look_at_clients(found.packages, case, kept.clients() if kept else ())),
         send=inputs.send,
         before=before,
         watched=watched,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +16,7 @@ import msgspec
 
 from cacheproxy.asking import (
     HEALTH,
+    PAGE_SECONDS,
     Answer,
     CommandError,
     NoAnswerError,
@@ -27,8 +28,11 @@ from cacheproxy.asking import (
     is_same,
     shown,
 )
-from cacheproxy.client_setup.checkup import Volatile
+from cacheproxy.client_setup.checkup import Case, Checkup, Volatile
+from cacheproxy.client_setup.finding import fail
+from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.core.placement.placement import Late, Placement, alike
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers import looking, routers
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
@@ -36,13 +40,15 @@ from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, profi
 from cacheproxy.core.servers.status import Look
 from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
-from cacheproxy.doctor.clients import CheckedClient, volatile_of
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.trial import Trial, TrialOutcome
+from cacheproxy.plugin.package import Package, PluginError
 from cacheproxy.plugin.packages import Configured
 
 _DOCUMENTATION = ("192.0.2.1", 9)
 """RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
+_DATA = "/_cacheproxy/data"
+"""The figures of the dashboard, of the last hour."""
 _UNTOLD = alike(Late.UNKNOWN, "")
 _RENDER_SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
@@ -66,15 +72,13 @@ class Proxy:
     pool: tuple[tuple[str, bool], ...] = ()  #: names of several upstreams, and whether they are up
     at: str = ""  #: the name of ``upstream`` among several
     probe: str = ""  #: what marks a request as ours
+    evicted: tuple[tuple[str, str], ...] = ()
+    """What its To do says of prompts that the server had dropped: a title, and what helps."""
 
     @property
     def is_up(self) -> bool:
         """Whether a cacheproxy answers there."""
         return self.version is not None
-
-    def sends_to(self, url: str) -> bool:
-        """Whether it runs, and sends to the server at ``url``."""
-        return self.is_up and self.upstream is not None and is_same(self.upstream, url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,15 @@ class SeenUpstream:
     def server(self) -> ServerFacts | None:
         """Which one it is."""
         return self.look.server if self.look is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedClient:
+    """A client, and what its package says of its settings (cacheproxy_checkup)."""
+
+    client: Client  #: as its package declares it
+    rules: tuple[str, ...]  #: names of its package's
+    checkup: Checkup  #: what the package found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +139,8 @@ class Examination:
     @property
     def is_own(self) -> bool:
         """Whether the proxy sends to this server."""
-        return self.proxy.sends_to(self.upstream.url)
+        sends_to = self.proxy.upstream
+        return sends_to is not None and is_same(sends_to, self.upstream.url)
 
     @property
     def own(self) -> Record | None:
@@ -140,8 +154,8 @@ class Examination:
 
     @property
     def tried(self) -> CheckedClient | None:
-        """The client with whose volatile heads test prompts are sent."""
-        return volatile_of(self.checked)
+        """The first client with volatile heads: with these test prompts are sent."""
+        return next((one for one in self.checked if one.checkup.volatile is not None), None)
 
     @property
     def heads(self) -> Volatile | None:
@@ -160,7 +174,7 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
 
     ``headers``: the proxy's token, if it has one.
     """
-    site = Site(url, dict(headers))
+    site = Site(url, headers)
     try:
         answer = site.get(HEALTH)
     except NoAnswerError as error:
@@ -172,12 +186,13 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
     if not is_health(page):
         problem = f"the server at {shown(url)} is not a cacheproxy"
         return Proxy(url, problem=problem, fix="name the proxy's own URL with --proxy")
-    pool = tuple(_pool(page.get("upstreams")))
+    upstreams = page.get("upstreams") or ()
+    pool = tuple((str(each["name"])[:32], each["state"] == "up") for each in upstreams)
     number = next((at for at, (_, is_up) in enumerate(pool) if is_up), 0)
     seen = Proxy(
         url,
         version=page["version"],
-        upstream=_url(page["upstreams"][number] if number else page.get("upstream")),
+        upstream=_url(upstreams[number] if number else page["upstream"]),
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
         reachable=_reachable(site),
         has_token=bool(headers),
@@ -187,13 +202,16 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
     )
     if number:  # of the first the page tells more
         return seen
-    thinking = page.get("thinking")
-    says = thinking.get("says") if isinstance(thinking, dict) else None
     return replace(
         seen,
+        evicted=tuple(
+            (card["title"], card["why"])
+            for card in (site.tell(_DATA) or {}).get("todo", ())
+            if card["id"] == Reason.EVICTED
+        ),
         profile=_profile(page),
         placement=page.get("placement"),
-        keeps=says if isinstance(says, str) else "",
+        keeps=(page.get("thinking") or {}).get("says", ""),
     )
 
 
@@ -207,16 +225,9 @@ def _profile(page: dict[str, Any]) -> Profile | None:
     return found and replace(found, placement=placement)
 
 
-def _pool(page: Any) -> Iterator[tuple[str, bool]]:
-    if isinstance(page, list) and all(isinstance(each, dict) for each in page):
-        for each in page:
-            yield str(each.get("name"))[:32], each.get("state") == "up"
-
-
-def _url(page: Any) -> str | None:
-    url = page.get("url") if isinstance(page, dict) else None
+def _url(page: Mapping[str, Any]) -> str | None:
     try:
-        return checked_url(url) if isinstance(url, str) else None
+        return checked_url(str(page.get("url")))
     except CommandError:
         return None
 
@@ -226,12 +237,13 @@ def _reachable(site: Site) -> str | None:
     port = urlsplit(site.url).port
     if not is_loopback(site.url) or port is None:
         return None
-    with contextlib.suppress(OSError, NoAnswerError):
+    with contextlib.suppress(OSError):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(_DOCUMENTATION)
             address = str(probe.getsockname()[0])
         if not address.startswith("127."):
-            page = Site(f"http://{address}:{port}", site.headers).page(HEALTH)
+            there = Site(f"http://{address}:{port}", site.headers)
+            page = there.tell(HEALTH, seconds=PAGE_SECONDS)
             return f"{address}:{port}" if is_health(page) else None
     return None
 
@@ -257,48 +269,51 @@ def look_at_server(site: Site) -> SeenUpstream:
         if why[0].startswith("no answer"):
             fix = "restart the model server: it takes connections, and answers none"
         return SeenUpstream(site.url, problem=problem, fix=fix)
-    with contextlib.suppress(NoAnswerError):
-        if is_health(site.page(HEALTH)):  # through a proxy every server looks as if it needed none
-            problem = f"the server at {url} is a cacheproxy, not the model server behind it"
-            fix = "name the model server with --upstream URL"
-            return SeenUpstream(site.url, problem=problem, fix=fix)
-    if not _is_model_server(answers.pages) or _asks_for_a_key(said):
-        problem, fix = _refusal(url, said)
-        return SeenUpstream(site.url, problem=problem, fix=fix)
+    if refusal := _refusal(site, said, answers.pages):
+        problem, fix = refusal
+        return SeenUpstream(site.url, problem=f"the server at {url} {problem}", fix=fix)
     seen = looking.look_of(site.url, time.time(), time.monotonic(), answers)
-    model, seconds = _model(answers.pages.get("/v1/models")), next(iter(said.values())).seconds
+    model, seconds = answers.model.get("id"), next(iter(said.values())).seconds
     return SeenUpstream(site.url, seen, looking.profile_from_look(seen), model, seconds)
 
 
-def _is_model_server(pages: Mapping[str, Any]) -> bool:
-    return any(
-        isinstance(pages.get(path), dict) and key in pages[path]
-        for path, key in looking.marks().items()
-    )
-
-
-def _asks_for_a_key(said: Mapping[str, Answer]) -> bool:
-    """llama-server lists its models to anybody, but tells its properties only with the key."""
-    return any(path in said and said[path].status in (401, 403) for path in [*looking.marks()][:2])
-
-
-def _refusal(url: str, said: Mapping[str, Answer]) -> tuple[str, str]:
-    """Say why none of the pages could be had."""
-    if _asks_for_a_key(said):
-        return f"the server at {url} asks for a key", "give the key with --api-key KEY"
-    for path in looking.marks():
+def _refusal(
+    site: Site, said: Mapping[str, Answer], pages: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """Say why it cannot be looked at, and what mends that; None: it can."""
+    # through a proxy every server looks as if it needed none
+    if is_health(site.tell(HEALTH, seconds=PAGE_SECONDS)):
+        problem = "is a cacheproxy, not the model server behind it"
+        return problem, "name the model server with --upstream URL"
+    marks = looking.marks()
+    # llama-server lists its models to anybody, but tells its properties only with the key.
+    if any(path in said and said[path].status in (401, 403) for path in [*marks][:2]):
+        return "asks for a key", "give the key with --api-key KEY"
+    if any(key in page for path, key in marks.items() if isinstance(page := pages.get(path), dict)):
+        return None
+    for path in marks:
         if path in said and said[path].status == 503:
-            why = said[path].said() or "it answers 503"
-            return f"the server at {url} is not ready: {why}", "wait for it"
-    text = f"the server at {url} is not a model server: it has none of {', '.join(looking.marks())}"
+            return f"is not ready: {said[path].said() or 'it answers 503'}", "wait for it"
+    text = f"is not a model server: it has none of {', '.join(marks)}"
     return text, "name the model server's root URL with --upstream"
 
 
-def _model(page: Any) -> str | None:
-    data = page.get("data") if isinstance(page, dict) else None
-    first = data[0] if isinstance(data, list) and data else None
-    name = first.get("id") if isinstance(first, dict) else None
-    return name if isinstance(name, str) else None
+def look_at_clients(
+    packages: Iterable[Package], case: Case, seen: Collection[str]
+) -> list[CheckedClient]:
+    """Ask the packages; ``seen``: names of the clients that used the proxy. Never raises."""
+    found = []
+    for package in packages:
+        client = package.client
+        if client is None or "cacheproxy_checkup" not in package.hooks:
+            continue
+        mine = replace(case, seen=client.name in seen)
+        try:
+            checkup = package.ask("cacheproxy_checkup", Checkup, mine)
+        except PluginError as error:
+            checkup = Checkup((fail("plugins", str(error)),))
+        found.append(CheckedClient(client, tuple(rule.name for rule in package.rules), checkup))
+    return found
 
 
 def learned(
@@ -315,16 +330,13 @@ def learned(
         answer = site.post(path, body, _RENDER_SECONDS)
         return answer.status, answer.body
 
-    for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
-        questions = learning(found, page, model or "", datetime.now(UTC), formats)
-        try:
-            have_answered(questions, partial(render, page.path))
-        except NoAnswerError:
-            break
-        except rendering.NoPageError:
-            continue
-        if found:
-            break
+    with contextlib.suppress(NoAnswerError):
+        for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
+            questions = learning(found, page, model or "", datetime.now(UTC), formats)
+            with contextlib.suppress(rendering.NoPageError):
+                have_answered(questions, partial(render, page.path))
+            if found:
+                break
     return with_template(profile, found[-1:]) if found else profile
 
 

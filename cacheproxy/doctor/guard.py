@@ -9,7 +9,7 @@ turn before although another prompt had had the slot meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cacheproxy.asking import Site
@@ -45,10 +45,12 @@ def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
     idle = [slot for slot in slots if not slot.busy]
     is_full = len(slots) > 1 and sum(held) + _OURS > slots[0].context
     if is_full or not idle:  # a memory that slots share is made free; the first that is free takes
-        return _worth(max(held, default=0))
-    if any(slot.task is None for slot in idle):
+        most = max(held)
+    elif any(slot.task is None for slot in idle):
         return 0
-    return _worth(min(idle, key=lambda slot: slot.task or 0).used)
+    else:
+        most = min(idle, key=lambda slot: slot.task or 0).used
+    return most if most > CHEAP else 0
 
 
 def kept(record: Record | None, slots: int, alike: float) -> bool:
@@ -58,7 +60,16 @@ def kept(record: Record | None, slots: int, alike: float) -> bool:
     """
     if record is None or slots != 1:
         return False
-    for before, turn, between in later_turns(record):
+    measured = [one for one in record.rows if one.usage.prompt is not None and not one.went_wrong]
+    last: dict[Session | None, int] = {}
+    for index, turn in enumerate(measured):
+        if turn.side:
+            continue
+        at = last.get(turn.session)
+        last[turn.session] = index
+        if at is None or turn.turn <= 1:
+            continue
+        before, between = measured[at], measured[at + 1 : index]
         prompt = before.usage.prompt or 0
         if prompt <= CHEAP or (turn.usage.reused or 0) < _ALL * prompt:
             continue
@@ -70,21 +81,6 @@ def kept(record: Record | None, slots: int, alike: float) -> bool:
     return False
 
 
-def later_turns(
-    record: Record,
-) -> Iterator[tuple[Exchange, Exchange, Sequence[Exchange]]]:
-    """Yield each measured turn: the turn before, the turn, and what ended between the two."""
-    measured = [one for one in record.rows if one.usage.prompt is not None and not one.went_wrong]
-    last: dict[Session | None, int] = {}
-    for index, one in enumerate(measured):
-        if one.side:
-            continue
-        before = last.get(one.session)
-        last[one.session] = index
-        if before is not None and one.turn > 1 and one.usage.reused is not None:
-            yield measured[before], one, measured[before + 1 : index]
-
-
 def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float) -> bool:
     """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
     is_between = before.ended <= one.wall and one.ended <= turn.wall
@@ -92,10 +88,6 @@ def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float)
         one.usage.prompt or 0, before.usage.prompt or 0
     )
     return is_between and is_unlike
-
-
-def _worth(held: int) -> int:
-    return held if held > CHEAP else 0
 
 
 @dataclass(slots=True)
@@ -107,15 +99,14 @@ class Guard:
     record: Record | None  #: of the proxy before it
     ask: Ask | None  #: None: whatever it costs, send
     why_not: str = ""  #: why a prompt was not sent; "": each was
-    ours: int = 0  #: tokens of our own prompt, 0 if not counted: what is no longer costs no more
 
     def allows(self, ours: int = 0) -> bool:
         """Return whether the next prompt, unlike those before, may be sent; it may ask people.
 
-        ``ours``: tokens of those that were, 0 if none was.
+        ``ours``: tokens of the longest of those that were, 0 if none was: what is no longer costs
+        no more.
         """
         alike = kind_of(self.profile).similarity
-        self.ours = max(self.ours, ours)
         if self.ask is None or not alike:
             return True
         look = look_at_server(self.site).look
@@ -123,7 +114,7 @@ class Guard:
         self.profile = profile_from_look(look, self.profile) if look is not None else self.profile
         keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots), alike)
         stake = at_stake(slots, keeps=keeps)
-        if stake is not None and stake <= self.ours:
+        if stake is not None and stake <= ours:
             return True
         why = _why(stake, len(slots))
         if self.ask(f"About to send test prompts of 600 tokens; {why}."):

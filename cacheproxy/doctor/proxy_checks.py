@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from cacheproxy.asking import is_loopback, is_same, proxy_option, shown
-from cacheproxy.client_setup.finding import Finding, FindingState, fail, note, ok, warn
+from cacheproxy.client_setup.finding import Finding, fail, note, ok, warn
 from cacheproxy.core.judge.advice import setup_command
 from cacheproxy.core.judge.explain import share_in_words
 from cacheproxy.core.rules.built_in import NAMES
@@ -19,14 +19,6 @@ from cacheproxy.plugin.package import INSTALL
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import clients, counted
 
-PLACE = "start the proxy with --placement user"
-_MENDS = {
-    Fault.PLACE: PLACE,
-    Fault.KEY: "give the client the model server's key",
-    Fault.REQUEST: "mend what the client sends; the server says what is wrong with it",
-    Fault.SERVER: "look in the model server's log",
-}
-"""What mends a failed request. Where the prompt is too long it depends on the server."""
 _NOISE = 5000
 """Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""
 _MOST = 4
@@ -62,12 +54,10 @@ def pool(facts: Examination) -> Iterator[Finding]:
     down = [name for name, is_up in proxy.pool if not is_up]
     names = ", ".join(f"{name} {'up' if is_up else 'DOWN'}" for name, is_up in proxy.pool)
     text = f"{len(proxy.pool)} upstreams: {names}; the checks below are of {proxy.at}"
-    if not down:
-        yield ok("upstreams", text)
-        return
-    state = FindingState.WARN if len(down) < len(proxy.pool) else FindingState.FAIL
+    state = warn if len(down) < len(proxy.pool) else fail
     servers = "the model server" if len(down) == 1 else "the model servers"
-    yield Finding("upstreams", state, text, f"start {servers} {', '.join(down)}")
+    start = f"start {servers} {', '.join(down)}"
+    yield state("upstreams", text, start) if down else ok("upstreams", text)
 
 
 def other_upstream(facts: Examination) -> Iterator[Finding]:
@@ -100,25 +90,25 @@ def requests(facts: Examination) -> Iterator[Finding]:
 
 
 def _mend(facts: Examination, one: Exchange) -> str:
-    return _MENDS.get(records.fault_of(one)) or larger_context(facts, one)
+    return records.fault_of(one) or larger_context(facts, one)
 
 
 def larger_context(facts: Examination, one: Exchange) -> str:
     """Return what to do where a prompt of this exchange's client does not fit."""
-    kind, name = facts.kind, one.client
-    client = next((each for each in facts.found.packages.clients if each.name == name), None)
+    kind, known = facts.kind, facts.found.packages.clients
+    client = next((each for each in known if each.name == one.client), None)
     larger = f"{kind.context} larger for {kind.called}, or " if kind.context else ""
     return f"{larger}a smaller window for the client: {setup_command(client)}"
 
 
 def cut(facts: Examination) -> Iterator[Finding]:
     """Prompts of which the server read a part, without a word."""
-    found = facts.record.cut if facts.record is not None else ()
-    if facts.record is None or not found:
+    record = facts.record
+    if record is None or not record.cut:
         return
-    last = found[-1]
+    last = record.cut[-1]
     text = (
-        f"the server cut {len(found)} of the last hour's {counted(len(facts.record.turns), 'turn')}"
+        f"the server cut {len(record.cut)} of the last hour's {counted(len(record.turns), 'turn')}"
         f" to fit its context: the last time it read {last.usage.prompt or 0:,} tokens of a prompt "
         "that had more, without a word to the client"
     )
@@ -171,8 +161,8 @@ def _watched(facts: Examination) -> Finding:
             return ok("traffic", text)
         text += f", but the server {did}, {elsewhere:,} of them for requests from elsewhere"
         return warn("traffic", text, _through(facts))
-    worked = tokens > 0 if tokens is not None else _tasks(look) != _tasks(facts.upstream.look)
-    if not worked:
+    tasks = [each and each.tasks for each in (look, facts.upstream.look)]
+    if not (tokens if tokens is not None else tasks[0] != tasks[1]):
         text = (
             f"{when} no request came through this proxy, and none to the server, as far as the "
             "server tells"
@@ -191,21 +181,14 @@ def _evaluated(look: Look | None) -> int | None:
     return None if tokens is None else int(tokens)
 
 
-def _tasks(look: Look | None) -> int | None:
-    return look.tasks if look is not None else None
-
-
 def _work(look: Look | None) -> str | None:
     """Say what the server has worked on since its start, if it was more than noise."""
-    evaluated = _evaluated(look)
-    if evaluated is not None:
-        return (
-            f"the server has evaluated {evaluated:,} prompt tokens since it started"
-            if evaluated > _NOISE
-            else None
-        )
-    held = max((slot.used for slot in look.slots), default=0) if look is not None else 0
-    return f"the server's slots hold a prompt of {held:,} tokens" if held > _NOISE else None
+    tokens = _evaluated(look)
+    text = "the server has evaluated {:,} prompt tokens since it started"
+    if tokens is None:
+        tokens = max((slot.used for slot in look.slots), default=0) if look is not None else 0
+        text = "the server's slots hold a prompt of {:,} tokens"
+    return text.format(tokens) if tokens > _NOISE else None
 
 
 def _through(facts: Examination) -> str:
@@ -231,7 +214,7 @@ def agents(facts: Examination) -> Iterator[Finding]:
         f"lost the cache: {why}"
         f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
     )
-    yield Finding("turns", record.state, text, f"cacheproxy diagnose {record.breaks[-1].number}")
+    yield record.state("turns", text, f"cacheproxy diagnose {record.breaks[-1].number}")
 
 
 def settings(facts: Examination) -> Iterator[Finding]:
@@ -280,13 +263,8 @@ def _running(here: set[str], running: set[str], *, edits: bool) -> Iterator[Find
         text = "the upstream is not on your own network, so the running proxy edits nothing"
         yield warn("rules", text, "start the proxy with --edit-remote")
         return
-    missing, more = sorted(here - running), sorted(running - here)
-    parts = [f"lacks {', '.join(missing)}"] if missing else []
-    parts += [f"also has {', '.join(more)}"] if more else []
-    lacks = " and ".join(parts)
-    text = f"the running proxy {lacks}: it was started before that, or with other settings"
-    fix = (
-        "reload the proxy (SIGHUP) or restart it, or run doctor with the proxy's own --config and "
-        "--plugin"
-    )
-    yield warn("rules", text, fix)
+    differ = (("lacks", sorted(here - running)), ("also has", sorted(running - here)))
+    parts = " and ".join(f"{how} {', '.join(names)}" for how, names in differ if names)
+    text = f"the running proxy {parts}: it was started before that, or with other settings"
+    fix = "reload the proxy (SIGHUP) or restart it, or run doctor with the proxy's own --config "
+    yield warn("rules", text, f"{fix}and --plugin")

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import StrEnum
 from functools import cached_property
 
-from cacheproxy.asking import NoAnswerError, Site
+from cacheproxy.asking import PAGE_SECONDS, Site
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
@@ -40,14 +40,16 @@ _ITS_OWN = range(400, 500)
 """Statuses that blame the request."""
 
 
-class Fault(Enum):
-    """What is to blame for a failed request."""
+class Fault(StrEnum):
+    """What is to blame for a failed request, by what mends it; "" where the server decides that."""
 
-    PLACE = auto()  #: a system message that comes late: the template refuses it
-    LENGTH = auto()  #: the prompt is longer than the server's context
-    KEY = auto()  #: the server does not accept the client's
-    REQUEST = auto()  #: it is malformed, or asks for what is not there
-    SERVER = auto()  #: not the request
+    PLACE = "start the proxy with --placement user"
+    """A system message comes late, and the template refuses it."""
+    LENGTH = ""  #: the prompt is longer than the server's context
+    KEY = "give the client the model server's key"  #: the server does not accept the client's
+    REQUEST = "mend what the client sends; the server says what is wrong with it"
+    """It is malformed, or asks for what is not there."""
+    SERVER = "look in the model server's log"  #: not the request
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,7 @@ def read(
 
     ``headers``: the proxy's token, if it has one. ``now``, ``known``: see ``Record``.
     """
-    try:
-        rows = rows_in(Site(proxy, dict(headers)).page(PAGE))
-    except NoAnswerError:
-        return None
+    rows = rows_in(Site(proxy, headers).tell(PAGE, seconds=PAGE_SECONDS))
     if rows is None:
         return None
     mine = (one for one in rows if _has_prompt(one) and one.client != DOCTOR)

@@ -1,27 +1,44 @@
-"""The report: verdict first, then a line for each finding with what mends it below."""
+"""Verdict and report: whether the cache works, if the proxy is needed; a line for each finding."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
 from cacheproxy.asking import shown, with_proxy
-from cacheproxy.client_setup.finding import Finding, FindingState
+from cacheproxy.client_setup.finding import Finding, FindingState, ok
+from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.servers.profile import for_people
 from cacheproxy.core.servers.status import NOTHING, Look
-from cacheproxy.doctor.conclusion import Conclusion, Working, conclude
 from cacheproxy.doctor.facts import Examination
-from cacheproxy.doctor.trial import Shot, Trial
+from cacheproxy.doctor.record import Record, summary
+from cacheproxy.doctor.trial import LOSSES, Shot, Trial, TrialOutcome
 from cacheproxy.words import counted
+
+_LATE = "this server's template does not accept system messages where they stand"
+_MOST_NAMED, _RULES = 5, "cacheproxy rules"
 
 QUESTION = "Is the cache working?"
 _COMMAND = "cacheproxy doctor --json"
 _INDENT = 18
+
+
+class Working(StrEnum):
+    """The answer to the question whether the cache is working."""
+
+    YES = "YES"
+    MOSTLY = "MOSTLY"
+    NO = "NO"
+    NOT_MEASURED = "NOT MEASURED"
+    NOT_NEEDED = "NOT NEEDED"
+
+
 _COLOURS = {
     FindingState.OK: "green",
     FindingState.NOTE: "cyan",
@@ -33,6 +50,138 @@ _COLOURS = {
     Working.NOT_MEASURED: "bold yellow",
     Working.NOT_NEEDED: "bold green",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """The verdict."""
+
+    answer: Working  #: whether the cache is working
+    text: str  #: the sentence that says why
+
+
+class Needed(NamedTuple):
+    """Whether the proxy is needed at all: some servers and settings make it superfluous."""
+
+    is_superfluous: bool  #: whether to take it out
+    text: str  #: why, or why not
+
+
+def judge(facts: Examination) -> Needed | None:
+    """Return whether the proxy is needed, as far as it is known; None if nothing is."""
+    placement, tried, heads = facts.profile.placement, facts.tried, facts.heads
+    if placement is not None and placement.late.harms:
+        late = [one.sends_late for one in facts.found.packages.clients if one.sends_late]
+        return Needed(False, f"needed: {_LATE}" + f"; {', and '.join(late)}" * bool(late))
+    if tried is None or heads is None:
+        return None
+    trials = [one for one in facts.trials if one.error is None and one.is_measured]
+    measured = [one for one in trials if one.without is not None]
+    text = tried.checkup.needless
+    if not text and measured and all(trial.works_without for trial in measured):
+        text = f"the server reuses a prompt although its {heads.what} changes"
+    if not text:
+        return _needed(measured, heads.repaired) if measured else None
+    others = [name for name in facts.rules if name not in NAMES and name not in tried.rules]
+    seen = facts.record.clients() if facts.record is not None else {}
+    if others or (tried.checkup.needless and seen.keys() - {tried.client.name}):
+        named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
+        rest = f"; other rules: {named}" if others else ""
+        whom = tried.client.called
+        return Needed(False, f"not needed for {whom}: {text}; perhaps for others{rest}")
+    is_off = bool(tried.checkup.needless)
+    left = "; only its statistics are left" if is_off else ", with the rules and without"
+    return Needed(True, f"not needed: {text}{left}")
+
+
+def need(facts: Examination) -> Iterator[Finding]:
+    """Yield the finding on whether it is needed."""
+    needed = judge(facts)
+    if needed is not None:
+        yield ok("need", needed.text)
+
+
+def _needed(measured: Sequence[Trial], repaired: str) -> Needed | None:
+    working = [trial for trial in measured if trial.works and not trial.works_without]
+    mended = [one for one in working if one.next_turn is not None and one.next_turn.is_reused]
+    if not mended:
+        return Needed(False, f"needed: {_on_others(working)}") if working else None
+    path, without = mended[0].path, mended[0].without
+    left = without.usage.reused or 0 if without is not None else 0
+    text = f"partly: on {path} the server {repaired}, and reuses {left:,} tokens without the proxy"
+    others = _on_others(working, path)
+    return Needed(False, f"{text}. {others}" if others else text)
+
+
+def _on_others(working: Sequence[Trial], but: str = "") -> str:
+    return ", ".join(
+        f"on {trial.path} {trial.without.usage.reused or 0:,} of "
+        f"{trial.without.usage.prompt or 0:,} tokens are reused without the proxy"
+        for trial in working
+        if trial.path != but and trial.without is not None
+    )
+
+
+def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
+    """Return the verdict: what agents' requests showed comes before what ours did."""
+    if facts.server is None:
+        return Conclusion(Working.NOT_MEASURED, _sentence(facts.upstream.problem or ""))
+    record, needed = facts.record, judge(facts)
+    if record is not None and record.failing:
+        failing = map(summary, record.failing.values())
+        return Conclusion(Working.NO, _sentence(", and ".join(failing)))
+    if needed is not None and needed.is_superfluous:
+        return Conclusion(Working.NOT_NEEDED, _sentence(needed.text.partition(": ")[2]))
+    if record is not None and (record.later or record.cut):
+        return of_record(record)
+    failed = {finding.name for finding in findings if finding.state is FindingState.FAIL}
+    if facts.proxy.is_up and "traffic" in failed:
+        return Conclusion(Working.NOT_MEASURED, "No agent request has come through the proxy yet.")
+    for one in facts.checked:
+        if facts.proxy.is_up and one.client.name in failed:
+            text = f"{one.client.called} is set up to go past the proxy."
+            return Conclusion(Working.NOT_MEASURED, text)
+    return _of_trials(facts)
+
+
+def of_record(record: Record) -> Conclusion:
+    """Return the verdict by later turns: a session's first cannot reuse anything."""
+    figures = f"{record.figures} were reused"
+    if record.cut:
+        cut, number = len(record.cut), len(record.turns)
+        text = f"The server cut {cut} of {counted(number, 'turn')} to fit its context"
+        answer = Working.NO if 2 * cut >= number else Working.MOSTLY
+        return Conclusion(answer, f"{text}; {figures}." if record.measured else f"{text}.")
+    lost = f"{len(record.breaks)} of {counted(len(record.later), 'follow-up turn')} lost the cache"
+    if record.state is not FindingState.OK:
+        is_bad = record.state is FindingState.FAIL
+        return Conclusion(Working.NO if is_bad else Working.MOSTLY, f"{lost}; {figures}.")
+    return Conclusion(Working.YES, f"{figures}; {lost}." if record.breaks else f"{figures}.")
+
+
+def _of_trials(facts: Examination) -> Conclusion:
+    if not facts.trials:
+        return Conclusion(Working.NOT_MEASURED, "No test prompt was sent.")
+    outcomes = facts.outcomes
+    first = min(outcomes, key=[*TrialOutcome].index)
+    if first is TrialOutcome.SEVERAL or TrialOutcome.WORKS not in outcomes:
+        return Conclusion(Working.NO if first in LOSSES else Working.NOT_MEASURED, first)
+    best = facts.trials[outcomes.index(TrialOutcome.WORKS)].second
+    assert best is not None
+    figures = f"{best.usage.reused or 0:,} of {best.usage.prompt or 0:,} tokens"
+    if not facts.proxy.is_up:
+        where = shown(facts.proxy.url)
+        text = f"No proxy answers at {where}. With the rules a test prompt reused {figures}."
+        return Conclusion(Working.NO, text)
+    if first is not TrialOutcome.WORKS:
+        broken = facts.trials[outcomes.index(first)]
+        return Conclusion(Working.NO, f"A test prompt was reused, but not on {broken.path}.")
+    text = f"A test prompt reused {figures}; no agent's turns have been measured lately."
+    return Conclusion(Working.YES, text)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +241,14 @@ class DoctorReport:
 def report_of(facts: Examination, findings: Sequence[Finding]) -> DoctorReport:
     """Return the report on what was found."""
     server, url = facts.server, facts.proxy.url
-    running = asdict(facts.proxy) | {"url": shown(url)}
-    del running["profile"], running["fix"]  # below
+    below = ("profile", "fix", "evicted")
+    told = asdict(facts.proxy) | {"url": shown(url)}
     return DoctorReport(
         conclude(facts, findings),
         [replace(one, fix=one.fix and with_proxy(one.fix, url)) for one in findings],
         with_proxy(_COMMAND, url),
         more={
-            "proxy": running,
+            "proxy": {name: value for name, value in told.items() if name not in below},
             "profile": for_people(facts.profile),
             "upstream": {
                 "url": shown(facts.upstream.url),

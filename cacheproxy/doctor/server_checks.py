@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cacheproxy.asking import shown
-from cacheproxy.client_setup.finding import Finding, FindingState, fail, ok, warn
-from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
+from cacheproxy.client_setup.finding import Finding, fail, ok, warn
+from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.core.servers.profile import Thinking, says
 from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination
-from cacheproxy.doctor.guard import later_turns
-from cacheproxy.doctor.proxy_checks import PLACE
+from cacheproxy.doctor.record import Fault
 from cacheproxy.doctor.trial import APIS, NO_MODEL, Shot, Trial, TrialOutcome
-from cacheproxy.record.exchange import Exchange
-from cacheproxy.words import counted
 
-_NEAR = 256
-"""Tokens: what is left of a conversation is what the other prompt shared, give or take these."""
+RAM_OFF = "off: a slot's prompt is lost when another conversation takes the slot"
 OTHER_TEMPLATE = f"start the server with another chat template: {EXAMPLE.name} {EXAMPLE.template}"
 _CURE = "; the template keeps it if it is asked to and the client sends it back"
 _WITHOUT_CURE = "; cacheproxy knows no chat_template_kwargs that make the template keep it"
@@ -92,8 +88,8 @@ def _not_tried(facts: Examination) -> Finding:
         text += "and perhaps unload another one"
         return warn("reuse", text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(api.path for api in APIS)}"
-    state = FindingState.WARN if facts.kind.similarity else FindingState.FAIL
-    return Finding("reuse", state, text, "name the model server's root URL with --upstream")
+    state = warn if facts.kind.similarity else fail
+    return state("reuse", text, "name the model server's root URL with --upstream")
 
 
 def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Finding:
@@ -184,53 +180,24 @@ def _mend(facts: Examination, error: str) -> str | None:
 def memory(facts: Examination) -> Iterator[Finding]:
     """How its memory can be gone back in, and what its slots cost the conversations.
 
-    Measured with llama.cpp (xllamacpp 2026.10) on five turns of a conversation of 14,000 tokens
-    with titles and forks between them: 11,478 tokens evaluated with its defaults, 1,607 (no more
-    than is new) with ``--slot-prompt-similarity 0.5``; 70,564 with one slot and ``--cache-ram 0``.
-    Without a RAM cache, 0.5 with four slots halves it (31,515 to 15,678). Fewer or split slots
-    alone change nothing (31,515 with ``--parallel 2 --no-kv-unified``).
+    Which setting helps where a conversation lost its slot is for the proxy to say, which saw what
+    ran meanwhile. Measured with llama.cpp (xllamacpp 2026.10) on five turns of a conversation of
+    14,000 tokens with titles and forks between them: 11,478 tokens evaluated with its defaults,
+    1,607 (no more than is new) with ``--slot-prompt-similarity 0.5``; 70,564 with one slot and
+    ``--cache-ram 0``. Without a RAM cache, 0.5 with four slots halves it (31,515 to 15,678). Fewer
+    or split slots alone change nothing (31,515 with ``--parallel 2 --no-kv-unified``).
     """
     if facts.server is None:
         return
     if kept := says(facts.profile).get("memory"):
         yield ok("memory", kept)
-    kind = facts.kind
-    if not kind.similarity:
-        return
-    taken: list[int] = []
-    dropped: list[int] = []
-    for before, turn, between in later_turns(facts.own) if facts.own is not None else ():
-        if turn.judgement is Judgement.BREAK and turn.reason is Reason.EVICTED:
-            again = max(0, (before.usage.prompt or 0) - (turn.usage.reused or 0))
-            (
-                taken if any(_took(one, turn, kind.similarity) for one in between) else dropped
-            ).append(again)
-    if taken:
-        text = (
-            f"{counted(len(taken), 'time')} a side request (a subagent, a fork) took the slot of a "
-            f"conversation, because {kind.similarity:.0%} of it was alike: {sum(taken):,} tokens "
-            "were read again"
-        )
-        yield warn("slots", text, f"start {kind.name} with {kind.slots}")
-    came_back = [trial.again.is_reused for trial in facts.trials if trial.again is not None][:1]
-    fix = f"start {kind.name} with {kind.ram}"
-    cost = f"; {counted(len(dropped), 'turn')} read {sum(dropped):,} tokens again" * bool(dropped)
-    if came_back == [False]:  # our own prompts prove more than a turn's loss
-        text = f"off: a slot's prompt is lost when another conversation takes the slot{cost}"
-        yield warn("cache-ram", text, fix)
-    elif dropped:
-        text = f"off, or too small: the server had dropped earlier prompts{cost}"
-        yield warn("cache-ram", text, fix)
-    elif came_back:
+    for title, cure in facts.proxy.evicted if facts.is_own else ():
+        yield warn("slots", title, cure)
+    came_back = next((one.again.is_reused for one in facts.trials if one.again is not None), None)
+    if came_back:
         yield ok("cache-ram", "on: a prompt that leaves its slot is kept and comes back")
-
-
-def _took(one: Exchange, turn: Exchange, alike: float) -> bool:
-    """Whether ``turn`` found no more of its conversation than ``one`` had in common with it."""
-    if one.usage.reused is None or turn.usage.reused is None or one.usage.reused < _NEAR:
-        return False
-    was = one.usage.reused
-    return was >= alike * (one.usage.prompt or 0) and turn.usage.reused <= was + _NEAR
+    elif came_back is False:
+        yield warn("cache-ram", RAM_OFF, f"start {facts.kind.name} with {facts.kind.ram}")
 
 
 def late_messages(facts: Examination) -> Iterator[Finding]:
@@ -249,7 +216,7 @@ def late_messages(facts: Examination) -> Iterator[Finding]:
             f"{senders[0]} sends. If it refuses them, or reads the whole prompt again, the proxy "
             "can send them as user messages"
         )
-        yield warn("template", text, PLACE)
+        yield warn("template", text, Fault.PLACE)
     for what in placement.refuses if placement is not None else ():
         text = f"the chat template refuses {what}, which the proxy cannot mend: such requests fail"
         yield warn("template", text, OTHER_TEMPLATE)
@@ -259,14 +226,26 @@ def next_turns(facts: Examination) -> Iterator[Finding]:
     """What the server reads again when the next turn begins, as its template has it."""
     if facts.server is None:
         return
-    found = [*_thinking(facts), *_moved(facts), *_clock(facts)]
-    yield from found
-    if not found and facts.profile.thoughts.way is not Thinking.UNKNOWN:
+    profile, kind = facts.profile, facts.kind
+    found = [*_thinking(facts)]
+    is_head = profile.system_last or profile.order is PromptOrder.TOOLS_FIRST
+    after = "the whole prompt" if is_head else "everything after the system text"
+    for what, is_last in (("tools", profile.tools_last), ("system text", profile.system_last)):
+        if is_last:  # at the next user message it stands in another place
+            text = _again(f"moves the {what}, which it prints in the last user message", after)
+            found.append(warn("template", f"{text}; no fix is known"))
+    if profile.clock:
+        text = f"the template prints {profile.clock}: the server reads all text behind it again "
+        fix = f"start {kind.called} with {kind.template}: a copy of the template without that line"
+        text += _WHEN[profile.clock]
+        found.append(warn("template", text, fix if kind.template else None))
+    if not found and profile.thoughts.way is not Thinking.UNKNOWN:
         text = (
             "this template only appends to a conversation with tools and thinking: the server "
             "reads nothing again at the second user message"
         )
-        yield ok("template", text)
+        found.append(ok("template", text))
+    yield from found
 
 
 def _thinking(facts: Examination) -> Iterator[Finding]:
@@ -290,26 +269,6 @@ def _thinking(facts: Examination) -> Iterator[Finding]:
         of_all = f"{turns} of the last {len(record.rows)} turns"
         text += f"; it cost {tokens:,} tokens in {of_all}, as the proxy counted them"
     yield warn("template", text, _OPTION if thoughts.asked_by else None)
-
-
-def _moved(facts: Examination) -> Iterator[Finding]:
-    """Yield what stands in the last user message, and so in another place at the next one."""
-    profile = facts.profile
-    is_head = profile.system_last or profile.order is PromptOrder.TOOLS_FIRST
-    after = "the whole prompt" if is_head else "everything after the system text"
-    for what, is_last in (("tools", profile.tools_last), ("system text", profile.system_last)):
-        if is_last:
-            text = _again(f"moves the {what}, which it prints in the last user message", after)
-            yield warn("template", f"{text}; no fix is known")
-
-
-def _clock(facts: Examination) -> Iterator[Finding]:
-    clock = facts.profile.clock
-    if clock:
-        text = f"the template prints {clock}: the server reads all text behind it again "
-        fix = f"start {facts.kind.called} with {facts.kind.template}: a copy of the template "
-        fix += "without that line"
-        yield warn("template", text + _WHEN[clock], fix if facts.kind.template else None)
 
 
 def _again(does: str, what: str) -> str:

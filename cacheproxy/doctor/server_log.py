@@ -12,9 +12,9 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.serverlog.reader import LogFacts, LoggedRequest, LogReader
 from cacheproxy.core.servers.kinds import EXAMPLE
-from cacheproxy.doctor.conclusion import Conclusion, Working, of_record
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.report import DoctorReport
+from cacheproxy.doctor.report import Conclusion, DoctorReport, Working, of_record
+from cacheproxy.doctor.server_checks import RAM_OFF
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.words import counted
 
@@ -89,7 +89,7 @@ def _findings(
             "lengths; a log does not tell conversations apart). Without --server-log doctor tells "
             "whether your agent uses the proxy"
         )
-        yield Finding("breaks", record.state, text, "cacheproxy doctor")
+        yield record.state("breaks", text, "cacheproxy doctor")
     elif reusing:
         yield ok("breaks", f"none; {counted(reusing, 'request')} reused an earlier one")
     if recomputed := sum(one.recomputed for one in requests):
@@ -106,8 +106,7 @@ def _findings(
         text = f"{counted(facts.ram_prompts, 'prompt')} kept in RAM, {facts.ram_mib:,.0f} MiB"
         yield ok("cache-ram", text)
     elif facts.ram_off:
-        text = "off: a slot's prompt is lost when another conversation takes the slot"
-        yield warn("cache-ram", text, _LOG.ram_off)
+        yield warn("cache-ram", RAM_OFF, _LOG.ram_off)
     if truncated := sum(one.truncated for one in requests):
         text = f"{counted(truncated, 'request')} ran out of context and was cut"
         yield warn("context", text, _LOG.context)

@@ -123,10 +123,9 @@ class TrialOutcome(StrEnum):
     UNTOLD = "The server does not say what it reused."
     FAILED = "The test requests failed."
 
-    @property
-    def is_loss(self) -> bool:
-        """Whether it shows that the cache does not work."""
-        return self in (self.SEVERAL, self.KEEPS_NOTHING, self.NOT_REUSED)
+
+LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)
+"""They show that the cache does not work."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.prepare import Plan
+from cacheproxy.core.conversation.prepare import Plan, SessionHook
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, Clients
 from cacheproxy.core.prompt.request import Request
@@ -17,10 +17,8 @@ from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.hookspecs import PROJECT
-from cacheproxy.plugin.files import load_file, name_of
-from cacheproxy.plugin.installed import entry_points, installed
+from cacheproxy.plugin.loading import entry_points, installed, load_file, name_of
 from cacheproxy.plugin.package import Package, PluginError, put_in_force, reason_of
 
 _log = Logger()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twisted.web.resource import IResource
-from zope.interface import implementer
+from twisted.web.resource import Resource
 
 from cacheproxy.core.http1.headers import tokens
 from cacheproxy.core.privacy.access import is_own
@@ -14,8 +13,7 @@ from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.exchange import begin
 
 
-@implementer(IResource)
-class ProxyResource:
+class ProxyResource(Resource):
     """Relays every request, whatever its method and path, except those for our own pages."""
 
     isLeaf = True
@@ -23,6 +21,7 @@ class ProxyResource:
     def __init__(
         self, context: ExchangeContext, own: Callable[[ProxyRequest], bytes | int]
     ) -> None:
+        super().__init__()
         self._context = context
         self._own = own
         self._via_token = context.via.lower()
@@ -45,14 +44,6 @@ class ProxyResource:
         if vias and self._via_token in b",".join(vias).lower():
             return request.answer(508, "the upstream leads back to cacheproxy itself: a loop")
         return begin(self._context, request)
-
-    def getChildWithDefault(self, name: bytes, request: ProxyRequest) -> ProxyResource:  # noqa: ARG002
-        """Return itself: a leaf has no children."""
-        return self
-
-    def putChild(self, path: bytes, child: IResource) -> None:
-        """Refuse: a leaf has no children."""
-        raise NotImplementedError(f"{path!r}: {child!r}")
 
 
 def _wants_websocket(request: ProxyRequest) -> bool:

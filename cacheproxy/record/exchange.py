@@ -23,7 +23,7 @@ from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.privacy.credentials import hide
 from cacheproxy.core.privacy.redact import carried, redact_headers, redact_target
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.prompt.parts import Parts
+from cacheproxy.core.prompt.prompt import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile

@@ -150,14 +150,14 @@ def _list(told: Watched, view: View, place: ScreenPlace, room: int | None) -> li
     labels = [label(each) for each in rows]
     chosen = view.place([each["id"] for each in rows])
     first = 0 if room is None else max(0, min(chosen - (room - 2) // 2, len(rows) - (room - 2)))
-    shown = [Text(), _titles("conversation", columns, place.width)]
+    shown = [Text(), Text(_line("  conversation", columns, place.width), "dim")]
     for index, row in enumerate(rows[first : None if room is None else first + room - 2], first):
         is_chosen = index == chosen and room is not None
         mark = "▸ " if is_chosen else "  "
         name = label(row) if labels.count(label(row)) == 1 else visible(row["id"])
         name = ("└ " if row["root"] else "") + name
         style = "reverse" if is_chosen else "yellow" if row["breaks"] else ""
-        shown.append(Text(_row(mark + name, columns, row, place.width), style))
+        shown.append(Text(_line(mark + name, columns, place.width, row), style))
     return shown
 
 
@@ -210,12 +210,12 @@ def _turns(told: Watched, view: View, place: ScreenPlace, room: int | None) -> l
     if branches:
         head.append(Text(f"its subagents: {branches}"))
     columns = _turn_columns(place.width)
-    head.append(_titles("turn", columns, place.width))
+    head.append(Text(_line("  turn", columns, place.width), "dim"))
     rows = one["turns"] if room is None else one["turns"][-max(1, room - len(head)) :]
     for row in rows:
         name = f"  #{row['turn']}" if row["turn"] else "  -"
         style = "yellow" if row["reason"] else "red" if row["kind"] == "failed" else ""
-        head.append(Text(_row(name, columns, row, place.width), style))
+        head.append(Text(_line(name, columns, place.width, row), style))
     return head
 
 
@@ -240,22 +240,17 @@ def _verdict_of(row: Json) -> str:
     return str(row["status"] if row["kind"] == "failed" else row["verdict"] or row["kind"])
 
 
-def _titles(first: str, columns: Sequence[Column], width: int) -> Text:
-    cells = [(each.title, each.width) for each in columns]
-    return Text(_line(f"  {first}", cells, width), "dim")
+def _line(name: str, columns: Sequence[Column], width: int, row: Json | None = None) -> str:
+    """Return ``name`` to the left, in the room there is, and each cell to the right of its own.
 
-
-def _row(name: str, columns: Sequence[Column], row: Json, width: int) -> str:
-    return _line(name, [(each.cell(row), each.width) for each in columns], width)
-
-
-def _line(name: str, cells: Sequence[tuple[str, int]], width: int) -> str:
-    """Return ``name`` to the left, in the room there is, and each cell to the right of its own."""
-    room = max(_LEAST_NAME, width - sum(wide for _, wide in cells))
+    The cells are those of ``row``, or the titles.
+    """
+    room = max(_LEAST_NAME, width - sum(each.width for each in columns))
     text = set_cell_size(name if cell_len(name) < room else f"{name[: room - 2]}…", room)
-    for cell, wide in cells:
-        cut = set_cell_size(cell, min(wide, cell_len(cell)))
-        text += " " * (wide - cell_len(cut)) + cut
+    for each in columns:
+        cell = each.title if row is None else each.cell(row)
+        cut = set_cell_size(cell, min(each.width, cell_len(cell)))
+        text += " " * (each.width - cell_len(cut)) + cut
     return text
 
 

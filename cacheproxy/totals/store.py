@@ -217,7 +217,11 @@ def tidy(store: TotalsStore, now: int, keep: Keep = DEFAULT) -> bool:
                 (step, now - age),
             )
     more = _delete_rows(store, now - keep.exchanges)
-    if _used(store) > keep.size:
+    pages, free, size = (
+        execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    if (pages - free) * size > keep.size:
         more = _delete_rows(store, EVER) or more
     if execute("DELETE FROM sessions WHERE last < ?", (now - keep.exchanges,)).rowcount:
         store.forget_numbers()
@@ -253,12 +257,3 @@ def _delete_rows(store: TotalsStore, until: int) -> bool:
         (until, _MOST_AT_ONCE),
     ).rowcount
     return deleted >= _MOST_AT_ONCE
-
-
-def _used(store: TotalsStore) -> int:
-    """Return the bytes of the file that hold something."""
-    pages, free, size = (
-        store.connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("page_count", "freelist_count", "page_size")
-    )
-    return int((pages - free) * size)

@@ -54,7 +54,8 @@ class Totals(Database):
     def close(self, timeout: float = 10.0) -> None:
         """Write what waits, for at most ``timeout`` seconds, and end. Blocks."""
         if self._tidying.running:
-            self._reactor.callFromThread(self._stop_tidying)
+            stop = self._tidying.stop
+            self._reactor.callFromThread(lambda: self._tidying.running and stop())
         super().close(timeout)
 
     def looked(self, look: Look) -> None:
@@ -70,10 +71,6 @@ class Totals(Database):
     def now(self) -> int:
         """Now, in the milliseconds that questions take."""
         return round(self._wall() * 1e3)
-
-    def _stop_tidying(self) -> None:
-        if self._tidying.running:
-            self._tidying.stop()
 
     def _tidy(self) -> None:
         now, moment = self.now, self._reactor.seconds()

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.dialects.messages import error_type
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.translate.reading import (
     NOT_JSON,
     Json,
-    arguments_of,
+    TranslationError,
     choice_of,
+    function_in,
     is_object,
     plain_text,
     raw,
     string_in,
     thinking_of,
-    tool_named,
     write,
 )
-from cacheproxy.translate.translation_error import TranslationError
 
 _ANSWER, _CALL, _THEIRS = "msg_", "toolu_", "chatcmpl-"
 """What ids of answers and of tool calls begin with; chat servers' word for the former."""
@@ -46,6 +46,7 @@ _CUT = frozenset({"abort", "cancelled", "error", "insufficient_system_resource"}
 """Of vLLM, gateways and DeepSeek: the server gave up, the answer is no whole one."""
 _STOPPED_BY = ("stop_reason", "matched_stop")
 """Where vLLM and SGLang say which stop sequence it was; OpenAI and llama.cpp do not say."""
+NAMELESS = "the server's answer has a tool call without a name"
 _LONGEST = 8192
 """Characters of a message that are handed on."""
 _SIGNS = re.compile(
@@ -75,16 +76,25 @@ class Asked:
     stops: tuple[str, ...] = ()  #: The client's stop sequences.
     body: bytes = field(default=b"", repr=False)  #: What went up.
 
-    def model_of(self, answer: dict[str, Any]) -> str:
-        """Return the model that an answer names, else the one that was asked for."""
-        model = answer.get("model")
-        return model if isinstance(model, str) and model else self.model
+    def message(
+        self, answer: Json, content: list[Json], ended: tuple[str | None, str | None], usage: Json
+    ) -> Json:
+        """Return the message that ``answer`` is: with its id and model, where it names them.
 
-    def answer_id(self, given: Any) -> str:
-        """Return the answer's id for the id that the server gave."""
-        if isinstance(given, str) and given:
-            return _ANSWER + given.removeprefix(_THEIRS).removeprefix(_ANSWER)
-        return _ANSWER + self._digest
+        ``ended``: see ``stop_reason``.
+        """
+        given = string_in(answer.get("id"))
+        name = given.removeprefix(_THEIRS).removeprefix(_ANSWER) if given else self._digest
+        return {
+            "id": _ANSWER + name,
+            "type": "message",
+            "role": "assistant",
+            "model": string_in(answer.get("model")) or self.model,
+            "content": content,
+            "stop_reason": ended[0],
+            "stop_sequence": ended[1],
+            "usage": usage,
+        }
 
     def call_id(self, given: Any, number: int) -> str:
         """Return the id of an answer's tool call ``number``: the server's own, if it gives any.
@@ -172,19 +182,9 @@ def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
     content += ({"type": "text", "text": text} for text in texts if text)
     calls = _calls(said)
     content += (_tool_use(call, number, asked, spellings) for number, call in enumerate(calls))
-    reason, sequence = stop_reason(choice, asked, called=bool(calls), refused=bool(refusal))
-    return write(
-        {
-            "id": asked.answer_id(value.get("id")),
-            "type": "message",
-            "role": "assistant",
-            "model": asked.model_of(value),
-            "content": content,
-            "stop_reason": reason,
-            "stop_sequence": sequence,
-            "usage": {"input_tokens": 0} | usage_for(usage_of(value)),
-        }
-    )
+    ended = stop_reason(choice, asked, called=bool(calls), refused=bool(refusal))
+    usage = {"input_tokens": 0} | usage_for(usage_of(value))
+    return write(asked.message(value, content, ended, usage))
 
 
 def _calls(said: Json) -> list[Json]:
@@ -197,10 +197,10 @@ def _calls(said: Json) -> list[Json]:
 
 
 def _tool_use(call: Json, number: int, asked: Asked, spellings: Spellings) -> Json:
-    function: Any = call.get("function")
-    name = tool_named(function)
+    name, text = function_in(call.get("function"))
+    if not name:
+        raise TranslationError(NAMELESS)
     call_id = asked.call_id(call.get("id"), number)
-    text = arguments_of(function)
     given: Any = {}
     if is_object(text):
         spellings.keep(call_id, text)
@@ -212,7 +212,8 @@ def _tool_use(call: Json, number: int, asked: Asked, spellings: Spellings) -> Js
 
 def error_answer(status: int, body: bytes) -> WholeAnswer:
     """Return an error response for the client; its status, except where the context overflowed."""
-    value, text = _read_error(body)
+    value = parsed(body)
+    text = body[: 4 * _LONGEST].decode(errors="replace").strip() if value is None else ""
     status, error = _error(value, text, status)
     return WholeAnswer(status, write({"type": "error", "error": error, "request_id": None}))
 
@@ -232,7 +233,9 @@ def is_error(value: Any) -> bool:
 
 def _error(value: Any, text: str, status: int) -> tuple[int, dict[str, str]]:
     """Return the status and the ``error`` object; a ``status`` below 400 says nothing."""
-    details = _details_of(value)
+    whole: Json = value if isinstance(value, dict) else {}
+    inner = whole.get("error")
+    details = inner if isinstance(inner, dict) else whole  # what describes the error
     if status < 400:
         code = details.get("code")
         status = code if type(code) is int and 400 <= code < 600 else 500
@@ -241,22 +244,6 @@ def _error(value: Any, text: str, status: int) -> tuple[int, dict[str, str]]:
     if overflow is not None:
         status, message = 400, overflow
     return status, {"type": error_type(status), "message": message[:_LONGEST]}
-
-
-def _read_error(body: bytes) -> tuple[Any, str]:
-    """Return an error response's JSON value and "", or None and its text if it is no JSON."""
-    try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        value = None
-    text = body[: 4 * _LONGEST].decode(errors="replace").strip() if value is None else ""
-    return value, text
-
-
-def _details_of(value: Any) -> dict[str, Any]:
-    """Return the object that describes the error: the one under ``error``, or the whole."""
-    inner = value.get("error") if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict) else value if isinstance(value, dict) else {}
 
 
 def _message_of(value: Any, details: dict[str, Any]) -> str:

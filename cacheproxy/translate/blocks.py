@@ -12,10 +12,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cacheproxy.core.conversation.spellings import Spellings
-from cacheproxy.translate.answer import Asked
-from cacheproxy.translate.reading import is_object, write
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.core.conversation.conversation import Spellings
+from cacheproxy.translate.answer import NAMELESS, Asked
+from cacheproxy.translate.reading import TranslationError, is_object, write
 
 
 class BlockKind(Enum):
@@ -117,7 +116,7 @@ class Blocks:
         while self._queue:
             block = self._queue[0]
             if block.kind is BlockKind.CALL and not block.name:
-                raise TranslationError("the server's answer has a tool call without a name")
+                raise TranslationError(NAMELESS)
             events.append(self._say(block))
             events.append(self._end(block))
         return b"".join(events)

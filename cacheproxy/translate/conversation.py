@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.reading import SEAM, Json, list_of, object_of, raw_at, text_in, wrong
+from cacheproxy.translate.reading import SEAM, Json, needed, raw_at, text_in, wrong
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
 _FAILED = "Error: "
@@ -40,9 +40,9 @@ def chat_messages(body: Document, spellings: Spellings) -> list[Json]:
     system = body.value.get("system")
     if system:
         said.append({"role": "system", "content": _system_text(system, ("system",))})
-    for index, message in enumerate(list_of(body.value.get("messages"), ("messages",))):
+    for index, message in enumerate(needed(list, body.value.get("messages"), ("messages",))):
         path: Path = ("messages", index)
-        object_of(message, path)
+        needed(dict, message, path)
         role, content = message.get("role"), message.get("content")
         inside = (*path, "content")
         if role == "user":
@@ -71,9 +71,9 @@ def _user(content: Any, path: Path) -> list[Json]:
     results: list[Json] = []
     shown: list[Json] = []
     rest: list[Json] = []
-    for index, block in enumerate(list_of(content, path)):
+    for index, block in enumerate(needed(list, content, path)):
         place = (*path, index)
-        if object_of(block, place).get("type") == "tool_result":
+        if needed(dict, block, place).get("type") == "tool_result":
             results.append(_result(block, place, shown))
         else:
             rest += part_of(block, place)
@@ -102,9 +102,9 @@ def _assistant(body: Document, content: Any, path: Path, spellings: Spellings) -
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[Json] = []
-    for index, block in enumerate(list_of(content, path)):
+    for index, block in enumerate(needed(list, content, path)):
         place = (*path, index)
-        kind = object_of(block, place).get("type")
+        kind = needed(dict, block, place).get("type")
         if kind == "text":
             texts.append(text_in(block, "text", place))
         elif kind == "thinking":
@@ -128,7 +128,7 @@ def _call(body: Document, block: Json, path: Path, spellings: Spellings) -> Json
     call = text_in(block, "id", path)
     name = text_in(block, "name", path)
     place = (*path, "input")
-    value = object_of(block.get("input"), place)
+    value = needed(dict, block.get("input"), place)
     arguments = spellings.find(call, bytes(raw_at(body, place)).decode(), value)
     return {"id": call, "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -142,8 +142,8 @@ def parts_of(content: Any, path: Path) -> list[Json]:
     if isinstance(content, str):
         return [_text(content)]
     parts: list[Json] = []
-    for index, block in enumerate(list_of(content, path)):
-        parts += part_of(object_of(block, (*path, index)), (*path, index))
+    for index, block in enumerate(needed(list, content, path)):
+        parts += part_of(needed(dict, block, (*path, index)), (*path, index))
     return parts
 
 
@@ -175,7 +175,7 @@ def _text(text: str) -> Json:
 
 def _image(block: Json, path: Path) -> list[Json]:
     path = (*path, "source")
-    source = object_of(block.get("source"), path)
+    source = needed(dict, block.get("source"), path)
     if source.get("type") == "url":
         url = text_in(source, "url", path)
     elif source.get("type") == "base64":
@@ -189,7 +189,7 @@ def _document(block: Json, path: Path) -> list[Json]:
     """A text as text; a base64 PDF as a file; a URL or an uploaded file chat has no word for."""
     title, context = block.get("title"), block.get("context")
     path = (*path, "source")
-    source = object_of(block.get("source"), path)
+    source = needed(dict, block.get("source"), path)
     kind = source.get("type")
     head = [_text(said) for said in (title, context) if isinstance(said, str) and said]
     if kind == "text":

@@ -9,12 +9,11 @@ from __future__ import annotations
 import string
 from typing import Any
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.conversation import chat_messages
-from cacheproxy.translate.reading import Json, document_of, read, write
+from cacheproxy.translate.reading import Json, TranslationError, document_of, read, write
 from cacheproxy.translate.request import chat_tools
-from cacheproxy.translate.translation_error import TranslationError
 
 APPLY_TEMPLATE, TOKENIZE = "/apply-template", "/tokenize"
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from json.encoder import encode_basestring
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -18,7 +18,6 @@ from cacheproxy.core.dialects.reasoning import REASONING
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path, PathError, to_pointer
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.translation_error import TranslationError
 
 Json = dict[str, Any]
 SEAM = "\n"
@@ -27,7 +26,32 @@ NOT_JSON = "INVALID_JSON"
 """The member under which a call's arguments stand that are no JSON object."""
 _encode = msgspec.json.Encoder().encode
 _LONE = re.compile("[\ud800-\udfff]")
+_KINDS: dict[type[Any], str] = {str: "a string", dict: "an object", list: "an array"}
+_T = TypeVar("_T")
 _WORDS = {None: "null", True: "true", False: "false"}
+
+
+class TranslationError(ValueError):
+    """Something that cannot be said in the other dialect.
+
+    ``place``: the JSON pointer of what is wrong in the body it was read from, "" for all of it.
+    The message names the place and never quotes what a user, a tool or a model wrote.
+    """
+
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(f"{place}: {message}" if place else message)
+        self.place = place
+
+
+class NoTranslationError(TranslationError):
+    """A request before a server that speaks another API alone, into which nothing translates.
+
+    ``message``: what is said of it, with ``{upstream}`` for the server.
+    """
+
+    def at(self, upstream: str) -> str:
+        """Return the message about the server at ``upstream``."""
+        return str(self).format(upstream=upstream)
 
 
 def read(data: bytes | str) -> Any:
@@ -45,14 +69,6 @@ def read(data: bytes | str) -> Any:
 def string_in(value: Any) -> str:
     """Return ``value`` if it is a string, else ""."""
     return value if isinstance(value, str) else ""
-
-
-def tool_named(holder: Any) -> str:
-    """Return the name of the tool that is called. Raises TranslationError if there is none."""
-    name = string_in(holder.get("name")) if isinstance(holder, dict) else ""
-    if not name:
-        raise TranslationError("the server's answer has a tool call without a name")
-    return name
 
 
 def is_object(text: str) -> bool:
@@ -87,18 +103,18 @@ def thinking_of(message: dict[str, Any]) -> str:
     return ""
 
 
-def arguments_of(function: dict[str, Any]) -> str:
-    """Return the text of a call's arguments, or of a piece of them; some servers give an object."""
-    arguments = function.get("arguments")
-    if isinstance(arguments, dict):
-        return write_plain(arguments)
-    return arguments if isinstance(arguments, str) else ""
+def function_in(function: Any) -> tuple[str, str]:
+    """Return the name in a call, or in a piece of one, and the text of its arguments.
 
-
-def write_plain(value: Any) -> str:
-    """Return any JSON value as compact text."""
+    Some servers give these as an object.
+    """
+    if not isinstance(function, dict):
+        return "", ""
+    name, arguments = string_in(function.get("name")), function.get("arguments")
+    if not isinstance(arguments, dict):
+        return name, string_in(arguments)
     try:
-        return write(value).decode()
+        return name, write(arguments).decode()
     except (ValueError, RecursionError):
         raise TranslationError("the server's answer is nested too deeply") from None
 
@@ -182,28 +198,14 @@ def wrong(path: Path, message: str) -> TranslationError:
     return TranslationError(message, to_pointer(path))
 
 
-def text_of(value: Any, path: Path) -> str:
-    """Return ``value`` if it is a string; raises TranslationError naming ``path``."""
-    if not isinstance(value, str):
-        raise wrong(path, "a string is needed here")
+def needed(kind: type[_T], value: Any, path: Path) -> _T:
+    """Return ``value`` if it is of ``kind``; raises TranslationError naming ``path``."""
+    if not isinstance(value, kind):
+        raise wrong(path, f"{_KINDS[kind]} is needed here")
     return value
 
 
 def text_in(holder: dict[str, Any], name: str, path: Path) -> str:
-    """Return the string ``name`` of ``holder``, which stands at ``path``; raises as ``text_of``."""
+    """Return the string ``name`` of ``holder``, which stands at ``path``; raises as ``needed``."""
     value = holder.get(name)
-    return value if isinstance(value, str) else text_of(value, (*path, name))
-
-
-def object_of(value: Any, path: Path) -> dict[str, Any]:
-    """Return ``value`` if it is an object; raises TranslationError naming ``path``."""
-    if not isinstance(value, dict):
-        raise wrong(path, "an object is needed here")
-    return value
-
-
-def list_of(value: Any, path: Path) -> list[Any]:
-    """Return ``value`` if it is an array; raises TranslationError naming ``path``."""
-    if not isinstance(value, list):
-        raise wrong(path, "an array is needed here")
-    return value
+    return value if isinstance(value, str) else needed(str, value, (*path, name))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialects import beside, endpoint_of
 from cacheproxy.core.dialects.messages import MESSAGES
@@ -17,16 +17,14 @@ from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.conversation import chat_messages
 from cacheproxy.translate.reading import (
     Json,
+    TranslationError,
     document_of,
-    list_of,
-    object_of,
+    needed,
     raw_at,
     text_in,
-    text_of,
     write,
     wrong,
 )
-from cacheproxy.translate.translation_error import TranslationError
 
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
 _NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")
@@ -95,8 +93,8 @@ def chat_body(body: Document, spellings: Spellings) -> Json:
     stops = value.get("stop_sequences")
     if stops:
         said["stop"] = [
-            text_of(stop, ("stop_sequences", index))
-            for index, stop in enumerate(list_of(stops, ("stop_sequences",)))
+            needed(str, stop, ("stop_sequences", index))
+            for index, stop in enumerate(needed(list, stops, ("stop_sequences",)))
         ]
     metadata = value.get("metadata")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
@@ -129,7 +127,7 @@ def _response_format(body: Document) -> Json:
             wanted = wanted.get(step) if isinstance(wanted, dict) else None
         if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
             place: Path = (*path, "schema")
-            object_of(wanted.get("schema"), place)
+            needed(dict, wanted.get("schema"), place)
             schema = {"name": "answer", "schema": raw_at(body, place), "strict": True}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {}
@@ -149,9 +147,9 @@ def chat_tools(body: Document) -> list[Json]:
     """
     tools = body.value.get("tools")
     found: list[Json] = []
-    for index, tool in enumerate(list_of(tools, ("tools",)) if tools is not None else ()):
+    for index, tool in enumerate(needed(list, tools, ("tools",)) if tools is not None else ()):
         path = ("tools", index)
-        kind = object_of(tool, path).get("type")
+        kind = needed(dict, tool, path).get("type")
         schema = tool.get("input_schema")
         if schema is None and isinstance(kind, str) and kind.startswith(SERVER_RUN):
             continue
@@ -161,7 +159,7 @@ def chat_tools(body: Document) -> list[Json]:
         place = (*path, "input_schema")
         if schema is None:
             raise wrong(place, "the schema is missing")
-        object_of(schema, place)
+        needed(dict, schema, place)
         function["parameters"] = raw_at(body, place)
         if isinstance(tool.get("strict"), bool):
             function["strict"] = tool["strict"]
@@ -174,7 +172,7 @@ def tool_choice(body: Document) -> Json:
     choice = body.value.get("tool_choice")
     if choice is None:
         return {}
-    kind = object_of(choice, ("tool_choice",)).get("type")
+    kind = needed(dict, choice, ("tool_choice",)).get("type")
     said: Json = {}
     if kind == "tool":
         name = text_in(choice, "name", ("tool_choice",))

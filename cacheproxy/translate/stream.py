@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event, EventReader
@@ -14,15 +14,15 @@ from cacheproxy.translate.answer import Asked, error_event, is_error, stop_reaso
 from cacheproxy.translate.blocks import BlockKind, Blocks
 from cacheproxy.translate.reading import (
     Json,
-    arguments_of,
+    TranslationError,
     choice_of,
+    function_in,
     plain_text,
     read,
     string_in,
     thinking_of,
     write,
 )
-from cacheproxy.translate.translation_error import TranslationError
 
 _COMMENT = re.compile(rb"(?<=[\r\n]):")
 COMMENT = b""
@@ -168,34 +168,19 @@ class MessageStream:
             if isinstance(one, dict):
                 index = one.get("index")
                 counted = index if type(index) is int else None
-                events += call(counted, string_in(one.get("id")), *_function(one.get("function")))
+                events += call(counted, string_in(one.get("id")), *function_in(one.get("function")))
         if isinstance(delta.get("function_call"), dict):
-            events += call(0, "", *_function(delta["function_call"]))
+            events += call(0, "", *function_in(delta["function_call"]))
         return events
 
     def _start(self, value: Json) -> bytes:
-        message: Json = {
-            "id": self._asked.answer_id(value.get("id")),
-            "type": "message",
-            "role": "assistant",
-            "model": self._asked.model_of(value),
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": {"input_tokens": 0, "output_tokens": 0},
-        }
+        usage = {"input_tokens": 0, "output_tokens": 0}
+        message = self._asked.message(value, [], (None, None), usage)
         return _named(b"message_start", {"type": "message_start", "message": message})
 
 
 def _named(name: bytes, value: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name, write(value))
-
-
-def _function(function: Any) -> tuple[str, str]:
-    """Return (name, piece of the arguments) of a call's delta."""
-    if not isinstance(function, dict):
-        return "", ""
-    return string_in(function.get("name")), arguments_of(function)
 
 
 def _read_or_text(data: bytes) -> Any:

@@ -7,14 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.dialects.dialects import VERSION_HEADERS
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.answer import Asked, WholeAnswer, error_answer, is_error, message
-from cacheproxy.translate.reading import Json, read, write
+from cacheproxy.translate.reading import Json, TranslationError, read, write
 from cacheproxy.translate.request import chat_headers, chat_request
 from cacheproxy.translate.stream import MessageStream
-from cacheproxy.translate.translation_error import TranslationError
 
 _UNKNOWN = "1970-01-01T00:00:00Z"
 """As Anthropic's API reference says of a release date that is unknown: "an epoch value"."""

@@ -96,15 +96,13 @@ def _text(standing: CacheState, window: str, sums: Mapping[str, Any], known: int
         return f"No figures {when}."
     if standing is CacheState.UNMEASURED:
         return "The server does not say what it reused."
-    said = "No breaks" if not sums["breaks"] else _breaks(sums, known)
+    said, lost = "No breaks", sums["lost"]
+    if sums["breaks"]:
+        part = share_in_words(lost / known)
+        said = f"{counted(sums['breaks'], 'break')} cost {lost:,} tokens, {part} of all,"
     if standing is CacheState.COLD:
         return f"{said} {when}: most prompts were new to the server."
     return f"{said} {when}."
-
-
-def _breaks(sums: Mapping[str, Any], known: int) -> str:
-    breaks, lost = counted(sums["breaks"], "break"), sums["lost"]
-    return f"{breaks} cost {lost:,} tokens, {share_in_words(lost / known)} of all,"
 
 
 def todo(

@@ -25,7 +25,7 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.code_rule import Normalizer, client_name
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.profile import for_people
 from cacheproxy.metrics import Metrics, MetricsSources, Series
 from cacheproxy.plugin.package import Package

@@ -190,7 +190,7 @@ def test_a_mistake_is_one_line(own, environ, text, words):
 
 def test_without_any_package_it_says_what_to_install(monkeypatch):
     """The proxy then passes everything through."""
-    monkeypatch.setattr("cacheproxy.plugin.installed.entry_points", lambda _: [])
+    monkeypatch.setattr("cacheproxy.plugin.loading.entry_points", lambda _: [])
     text = printed("plugins")
     assert "No client package is installed" in text
     assert "pip install ./clients/*" in text

@@ -49,7 +49,8 @@ def test_the_banner(tmp_path, poll):
     """Who listens, whether the upstream answers, and where the dashboard is."""
     upstream = Upstream()
     upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
-    with Serving(tmp_path, "--poll", poll, "--upstream", upstream.url) as proxy:
+    clients = {"CACHEPROXY_BLOCK": ""}
+    with Serving(tmp_path, "--poll", poll, "--upstream", upstream.url, **clients) as proxy:
         url, text = proxy.url, proxy.output
         assert f"{url}  →  {upstream.url}" in proxy.lines[0]
         assert "upstream    ONLINE: model server" in text

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cacheproxy.core.conversation.kinship import Kinship
+from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.lanes import Lane, find_lane
 from cacheproxy.core.document import reader as jsonreader
 from cacheproxy.core.document.document import Document

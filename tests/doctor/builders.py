@@ -8,8 +8,7 @@ from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers.profile import Profile, ServerFacts
 from cacheproxy.core.servers.status import Look, Sample, ServerFigures, UpstreamState
-from cacheproxy.doctor.clients import CheckedClient
-from cacheproxy.doctor.facts import Examination, Proxy, SeenUpstream
+from cacheproxy.doctor.facts import CheckedClient, Examination, Proxy, SeenUpstream
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.trial import Shot, Trial
 from cacheproxy.plugin.package import Package

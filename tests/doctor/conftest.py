@@ -9,7 +9,7 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.run import require_plugin
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.doctor import trial
 from tests import needs
 from tests.doctor.builders import HEADS

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from tests.peer import Peer
 
 CHAT = "/v1/chat/completions"

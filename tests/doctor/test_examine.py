@@ -7,11 +7,11 @@ import json
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
-from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine
+from cacheproxy.doctor.report import Working, conclude
 from cacheproxy.doctor.trial import text
 from tests.doctor.builders import head
 

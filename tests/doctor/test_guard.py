@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
+from cacheproxy.core.diagnose.report import report
 from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.judge.advice import advice
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.profile import Memory, Profile, ServerFacts
 from cacheproxy.core.servers.status import Slot
 from cacheproxy.doctor import server_checks
-from cacheproxy.doctor.conclusion import Working, conclude
 from cacheproxy.doctor.examine import Inputs, examine
+from cacheproxy.doctor.facts import look_at_proxy
 from cacheproxy.doctor.guard import at_stake, kept
+from cacheproxy.doctor.report import Working, conclude
 from cacheproxy.doctor.trial import Trial
+from cacheproxy.record.exchange import Exchange
+from cacheproxy.web.answers import todo
 from tests.doctor import builders
 from tests.doctor.builders import facts, recorded
 
@@ -86,53 +95,30 @@ def test_nothing_is_shown_without_such_a_turn():
     assert not kept(recorded(MAIN[0], TITLE, held_by(3, "a", 2, 11_200, 7)), 1, 0.1)
 
 
-def seen(number, session, turn, prompt, reused, reason=""):  # noqa: PLR0917 (a table)
-    verdict = "BREAK" if reason else "ok"
-    return builders.seen(number, turn, prompt, reused, verdict, reason=reason, session=session)
+def memory(trials=(), **more):
+    return list(server_checks.memory(facts(trials=tuple(trials), **more)))
 
 
-# as the real server had it: four slots, unified, a RAM cache (see ``server_checks.memory``)
-TURNS = (
-    seen(4, "3f9a", 2, 14_396, 14_071),
-    seen(5, "3f9a:a1", 1, 4_985, 4_535),
-    seen(6, "3f9a", 3, 14_695, 4_525, "evicted"),
-)
-
-
-def memory(*rows, trials=()):
-    record = recorded(*rows) if rows else None
-    return list(server_checks.memory(facts(record=record, trials=tuple(trials))))
-
-
-def test_a_fork_that_took_the_slot():
-    """The turn after it has no more than the two share."""
-    (found,) = memory(*TURNS)
-    assert (found.name, found.state) == ("slots", FindingState.WARN)
-    assert "1 time" in found.text
-    assert "9,871 tokens were read again" in found.text
-    assert found.fix == "start llama-server with --slot-prompt-similarity 0.5"
-
-
-def test_a_title_that_took_the_slot():
-    """It shares nothing: then what was lost was not kept in RAM."""
-    title = seen(5, "77b0", 1, 500, 7)
-    lost = seen(6, "3f9a", 3, 14_695, 7, "evicted")
-    (found,) = memory(TURNS[0], title, lost)
-    assert (found.name, found.state) == ("cache-ram", FindingState.WARN)
-    assert found.text.endswith("1 turn read 14,389 tokens again")
-    assert found.fix == "start llama-server with --cache-ram 8192"
-
-
-@pytest.mark.parametrize("turns", [(), TURNS[:2], (*TURNS[:2], seen(6, "3f9a", 3, 14_695, 14_396))])
-def test_turns_that_lost_nothing(turns):
-    """Nothing is advised."""
-    assert memory(*turns) == []
-
-
-def test_a_turn_that_changed_its_own_prompt_is_no_matter_of_slots():
-    """Whoever ran beside it."""
-    changed = seen(6, "3f9a", 3, 14_695, 4_525, "system_changed")
-    assert memory(*TURNS[:2], changed) == []
+def test_what_the_proxy_says_of_dropped_prompts_is_said(peer):
+    """A title that took the slot, say: what helps is told by its To do, and by nothing else."""
+    found = report(
+        Exchange(Request("POST", ""), number=6), Verdict(Judgement.BREAK, Reason.EVICTED)
+    )
+    top = {"number": 6, "reason": "evicted", "shape": None, "share": 0.4}
+    profile = Profile(server=ServerFacts("llama-server"), memory=Memory(has_ram=False))
+    found = replace(found, advice=advice(Verdict(Judgement.BREAK, Reason.EVICTED), profile))
+    sums = {"prompt": 9, "reused": 5, "evaluated": 4}
+    cards = todo(profile, None, sums, [top, top | {"reason": "moved"}], lambda _: found)
+    assert [card["id"] for card in cards] == ["evicted", "moved"]
+    health = {"version": "9", "upstream": {"url": builders.SERVER}}
+    pages = {"/_cacheproxy/health": health, "/_cacheproxy/data": {"todo": cards}}
+    proxy = look_at_proxy(peer(pages).url, {})
+    (line,) = memory(proxy=proxy)
+    assert (line.name, line.state) == ("slots", FindingState.WARN)
+    assert line.text == "The server had dropped the earlier prompt"
+    assert line.fix.startswith("llama-server: --cache-ram 8192: ")
+    assert memory(proxy=replace(proxy, upstream="http://localhost:1")) == []
+    assert memory() == []
 
 
 @pytest.mark.parametrize(("reused", "state"), [(639, FindingState.OK), (33, FindingState.WARN)])

@@ -14,8 +14,8 @@ import pytest
 
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
-from cacheproxy.doctor.conclusion import conclude
 from cacheproxy.doctor.examine import Inputs, examine
+from cacheproxy.doctor.report import conclude
 from tests.doctor.situations import SITUATIONS, situation
 from tests.proxy.harness import eventually
 

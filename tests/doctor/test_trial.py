@@ -10,7 +10,7 @@ from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy import Rule
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from cacheproxy_demo.embedded import write_model
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.testing import capture_name, find_captures
 from tests import needs
 

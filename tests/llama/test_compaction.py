@@ -10,7 +10,7 @@ from cacheproxy_demo.client import DemoClient
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.report import report_captured
 from cacheproxy.record.files import read

@@ -14,7 +14,7 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from tests import needs
 from tests.core.conversation.worlds import (
     ANSWERS,

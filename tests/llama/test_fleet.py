@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.testing import find_captures
 from tests import needs
 

@@ -8,7 +8,7 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.servers.metrics_page import sample_of
 from tests import needs
 from tests.metrics.builders import parsed, value

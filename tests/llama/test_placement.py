@@ -13,7 +13,7 @@ import time
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.conversation.usage import Usage, usage_of
 
 from .replay import PATHS, TOLERANCE, erase

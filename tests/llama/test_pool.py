@@ -13,7 +13,7 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from tests import needs
 from tests.proxy.harness import TIMEOUT, Client, eventually
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from cacheproxy_demo.embedded import write_model
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from tests import needs
 from tests.proxy.harness import Client, eventually
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 
 from .templates import REWRITING, TEMPLATES
 
@@ -23,7 +23,7 @@ THOUGHTS = {
 
 
 def page_of(proxy, name):
-    return Site(proxy.url).page(f"/_cacheproxy/{name}")
+    return Site(proxy.url).tell(f"/_cacheproxy/{name}")
 
 
 def profile_of(proxy):

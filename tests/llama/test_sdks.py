@@ -9,7 +9,7 @@ import socket
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 
 from .replay import erase
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 
 pytest.importorskip("anthropic")
 

@@ -9,7 +9,7 @@ import contextlib
 
 import pytest
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from tests import needs
 
 from .causes.servers import Llama

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("anthropic")
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.testing import request
 from cacheproxy.translate.translation import MessagesToChat
 from tests.translate.chunks import MESSAGE, assembled, events

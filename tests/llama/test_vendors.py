@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.servers.profile import UNKNOWN, Profile
 from cacheproxy.doctor.facts import learned, look_at_proxy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.metrics import Metrics, MetricsSources
 from cacheproxy.web.monitoring import Families, MetricsResource, content
 

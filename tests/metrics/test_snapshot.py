@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.status import Look, Slot, UpstreamState
 from cacheproxy.metrics import MetricsSources
 from tests.metrics.builders import families, shown, value

@@ -6,7 +6,7 @@ import sys
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.plugin.installed import entry_points
+from cacheproxy.plugin.loading import entry_points
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from tests.turning import TurningReactor

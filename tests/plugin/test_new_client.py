@@ -16,8 +16,8 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.daemon import banner
-from cacheproxy.doctor import clients
-from cacheproxy.doctor.conclusion import judge
+from cacheproxy.doctor.facts import look_at_clients
+from cacheproxy.doctor.report import judge
 from cacheproxy.plugin.packages import Configured, Setups
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
@@ -126,9 +126,9 @@ def test_it_is_set_up_and_started_in_its_own_way(packages):
 def test_doctor_examines_it(packages, tmp_path):
     """Its settings, the head of its prompt that changes, its late system messages."""
     case = Case({"NOVEL_URL": "http://localhost:8080"}, tmp_path, PROXY, "http://127.0.0.1:8080")
-    (checked,) = clients.look(packages, case, ())
+    (checked,) = look_at_clients(packages, case, ())
     assert [finding.text for finding in checked.checkup.findings] == ["it goes past the proxy"]
-    assert clients.volatile_of([checked]).checkup.volatile.what == "clock"
+    assert checked.checkup.volatile.what == "clock"
     found = Configured(packages, (), (), frozenset())
     need = judge(facts(found=found, profile=Profile(placement=alike(Late.REFUSED, ""))))
     assert need.text.endswith("Novel Agent sends one at night")
@@ -140,7 +140,7 @@ def test_a_checkup_that_fails_is_a_finding(install, answer, tmp_path):
     hook = f"@hookimpl\ndef cacheproxy_checkup(): return {answer}"
     install("broken", f'CLIENT = Client("broken")\n{hook}')
     install("novel-agent", PACKAGE, client=False)
-    found = clients.look(loaded(), Case({}, tmp_path, PROXY, "http://127.0.0.1:8080"), ())
+    found = look_at_clients(loaded(), Case({}, tmp_path, PROXY, "http://127.0.0.1:8080"), ())
     assert [len(one.checkup.findings) for one in found] == [1, 0]
     assert found[0].checkup.findings[0].text.startswith("plugin broken: cacheproxy_checkup: ")
 

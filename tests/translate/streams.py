@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.reading import TranslationError
 
 
 def through(stream, pieces):

@@ -11,8 +11,8 @@ pytest.importorskip("anthropic")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.spellings import Spellings
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.core.conversation.conversation import Spellings
+from cacheproxy.translate.reading import TranslationError
 from tests.translate.values import JSON
 
 from .chunks import MESSAGE, USAGE, exchange

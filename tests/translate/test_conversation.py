@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.session import session_of
-from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.dialects import messages as spoken
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.testing import find_captures, load_capture
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.reading import TranslationError
 from tests.translate.values import TEXT
 
 from .conversations import MESSAGES, chat, elements, spelt, turned

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.testing import request
 from cacheproxy.translate.counting import count, estimate, template_body, tokenize_body
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.reading import TranslationError
 
 ENGLISH = "The quick brown fox jumps over the lazy dog. "
 BODY = {"messages": [{"role": "user", "content": ENGLISH * 40}], "max_tokens": 4}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
+from cacheproxy.translate.reading import TranslationError
 from cacheproxy.translate.translation import MessagesToChat
-from cacheproxy.translate.translation_error import TranslationError
 from tests.translate.values import JSON, TEXT
 
 from .conversations import MESSAGES, chat, spelt, turned

@@ -11,8 +11,8 @@ pytest.importorskip("anthropic")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.spellings import Spellings
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.core.conversation.conversation import Spellings
+from cacheproxy.translate.reading import TranslationError
 from tests.translate.streams import assert_cuts_do_not_matter, through
 from tests.translate.values import JSON, TEXT
 

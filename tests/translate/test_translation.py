@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.translate.reading import TranslationError
 from cacheproxy.translate.translation import chat_of, models
-from cacheproxy.translate.translation_error import TranslationError
 
 
 def test_models():

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import Failures
 from cacheproxy.metrics import Metrics, MetricsSources
 from cacheproxy.web.monitoring import MetricsResource, content
 from cacheproxy.web.pages import Content

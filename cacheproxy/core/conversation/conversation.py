@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from sys import getsizeof
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cacheproxy.core.conversation.lanes import Lane, Place, tools_of
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.prompt.prompt import Prompt
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.document.compare import alike
 
-_MOST_LANES = 64
 _EACH_CALL = 250
 _EACH = 250
 """Bytes that a thought takes beside its text."""
@@ -127,19 +126,6 @@ class Conversation:
         name = getsizeof(self.session.id)
         return name + calls + self.thoughts.cost + sum(lane.cost for lane in self.lanes)
 
-    def begin(
-        self, lane: Lane | None, request: Request, prompt: Prompt, plain: Prompt, shared: int
-    ) -> Lane:
-        """Take note that ``request`` goes upstream in ``lane``, or in a new one."""
-        if lane is None:
-            number = self.lanes[-1].number + 1 if self.lanes else 0
-            if len(self.lanes) >= _MOST_LANES:  # a client that never repeats itself: begin anew
-                self.lanes.clear()
-            lane = Lane(number, request, prompt, plain, len(plain.made.run.pieces))
-            self.lanes.append(lane)
-        lane.go_on(request, prompt, plain, shared)
-        return lane
-
     def lane(self, number: int) -> Lane | None:
         """Return the lane with that number, None where it was forgotten."""
         return next((lane for lane in self.lanes if lane.number == number), None)
@@ -149,3 +135,42 @@ class Conversation:
         several = sum(1 for one in self.lanes if one.turns) > 1
         is_side = several and lane.number != self.main
         return Place(lane.number, lane.turns, is_side, replaced, root=self.root)
+
+
+class Spellings:
+    """The arguments of tool calls, by the call's id.
+
+    Anthropic clients keep a call's ``input`` as a value and spell it anew when they send it back:
+    other spaces, other escapes, ``1`` for ``1.0``. A server that reads its own text again reuses
+    the prompt; one that reads another does not.
+
+    ``known``: what is remembered, of all conversations; ``keep``: remembers one more, as that of
+    one conversation. Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        known: MutableMapping[str, str] | None = None,
+        keep: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self._known: MutableMapping[str, str] = {} if known is None else known
+        self._keep = self._known.__setitem__ if keep is None else keep
+
+    def keep(self, call: str, text: str) -> None:
+        """Remember that the call with the id ``call`` has the arguments ``text``, a JSON object."""
+        self._keep(call, text)
+
+    def find(self, call: str, text: str, value: Any) -> str:
+        """Return the arguments as the model wrote them, else ``text``.
+
+        ``text``: how the client spells them; ``value``: what that means. Only a text that means
+        the same is put in its place: a client may have changed the call.
+        """
+        kept = self._known.get(call)
+        if kept is None or kept == text:
+            return text
+        try:
+            same = alike(json.loads(kept), value)
+        except (ValueError, RecursionError):
+            return text
+        return kept if same else text

@@ -1,9 +1,16 @@
-"""The place where two prompts begin to differ."""
+"""Where two prompts begin to differ, and how a request is akin to one before it.
+
+Akin is whose system text it has, and how much of its history. Compared for that is what the rules
+have left of both, before pins put anything back, and without the fields that rules pin: those
+change from turn to turn in one conversation. So does the spelling of a call.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, compress, count, islice, takewhile
 from operator import attrgetter, is_not
 from typing import NamedTuple
@@ -11,10 +18,15 @@ from typing import NamedTuple
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.text import kept_chars
 from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.prompt import Prompt
-from cacheproxy.core.prompt.segments import Piece
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import Piece, is_same_call
+from cacheproxy.core.rules.fold import is_for
+from cacheproxy.core.rules.rule import Rule
 
 _SEGMENTS, _CHARS, _TEXT = map(attrgetter, ("segments", "chars", "text"))
+_LONG = 4096
 
 
 class Parting(NamedTuple):
@@ -43,7 +55,7 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     pieces that both have are passed over: all there is before, as a rule.
     """
     ours, theirs = before.pieces, after.pieces
-    same = _alike(ours, theirs)
+    same = _agreed(ours, theirs, _reads_alike)
     left, right = _segments(ours, same), _segments(theirs, same)
     shared = before.chars if same == len(ours) else sum(map(_CHARS, ours[:same]))
     was, now = next(left, None), next(right, None)
@@ -87,16 +99,18 @@ def _behind(prompt: Prompt, segment: Segment | None, at: int) -> Counter[str]:
     return Counter([segment.text[at:], *(one.text for one in behind)])
 
 
-def _alike(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:
-    """Return how many pieces from the start are the very same, or read alike."""
+def _agreed(
+    ours: Sequence[Piece], theirs: Sequence[Piece], is_alike: Callable[[Piece, Piece], bool]
+) -> int:
+    """Return how many pieces from the start are the very same, or alike."""
     for number in compress(count(), map(is_not, ours, theirs)):
-        if _texts(ours[number]) != _texts(theirs[number]):
+        if not is_alike(ours[number], theirs[number]):
             return number
     return min(len(ours), len(theirs))
 
 
-def _texts(piece: Piece) -> list[str]:
-    return list(map(_TEXT, piece.segments))
+def _reads_alike(one: Piece, other: Piece) -> bool:
+    return list(map(_TEXT, one.segments)) == list(map(_TEXT, other.segments))
 
 
 def _segments(pieces: tuple[Piece, ...], first: int) -> Iterator[Segment]:
@@ -113,3 +127,115 @@ def _part(was: Segment | None, now: Segment | None, more: Iterator[Segment]) -> 
     if was.part is now.part or any(segment.part is now.part for segment in more):
         return was.part
     return now.part
+
+
+class Kinship:
+    """Compares a request, whose prompt is ``prompt``, with others. ``pins``: the rules that pin."""
+
+    def __init__(self, request: Request, prompt: Prompt, pins: Sequence[Rule] = ()) -> None:
+        self.prompt = prompt
+        self._request = request
+        self._pins = pins
+        self._known: dict[tuple[str, str], str] = {}
+        self._begun: list[int] | None = None
+        self._own: list[Rule] | None = None
+
+    def system(self) -> int:
+        """Return a number for the whole system text without pinned fields."""
+        segments = [segment for piece in _system(self.prompt) for segment in piece.segments]
+        return hash(tuple([self._lasting(one.path, one.text) for one in segments]))
+
+    def has_system_of(self, other: Prompt) -> bool:
+        """Whether the whole system text is that of ``other``, but for pinned fields."""
+        ours, theirs = _system(self.prompt), _system(other)
+        return len(ours) == len(theirs) and all(map(self._is_alike, ours, theirs))
+
+    def shared(self, other: Prompt) -> int:
+        """Return how many messages at the start are those of ``other``, but for pinned fields."""
+        return _agreed(self.prompt.made.run.pieces, other.made.run.pieces, self._is_alike)
+
+    def answers(self, start: int = 0, end: int | None = None) -> int:
+        """Return how many answers of the model begin in the messages from ``start`` to ``end``."""
+        if self._begun is None:
+            pieces = self.prompt.made.run.pieces
+            self._begun = [
+                number
+                for number, (one, before) in enumerate(zip(pieces, (None, *pieces), strict=False))
+                if is_answer(one) and not (before and is_answer(before))
+            ]
+        first = bisect_left(self._begun, start)
+        last = len(self._begun) if end is None else bisect_left(self._begun, end)
+        return max(0, last - first)
+
+    def answered(self, end: int) -> int:
+        """Return how many messages there are up to the last answer before message ``end``."""
+        pieces = self.prompt.made.run.pieces[:end]
+        while pieces and not is_answer(pieces[-1]):
+            pieces = pieces[:-1]
+        return len(pieces)
+
+    def has_answers(self, start: int = 0) -> bool:
+        """Whether the model has spoken in it, from message ``start`` on."""
+        return any(map(is_answer, self.prompt.made.run.pieces[start:]))
+
+    def has_answers_of(self, other: Prompt) -> bool:
+        """Whether it has all answers in ``other``, of which there are some."""
+        ours = [_said(piece) for piece in self.prompt.made.run.pieces if is_answer(piece)]
+        theirs = [_said(piece) for piece in other.made.run.pieces if is_answer(piece)]
+        return bool(theirs) and ours[: len(theirs)] == theirs
+
+    def is_equal(self, other: Prompt, messages: int) -> bool:
+        """Whether ``other`` has the very same system text, and as many ``messages``."""
+        ours = (*_system(self.prompt), *self.prompt.made.run.pieces[:messages])
+        theirs = (*_system(other), *other.made.run.pieces[:messages])
+        others = compress(zip(ours, theirs, strict=False), map(is_not, ours, theirs))
+        return len(ours) == len(theirs) and all(_said(a) == _said(b) for a, b in others)
+
+    def _is_alike(self, one: Piece, other: Piece) -> bool:
+        if one is other:
+            return True
+        ours, theirs = one.segments, other.segments
+        if len(ours) != len(theirs):
+            return False
+        for our, their in zip(ours, theirs, strict=True):
+            if our.role != their.role:
+                return False
+            if our.text != their.text and not is_same_call(our, their):
+                path = our.path
+                if not self._pins or self._lasting(path, our.text) != self._lasting(
+                    path, their.text
+                ):
+                    return False
+        return True
+
+    def _lasting(self, pointer: str, text: str) -> str:
+        """Return ``text`` without what the rules pin there."""
+        known = self._known.get((pointer, text))
+        if known is None:
+            known = text
+            if self._own is None and len(text) > _LONG:  # to look for literals takes longer there
+                self._own = [pin for pin in self._pins if is_for(pin, self._request)]
+            for pin in self._pins if self._own is None else self._own:
+                # What a body must hold for a rule to look at it stands in its field, as a rule.
+                if pin.literals and not any(map(text.__contains__, pin.literals)):
+                    continue
+                if is_for(pin, self._request):
+                    with suppress(LateError):  # it will be left out, and named, where it edits
+                        known = pin.lasting(self._request, pointer, known)
+            self._known[pointer, text] = known
+        return known
+
+
+def _system(prompt: Prompt) -> list[Piece]:
+    made = prompt.made
+    texts = [piece for piece in made.texts.values() if piece.part is Part.SYSTEM]
+    return [*texts, *made.run.pieces[: made.heads]]
+
+
+def is_answer(piece: Piece) -> bool:
+    """Whether the model says it."""
+    return bool(piece.segments) and piece.segments[-1].source == "model"
+
+
+def _said(piece: Piece) -> list[str]:
+    return [segment.role + "\0" + segment.text for segment in piece.segments]

@@ -13,8 +13,7 @@ from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.divergence import parting, taken_back
-from cacheproxy.core.conversation.kinship import Kinship, is_answer
+from cacheproxy.core.conversation.divergence import Kinship, is_answer, parting, taken_back
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.text import share_of_words
@@ -129,10 +128,6 @@ class Lane:
             if was_branch or (last is before and _is_branch(turn.sent, last.sent)):
                 self.branches = (*branches, last)[-_MOST_BRANCHES:]
 
-    def with_tools_of(self, prompt: Prompt) -> Request:
-        """Return the last request that has the tools of ``prompt``, by their names, or any."""
-        return self.others.get(tools_of(prompt), self.request)
-
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""
         self.cost = _EACH + self.prompt.cost + _cost(self.request)
@@ -159,7 +154,8 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
     tools = tools_of(prompt)
     found = []
     for lane in lanes:
-        if _alike_tools(tools_of(lane.prompt), tools):
+        theirs = tools_of(lane.prompt)
+        if theirs is tools or len(theirs & tools) >= _HALF * len(theirs | tools):
             share = _share(lane.prompt.digests, prompt.digests)
             if share >= (_HALF, 0):
                 found.append((share, lane))
@@ -259,10 +255,6 @@ def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> tuple[float, in
         return float(bool(known)), len(known)
     count = sum(map(frozenset(messages).__contains__, known))
     return count / len(known), count
-
-
-def _alike_tools(one: frozenset[str], other: frozenset[str]) -> bool:
-    return one is other or len(one & other) >= _HALF * len(one | other)
 
 
 def _cost(request: Request) -> int:

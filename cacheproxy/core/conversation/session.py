@@ -90,14 +90,10 @@ def session_of(request: Request, answer: str | None = None, client: str | None =
         client, identity = (name, identity) if slash and name and identity else (client, answer)
     else:
         identity = _from_headers(request) or _from_body(request) or _from_prompt(request, client)
-    return Session(client, identity, owner_of(request))
-
-
-def owner_of(request: Request) -> int:
-    """Return a number for the credentials in ``request``, 0 for none: see ``Session``."""
     values = request.values_of(_CREDENTIALS)
     query = request.target.partition("?")[2] if _KEY in request.target else None
-    return hash((values, query)) if query or any(values) else 0
+    owner = hash((values, query)) if query or any(values) else 0
+    return Session(client, identity, owner)
 
 
 def parent_of(request: Request, session: Session) -> Session | None:

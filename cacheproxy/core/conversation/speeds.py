@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from cacheproxy.core.conversation.usage import Usage
 
@@ -29,21 +28,19 @@ _ODD = 3.0
 """Times the fitted time, or a part of it: from here on the machine was doing something else."""
 
 _LEAST_SECONDS = 1e-6
+_Shown = tuple[float, float, float]
+"""An evaluation: the depth of its middle, the tokens that were evaluated, the seconds it took."""
 
 
 def prefill_speed(usage: Usage) -> float | None:
     """Return the evaluated tokens a second, None where that cannot be told."""
-    return prefill_of(usage.evaluated, usage.prompt_seconds)
+    tokens, seconds = usage.evaluated, usage.prompt_seconds
+    return tokens / seconds if seconds and tokens and tokens >= LEAST_EVALUATED else None
 
 
 def generation_speed(usage: Usage) -> float | None:
     """Return the generated tokens a second, None where that cannot be told."""
     return generation_of(usage.output, usage.output_seconds)
-
-
-def prefill_of(tokens: float | None, seconds: float | None) -> float | None:
-    """Return the speed of ``tokens`` evaluated in ``seconds``."""
-    return tokens / seconds if seconds and (tokens or 0) >= LEAST_EVALUATED and tokens else None
 
 
 def generation_of(tokens: float | None, seconds: float | None) -> float | None:
@@ -79,14 +76,6 @@ class PrefillSpeed:
         return tokens / seconds
 
 
-class _Shown(NamedTuple):
-    """One evaluation."""
-
-    depth: float  #: that of its middle, in tokens
-    tokens: float  #: that were evaluated
-    seconds: float  #: that it took
-
-
 class PrefillCost:
     """What the tokens of prompts took lately at one server, by their depth."""
 
@@ -104,11 +93,15 @@ class PrefillCost:
             return
         if tokens < LEAST_EVALUATED or seconds < _LEAST_SECONDS:
             return
-        self._shown.append(_Shown(start + tokens / 2, tokens, seconds))
-        self._base, self._slope = _fit(self._shown)
-        usual = [one for one in self._shown if 1 / _ODD < one.seconds / self._took(one) < _ODD]
+        self._shown.append((start + tokens / 2, tokens, seconds))
+        base, slope = _fit(self._shown)
+        usual = [
+            (depth, tokens, seconds)
+            for depth, tokens, seconds in self._shown
+            if 1 / _ODD < seconds / (tokens * (base + slope * depth)) < _ODD
+        ]
         self._base, self._slope = _fit(usual or self._shown)
-        self._deepest = max(one.depth + one.tokens / 2 for one in self._shown)
+        self._deepest = max(depth + tokens / 2 for depth, tokens, _ in self._shown)
 
     def seconds(self, start: float, end: float) -> float | None:
         """Return what the tokens between two depths take; below 0 if ``end`` is before ``start``.
@@ -119,9 +112,6 @@ class PrefillCost:
             return None
         depth = min((start + end) / 2, self._deepest)
         return (end - start) * (self._base + self._slope * depth)
-
-    def _took(self, one: _Shown) -> float:
-        return one.tokens * (self._base + self._slope * one.depth)
 
 
 def _fit(shown: Sequence[_Shown] | deque[_Shown]) -> tuple[float, float]:

@@ -11,16 +11,16 @@ from collections import ChainMap, OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from cacheproxy.core.conversation.conversation import Conversation, Thought
-from cacheproxy.core.conversation.kinship import Kinship
+from cacheproxy.core.conversation.conversation import Conversation, Spellings, Thought
+from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place
 from cacheproxy.core.conversation.session import Session, parent_of
-from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.turn import Turn, choose_turn, named
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Rule
 
+_MOST_LANES = 64
 _MOST_ALIKE = 64
 """Conversations that begin alike, of a client that does not name them."""
 
@@ -91,13 +91,19 @@ class Store:
                 known = self._known[session] = Conversation(session, root)
                 self._name(known)
             self._known.move_to_end(session)
-            if lane is not None and lane not in known.lanes:  # forgotten meanwhile
-                lane = None
             head = request.method, request.target, request.headers
             bare = Request(*head, request.body, request.memo)  # without what was read of it
-            pair = None if lane is None else Pair(lane.request, bare)
+            pair, lanes = None, known.lanes
+            if lane is not None and lane in lanes:
+                pair = Pair(lane.request, bare)
+            else:  # it is a new one, or was forgotten meanwhile
+                number = lanes[-1].number + 1 if lanes else 0
+                if len(lanes) >= _MOST_LANES:  # a client that never repeats itself: begin anew
+                    lanes.clear()
+                lane = Lane(number, bare, prompt, kin.prompt, len(kin.prompt.made.run.pieces))
+                lanes.append(lane)
             shared = turn.shared if turn.source is turn.lane else 0
-            lane = known.begin(lane, bare, prompt, kin.prompt, shared)
+            lane.go_on(bare, prompt, kin.prompt, shared)
             self._count(known)
             return Place(lane.number, lane.turns + 1, False, replaced, pair)
 

@@ -11,8 +11,8 @@ from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.kinship import Kinship
-from cacheproxy.core.conversation.lanes import Lane, find_lane, is_another
+from cacheproxy.core.conversation.divergence import Kinship
+from cacheproxy.core.conversation.lanes import Lane, find_lane, is_another, tools_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
@@ -49,7 +49,7 @@ class Turn(NamedTuple):
         """The last request of the lane with the same tools; the one before if there is none."""
         if self.lane is None or self.prompt is None:
             return None
-        return self.lane.with_tools_of(self.prompt)
+        return self.lane.others.get(tools_of(self.prompt), self.lane.request)
 
 
 def named(kin: Kinship, session: Session, lanes: Sequence[Lane]) -> Turn:

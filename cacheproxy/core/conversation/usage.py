@@ -16,7 +16,7 @@ from typing import Any
 
 from cacheproxy.core.dialects.dialect import UsageSpelling
 from cacheproxy.core.dialects.dialects import USAGES
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
 from cacheproxy.core.http1.ending import Ending
 from cacheproxy.core.http1.sse import Event, EventReader

@@ -51,9 +51,8 @@ def lanes_of(
     """Return the lanes of all conversations, in the order of their first requests.
 
     ``session``: says whose a request is (see ``Packages.session``); ``clients``: those that are
-    known. Requests without a
-    prompt belong to none, nor do those of our own doctor, nor those that failed if only the
-    ``answered`` are asked for.
+    known. Requests without a prompt belong to none, nor do those of our own doctor, nor those that
+    failed if only the ``answered`` are asked for.
     """
     store = Store(sys.maxsize)
     sessions: dict[Session, _Session] = {}
@@ -66,12 +65,13 @@ def lanes_of(
         if prompt is None or is_doctors(record):
             continue
         known = sessions.get(turn.session) or _resumed(turn, sessions.values())
-        if known is None:
-            known = _Session(turn.session, store)
-        elif known.session != turn.session:
+        if known is not None and known.session != turn.session:
             turn = store.find(known.session, request)
-        sessions[turn.session] = known
         place = store.end(turn.session, store.begin(turn, request), None)
+        conversation = store.conversation(turn.session)
+        assert conversation is not None
+        known = known or _Session(turn.session, conversation)
+        sessions[turn.session] = known
         known.turns.append(RecordedTurn(index, record, request, prompt, place))
     unique = list(dict.fromkeys(sessions.values()))
     lanes = [lane for session in unique for lane in session.lanes(_parent(session, unique))]
@@ -88,14 +88,8 @@ class _Session:
     """What is gathered of one session."""
 
     session: Session  #: which
-    store: Store  #: that its requests are put into
+    known: Conversation  #: what is remembered of it
     turns: list[RecordedTurn] = field(default_factory=list)  #: so far
-
-    @property
-    def known(self) -> Conversation:
-        known = self.store.conversation(self.session)
-        assert known is not None
-        return known
 
     @property
     def main(self) -> list[RecordedTurn]:

@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.diagnose.propose import Proposal, propose
 from cacheproxy.core.diagnose.report import AsJson
 from cacheproxy.core.diagnose.volatile import Step, fields, folded, parted
-from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
+from cacheproxy.core.judge.judge import CHARS_PER_TOKEN, ORDERS
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
@@ -23,7 +23,6 @@ from cacheproxy.core.rules.code_rule import Normalizer
 
 _LEAST, _LEAST_SHARE = 200, 0.01
 """Tokens, and their share of the prompt, that a rule has to save."""
-_ORDERS = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +207,7 @@ def won_by(
     per_char = counted / prompt.chars
     first = order or PromptOrder.TOOLS_FIRST
     if order is None and reused is not None:
-        first = min(_ORDERS, key=lambda each: abs(_parted(step, each)[0] * per_char - reused))
+        first = min(ORDERS, key=lambda each: abs(_parted(step, each)[0] * per_char - reused))
     shared, _ = _parted(step, first)
     kept, rest = _parted(sent, first)
     shared, kept, rest = (round(chars * per_char) for chars in (shared, kept, rest))

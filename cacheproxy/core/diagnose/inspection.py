@@ -12,16 +12,13 @@ from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, i
 from cacheproxy.core.diagnose.volatile import Field, Step, fields, parted
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.changes import changes
-from cacheproxy.core.judge.judge import CHARS_PER_TOKEN
+from cacheproxy.core.judge.judge import CHARS_PER_TOKEN, ORDERS
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, is_late
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.record.exchange import Exchange
-
-_PLAIN = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
-"""Where no system message comes late, hoisting changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ def inspect(
     better, _ = _sent(lanes, [rule for rule in rules if rule.name in on | more])
     late = [count for lane in lanes for turn in lane.turns if (count := _late(turn.prompt))]
     if orders is None:
-        orders = (*_PLAIN, PromptOrder.HOISTED) if late else _PLAIN
+        orders = (*ORDERS, PromptOrder.HOISTED) if late else ORDERS
     density = _density(lanes)
     walls = [turn.record.wall for lane in lanes for turn in lane.turns]
     return Inspection(

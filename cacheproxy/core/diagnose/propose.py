@@ -16,12 +16,11 @@ from typing import Any
 from cacheproxy.core.diagnose.prove import objection
 from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
 from cacheproxy.core.diagnose.wording import (
-    SharedError,
+    RefusedError,
     git_note,
     is_pinned,
     note_for,
     rule_toml,
-    who,
     whose_field,
 )
 from cacheproxy.core.diff.kind import (
@@ -69,12 +68,8 @@ class Proposal:
     why: str = ""  #: there is none: one sentence, without the field's text
 
     def toml(self) -> str:
-        """Return it as a table of the config file; where it is not for one client, it says so."""
-        return "" if self.rule is None else who(self.rule.client) + rule_toml(self.rule)
-
-
-class _RefusedError(Exception):
-    """No rule can be made; the message says why."""
+        """Return it as a table of the config file, "" if there is none."""
+        return "" if self.rule is None else rule_toml(self.rule)
 
 
 def propose(
@@ -98,7 +93,7 @@ def propose(
             continue
         try:
             rule = replace(_rule(field, steps, names), client=whose_field(field, steps, whose))
-        except (_RefusedError, SharedError, RuleError) as error:
+        except (RefusedError, RuleError) as error:
             proposals.append(Proposal(field, why=str(error)))
             continue
         why = objection(rule, field, steps, requests)
@@ -112,18 +107,18 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         (one.change.source for one in field.sightings if one.change.source in _WRITERS), None
     )
     if writer is not None:
-        raise _RefusedError(f"{_WRITERS[writer]} wrote this text")
+        raise RefusedError(f"{_WRITERS[writer]} wrote this text")
     if field.kind not in SHAPES and field.kind is not ChangeKind.GIT:
-        raise _RefusedError(f"{field.kind.value}: no pattern can describe this change")
+        raise RefusedError(f"{field.kind.value}: no pattern can describe this change")
     changes = [one.change for one in field.sightings]
     if any(change.now_text is None for change in changes):
-        raise _RefusedError("the field is not part of a text")
+        raise RefusedError("the field is not part of a text")
     if any(hide_text(text) != text for line in _around(changes) for text in line[:2]):
-        raise _RefusedError("a credential stands on the same line")
+        raise RefusedError("a credential stands on the same line")
     if field.kind is ChangeKind.GIT:
         heading = git_heading(changes[0]) or ""
         if _strength(heading) < 2 or not heading.isprintable():
-            raise _RefusedError("no text above it tells it from other text")
+            raise RefusedError("no text above it tells it from other text")
         anchor = _Anchor(heading[-_BEFORE:], "", is_line=len(heading) <= _BEFORE, is_first=False)
         # The lines below a heading, as many as there are.
         below = rf"\n(?P<{VOLATILE}>{STATUS_LINE}(?:\n{STATUS_LINE})*)(?=\n|\Z)"
@@ -131,7 +126,7 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     else:
         anchor = _anchor(changes)
         if not (anchor.before + anchor.after).isprintable():
-            raise _RefusedError("control characters stand on the same line")
+            raise RefusedError("control characters stand on the same line")
         pin = is_pinned(field.kind, anchor.before)  # a false date is worse than yesterday's
         pattern = anchor.pattern(_shape(field.kind, changes))
         note = note_for(field.kind, anchor.before)
@@ -224,7 +219,7 @@ def _anchor(changes: Sequence[Change]) -> _Anchor:
         after = _CUT_WORD.sub("", after)
     is_first = is_line and all(first for _, _, first in around)
     if _strength(before + after) < 2 and not (is_first and before.strip()):
-        raise _RefusedError("no text on its line tells it from other text")
+        raise RefusedError("no text on its line tells it from other text")
     return _Anchor(before, after, is_line, is_first)
 
 
@@ -271,7 +266,7 @@ def _place(request: Request, pointer: str) -> str:
         is_list = isinstance(value, list)
         value = value[int(step)] if is_list else value[step]
         if _NOT_IN_PATTERN.search(step):
-            raise _RefusedError("its path cannot be written as a pattern")
+            raise RefusedError("its path cannot be written as a pattern")
         escaped = step.replace("~", "~0").replace("/", "~1")
         pattern += "/" + ("*" if is_list else escaped) + _condition(value)
     return pattern

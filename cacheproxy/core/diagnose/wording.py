@@ -59,7 +59,10 @@ def git_note(heading: str) -> str:
 
 
 def rule_toml(rule: Rule) -> str:
-    """Return ``rule`` as a ``[[rule]]`` table; what is as usual is left out."""
+    """Return ``rule`` as a ``[[rule]]`` table; what is as usual is left out.
+
+    Above it stands whose requests it is for, if that is not plain to see.
+    """
     client, where = rule.client, rule.where
     table = {
         "name": rule.name,
@@ -75,7 +78,14 @@ def rule_toml(rule: Rule) -> str:
         "literals": rule.literals or None,
     }
     lines = [f"{key} = {_value(value)}\n" for key, value in table.items() if value is not None]
-    return f"[[rule]]\n{''.join(lines)}"
+    comment = ""
+    if client is None:
+        comment = "# For every client: no name tells whose requests these are.\n"
+    elif client.must_begin:
+        comment = (
+            f"# {client.name} is a library's name: for system texts that begin with head alone.\n"
+        )
+    return f"{comment}[[rule]]\n{''.join(lines)}"
 
 
 def _value(value: str | bool | Sequence[str]) -> str:
@@ -99,8 +109,8 @@ def _escape(character: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-class SharedError(Exception):
-    """Nothing tells the program from others that use its library; the message says so."""
+class RefusedError(Exception):
+    """No rule can be made; the message says why, and quotes nothing."""
 
 
 def whose_field(
@@ -109,7 +119,7 @@ def whose_field(
     """Return the one client in whose requests the field was seen, if there is but one.
 
     One that has but a library's name is told by the beginning of its system text as well; raises
-    SharedError where that tells nothing.
+    RefusedError where that tells nothing.
     """
     requests = [request for one in field.sightings for request in steps[one.step]]
     seen = set(map(whose, requests))
@@ -118,22 +128,11 @@ def whose_field(
         return client
     head = _head(requests)
     if sum(map(str.isalnum, head)) < _TELLING or not head.isprintable() or hide_text(head) != head:
-        raise SharedError(
+        raise RefusedError(
             f"{client.name} is the name of a library, and no system text tells this program from "
             "others that use it"
         )
     return replace(client, must_begin=head)
-
-
-def who(client: Client | None) -> str:
-    """Return a comment on whose requests a rule is for, if that is not plain to see."""
-    if client is None:
-        return "# For every client: no name tells whose requests these are.\n"
-    if client.must_begin:
-        return (
-            f"# {client.name} is a library's name: for system texts that begin with head alone.\n"
-        )
-    return ""
 
 
 def _head(requests: Sequence[Request]) -> str:

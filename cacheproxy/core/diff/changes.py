@@ -156,7 +156,12 @@ def _texts(
     spelt = [
         Change(ChangeKind.SPELLING, part, path, _source(theirs[j]), was, now)
         for i, j in aligned.pairs
-        for path, was, now in form_changes(before, after, ours[i].path, theirs[j].path)
+        for path, was, now in _forms(
+            value_at(before, ours[i].path),
+            value_at(after, theirs[j].path),
+            theirs[j].path,
+            is_message=theirs[j].path.count("/") == 2,
+        )
     ]
     # A system text with nothing behind it may grow.
     may_grow = not fixed or earlier.segments[-1].part is part
@@ -277,17 +282,6 @@ def _is_string(request: Request, segment: Segment) -> bool:
     return bool(value_at(request, segment.path) == segment.text)
 
 
-def form_changes(
-    before: Request, after: Request, was_path: str, now_path: str
-) -> Iterator[tuple[str, str, str]]:
-    """Yield (pointer in the later request, form before, form now).
-
-    The paths lead to a message, or to a system text outside the messages, in each request.
-    """
-    was, now = value_at(before, was_path), value_at(after, now_path)
-    yield from _contents(was, now, now_path, is_message=now_path.count("/") == 2)
-
-
 def value_at(request: Request, pointer: str) -> Any:
     """Return the JSON value at ``pointer`` (RFC 6901), or None if there is none."""
     value: Any = request.json
@@ -300,7 +294,11 @@ def value_at(request: Request, pointer: str) -> Any:
     return value
 
 
-def _contents(was: Any, now: Any, path: str, *, is_message: bool) -> Iterator[tuple[str, str, str]]:
+def _forms(was: Any, now: Any, path: str, *, is_message: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield (pointer in the later request, form before, form now) of contents that mean the same.
+
+    ``was``, ``now``: a message, or a system text outside the messages.
+    """
     if is_message:
         if not (isinstance(was, dict) and isinstance(now, dict)):
             return
@@ -311,7 +309,7 @@ def _contents(was: Any, now: Any, path: str, *, is_message: bool) -> Iterator[tu
     if isinstance(was, list) and isinstance(now, list):
         for index, (one, other) in enumerate(zip(was, now, strict=False)):
             if _is_result(one) and _is_result(other):
-                yield from _contents(one, other, f"{path}/{index}", is_message=True)
+                yield from _forms(one, other, f"{path}/{index}", is_message=True)
 
 
 def _form(content: Any) -> str | None:

@@ -20,7 +20,10 @@ from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.pointer import Path, index_in, parse_pointer, to_pointer
 from cacheproxy.core.document.spans import Entry
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)"
+)
+"""In a JSON string; a pair of surrogates is one."""
 
 
 class _Remove(Enum):
@@ -135,12 +138,10 @@ def _refuse_overlaps(
 
     Asked of the paths, not of what would change: the answer must not depend on the values.
     """
-    for path in (*in_strings, *added):
-        if path in whole:
-            raise EditError("two edits overlap")
-    for path in (*whole, *in_strings, *added):
-        if any(path[:length] in whole for length in range(1, len(path))):
-            raise EditError("two edits overlap")
+    inside = (*in_strings, *added)
+    starts = (path[:length] for path in (*whole, *inside) for length in range(1, len(path)))
+    if any(path in whole for path in (*inside, *starts)):
+        raise EditError("two edits overlap")
 
 
 def _addition(
@@ -232,8 +233,8 @@ def _in_string(
         positions += (start, end)
     mapped = _in_bytes(literal, offsets_in_string(literal, positions))
     return [
-        Splice(literal_start + mapped[2 * i], literal_start + mapped[2 * i + 1], _inner(new))
-        for i, (start, end, new) in enumerate(changes)
+        Splice(literal_start + first, literal_start + last, encode(new)[1:-1].encode())
+        for first, last, (start, end, new) in zip(mapped[::2], mapped[1::2], changes, strict=True)
         if entry.value[start:end] != new
     ]
 
@@ -249,11 +250,6 @@ def _in_bytes(text: str, positions: list[int]) -> list[int]:
         character = position
         mapped.append(byte)
     return mapped
-
-
-def _inner(text: str) -> bytes:
-    """What stands between the quotes."""
-    return encode(text)[1:-1].encode()
 
 
 def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Splice]:
@@ -297,27 +293,12 @@ def offsets_in_string(literal: str, positions: list[int]) -> list[int]:
     if "\\" not in literal:
         return positions
     mapped: list[int] = []
-    wanted = iter(positions)
-    want = next(wanted, None)
     raw = decoded = 0
     escapes = _ESCAPE.finditer(literal)
-    pending = next(escapes, None)
-    while want is not None:
-        plain = (pending.start() if pending else len(literal)) - raw
-        if pending is None or want <= decoded + plain:
-            mapped.append(raw + want - decoded)
-            want = next(wanted, None)
-            continue
-        raw, decoded = pending.end(), decoded + plain + 1
-        following = next(escapes, None)
-        if following is not None and _is_pair(pending, following):
-            raw = following.end()
-            following = next(escapes, None)
-        pending = following
+    escape = next(escapes, None)
+    for position in positions:
+        while escape is not None and position > decoded + escape.start() - raw:
+            raw, decoded = escape.end(), decoded + escape.start() - raw + 1
+            escape = next(escapes, None)
+        mapped.append(raw + position - decoded)
     return mapped
-
-
-def _is_pair(first: re.Match[str], second: re.Match[str]) -> bool:
-    if first.end() != second.start() or not first[1] or not second[1]:
-        return False
-    return 0xD800 <= int(first[1], 16) < 0xDC00 <= int(second[1], 16) < 0xE000

@@ -83,7 +83,8 @@ class Memo:
 
     def keep_array(self, array: Container, best: Container | None) -> None:
         """Keep ``array``, in place of ``best``, if that is the one that it goes on from."""
-        is_before = best is not None and _goes_on(best, array.shared)
+        # Nearly all of it is still there.
+        is_before = best is not None and array.shared > best.length - best.length // _CHANGES
         self._keep(array, best if is_before else None)
 
     def _keep(self, new: SpelledValue | Container, gone: Container | None = None) -> None:
@@ -146,11 +147,6 @@ def _may_go_on(body: bytes, at: int, known: Container) -> bool:
     """Whether the end of ``known``, but for the bracket, is in the array at ``at`` as well."""
     last = max(0, known.length - _HEAD)
     return body.startswith(known.spelled[last : known.length - 1], at + last)
-
-
-def _goes_on(known: Container, length: int) -> bool:
-    """Whether nearly all of ``known``, ``length`` bytes, is still there."""
-    return length > known.length - known.length // _CHANGES
 
 
 class Words:

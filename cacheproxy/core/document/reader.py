@@ -252,3 +252,11 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, StopIteration | IndexError):
         return "cut off, or not JSON"
     return str(error).partition(":")[0] or "not JSON"
+
+
+def parsed(text: str | bytes, *, strict: bool = True) -> Any:
+    """Return what ``text`` says; None where it is no JSON, or nested too deeply to be read."""
+    try:
+        return json.loads(text, strict=strict)
+    except (ValueError, RecursionError):
+        return None

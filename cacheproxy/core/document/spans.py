@@ -39,9 +39,8 @@ class SpelledValue:
     def __init__(self, spelled: bytes, value: Any) -> None:
         self.spelled = spelled
         self.value = value
-        self.cost = (
-            _EACH_ITEM + (1 + _width(spelled)) * len(spelled) + _EACH_VALUE * values_in(spelled)
-        )
+        values = len(spelled) - len(spelled.translate(None, b",[{"))  # in it, at most
+        self.cost = _EACH_ITEM + (1 + _width(spelled)) * len(spelled) + _EACH_VALUE * values
         self.holders = 0
         self.looked = _UNSEARCHED
         self.note: tuple[Any, Any] | None = None
@@ -134,8 +133,3 @@ def _width(spelled: bytes) -> int:
     if b"\xf0" in spelled or (is_escaped and _ESCAPED_EMOJI(spelled)):
         return 4
     return 2 if is_escaped or not spelled.isascii() else 1
-
-
-def values_in(text: bytes) -> int:
-    """Return how many values there are in a JSON text, at most."""
-    return len(text) - len(text.translate(None, b",[{"))

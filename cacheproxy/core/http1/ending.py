@@ -11,7 +11,7 @@ from typing import Any
 
 from cacheproxy.core.dialects.dialect import EndMarks
 from cacheproxy.core.dialects.dialects import spoken
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 
 CUT = "the server's answer ended before it was complete"
 """What is said of an answer without its end."""

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from cacheproxy.core.http1.headers import by_name, tokens
-from cacheproxy.core.http1.target import AUTHORITY, absolute
 from cacheproxy.core.prompt.request import Headers
 
+# RFC 3986, section 3.2.2, and a port: an address in brackets, or a name. Nobody's user and
+# password: to RFC 9110, section 4.2.4, these are an error.
+AUTHORITY = re.compile(
+    r"(\[[0-9A-Za-z:.%~_-]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?"
+)
+# RFC 3986, section 3, as far as it matters here: what follows the authority is the upstream's.
+_URL = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*+)://([^/?#]*+)(.*)")
 NOT_HTTP = "the request is not valid HTTP/1.1"
 ONE_HOST = "a request has exactly one Host header"
 BAD_HOST = "the Host header names no host"
 _MOST_DIGITS = 32
 """Of a Content-Length; int() refuses 4300."""
+
+
+def absolute(method: bytes, target: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Return scheme (lower case), authority and path of a URL; None if it begins like none.
+
+    Without a path it asks for ``/``, or with OPTIONS for ``*``, the server as a whole (RFC 9112,
+    sections 3.2.1 and 3.2.4). Raises RequestError for a URL of no host.
+    """
+    found = _URL.fullmatch(target)
+    if found is None:
+        return None
+    scheme, authority, path = found.groups()
+    host = AUTHORITY.fullmatch(authority.decode("latin-1"))
+    if host is None or not host[1] or path.startswith(b"#"):
+        raise RequestError(400, "the URL in the request line names no host")
+    if not path:
+        path = b"*" if method == b"OPTIONS" else b"/"
+    elif path.startswith(b"?"):
+        path = b"/" + path
+    return scheme.lower(), authority, path
 
 
 @dataclass(frozen=True)
@@ -82,10 +109,7 @@ class RequestHead:
         """
         if self.target.startswith(b"/"):
             return self
-        try:
-            url = absolute(self.method, self.target)
-        except ValueError as error:
-            raise RequestError(400, str(error)) from None
+        url = absolute(self.method, self.target)
         if url is None:
             return self
         hosts = self.values(b"host")
@@ -94,8 +118,9 @@ class RequestHead:
         if hosts and not AUTHORITY.fullmatch(hosts[0].decode("latin-1")):
             raise RequestError(400, BAD_HOST)
         others = [field for field in self.headers if field[0].lower() != b"host"]
-        headers = [(b"Host", url.authority), *others]
-        return RequestHead(self.method, url.path, self.version, headers, url.scheme)
+        scheme, authority, path = url
+        headers = [(b"Host", authority), *others]
+        return RequestHead(self.method, path, self.version, headers, scheme)
 
     @property
     def path(self) -> bytes:

@@ -222,7 +222,14 @@ class RequestReader:
             if end < 0:
                 break
             if self._next is _Chunk.SIZE:
-                self._chunk_size(buffer, at, end)
+                found = _CHUNK_LINE.fullmatch(buffer, at, end)
+                if found is None:
+                    raise RequestError(400, NOT_HTTP)
+                size_of_chunk = int(found[1], 16)
+                if size_of_chunk > self.limits.body - self._body.size:
+                    raise RequestError.too_large(self.limits)
+                self._next = _Chunk.DATA if size_of_chunk else _Chunk.TRAILERS
+                self._left = size_of_chunk or _LONGEST_TRAILERS
             elif _FIELDS.fullmatch(buffer, at, end) is None:
                 raise RequestError(400, NOT_HTTP)
             else:  # dropped: few agents read trailers, and HTTP/1.0 clients send none
@@ -231,15 +238,3 @@ class RequestReader:
             at = end + 2
         self._at = at
         return done
-
-    def _chunk_size(self, buffer: bytes, at: int, end: int) -> None:
-        found = _CHUNK_LINE.fullmatch(buffer, at, end)
-        if found is None:
-            raise RequestError(400, NOT_HTTP)
-        self._left = int(found[1], 16)
-        if self._left > self.limits.body - self._body.size:
-            raise RequestError.too_large(self.limits)
-        self._next = _Chunk.DATA
-        if not self._left:
-            self._next = _Chunk.TRAILERS
-            self._left = _LONGEST_TRAILERS

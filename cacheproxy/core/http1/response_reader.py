@@ -8,9 +8,10 @@ differently.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.prompt.request import Headers
 
 LONGEST_HEAD = 256 << 10
@@ -18,6 +19,7 @@ LONGEST_HEAD = 256 << 10
 _MOST_INTERIM = 32
 _LONGEST_CHUNK_LINE = 4096
 _NO_LENGTH = "the upstream's Content-Length is not a valid number"
+_BROKEN = "the upstream's chunk framing is broken"
 _MANY = 2048
 """Bytes of a read above which many chunks are expected in it."""
 
@@ -36,6 +38,39 @@ _CRLF = re.compile(rb"\r\n")  # which splits in two thirds of the time that byte
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\x00\r\n]*)?")
 _CHUNK_START = re.compile(_CHUNK_LINE.pattern + rb"\r\n")
+
+
+@dataclass(slots=True)
+class ResponseHead:
+    """Status and headers."""
+
+    status: int  #: its code (RFC 9110, section 15)
+    reason: bytes  #: the phrase behind it
+    headers: Headers  #: (name, value) pairs as they came
+    length: int | None = None  #: bytes of the body as announced; None: not known before its end
+    _by_name: dict[bytes, list[bytes]] = field(init=False, repr=False, compare=False)
+    """Values by name in lower case."""
+
+    def __post_init__(self) -> None:
+        self._by_name = by_name(self.headers)
+
+    def values(self, name: bytes) -> list[bytes]:
+        """Return all values of the header called ``name`` (lower case)."""
+        return self._by_name.get(name, [])
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether nothing but the end of the connection says where a body ends."""
+        return self.length is None and not self.values(b"transfer-encoding")
+
+    @property
+    def content_type(self) -> bytes:
+        """The media type with its parameters, in lower case; empty if there is none."""
+        return b"".join(self.values(b"content-type")[:1]).lower()
+
+    def tokens(self, name: bytes) -> list[bytes]:
+        """Return the comma-separated values of the header called ``name``, in lower case."""
+        return tokens(self.values(name))
 
 
 class ResponseError(ValueError):
@@ -83,7 +118,11 @@ class ResponseReader:
         if self._state is _State.UNTIL_CLOSE:
             return data
         if self._state is _State.LENGTH:
-            return self._take(data)
+            taken = data[: self._left] if len(data) > self._left else data
+            self._left -= len(taken)
+            if not self._left:
+                self._finish()
+            return taken
         if self._state is _State.DONE:
             return b""
         if self._state is _State.HEAD:
@@ -105,13 +144,6 @@ class ResponseReader:
 
     def _finish(self) -> None:
         self._state, self.done = _State.DONE, True
-
-    def _take(self, data: bytes) -> bytes:
-        taken = data[: self._left] if len(data) > self._left else data
-        self._left -= len(taken)
-        if not self._left:
-            self._finish()
-        return taken
 
     def _read_head(self) -> bool:
         """Read one head, interim or final; return whether there was a whole one."""
@@ -191,11 +223,11 @@ class ResponseReader:
                 continue
             end = buffer.find(b"\n", position)
             if (len(buffer) if end < 0 else end) - position > _LONGEST_CHUNK_LINE:
-                raise ResponseError("the upstream's chunk framing is broken")
+                raise ResponseError(_BROKEN)
             if end < 0:
                 break
             if not buffer.endswith(b"\r", position, end):  # sections 2.2 and 7.1: no other end
-                raise ResponseError("the upstream's chunk framing is broken")
+                raise ResponseError(_BROKEN)
             self._framing(buffer[position : end - 1])
             position = end + 1
         self._buffer = b"" if self.done else buffer[position:]
@@ -204,30 +236,22 @@ class ResponseReader:
     def _framing(self, line: bytes) -> None:
         """Take one line of what is not data."""
         if self._state is _State.CHUNK_SIZE:
-            self._chunk_size(line)
+            found = _CHUNK_LINE.fullmatch(line)
+            if found is None:
+                raise ResponseError(_BROKEN)
+            size = int(found[1], 16)
+            self._state = _State.CHUNK_DATA if size else _State.TRAILERS
+            self._left = size or LONGEST_HEAD
         elif self._state is _State.CHUNK_END:
             if line:
-                raise ResponseError("the upstream's chunk framing is broken")
+                raise ResponseError(_BROKEN)
             self._state = _State.CHUNK_SIZE
-        else:
-            self._trailer(line)
-
-    def _chunk_size(self, line: bytes) -> None:
-        found = _CHUNK_LINE.fullmatch(line)
-        if found is None:
-            raise ResponseError("the upstream's chunk framing is broken")
-        self._left = int(found[1], 16)
-        self._state = _State.CHUNK_DATA if self._left else _State.TRAILERS
-        if not self._left:
-            self._left = LONGEST_HEAD
-
-    def _trailer(self, line: bytes) -> None:
-        """Drop trailers: few agents read them, and HTTP/1.0 clients cannot."""
-        self._left -= len(line) + 2
-        if self._left < 0:
-            raise ResponseError("the upstream's trailers are too large")
-        if not line:
-            self._finish()
+        else:  # trailers are dropped: few agents read them, and HTTP/1.0 clients cannot
+            self._left -= len(line) + 2
+            if self._left < 0:
+                raise ResponseError("the upstream's trailers are too large")
+            if not line:
+                self._finish()
 
 
 def _match_chunks(buffer: bytes, position: int, pieces: list[bytes]) -> int:

@@ -8,7 +8,6 @@ the server shows them (``cacheproxy.core.judge.proof``).
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from cacheproxy.core.conversation.divergence import Parting, parting, taken_back
@@ -28,7 +27,7 @@ from cacheproxy.core.conversation.verdict import (
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.diff.text import share_of_words
-from cacheproxy.core.document.compare import alike
+from cacheproxy.core.document.compare import means_same
 from cacheproxy.core.judge.cause import allowed, cause_of, near
 from cacheproxy.core.judge.evidence import Evidence, Parted
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder
@@ -41,7 +40,8 @@ _REASONS = {
     Part.MESSAGES: Reason.MESSAGES_CHANGED,
 }
 _TEXTUAL = CHANGED | {Reason.UNKNOWN}
-_ORDERS = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
+ORDERS = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
+"""Where no system message comes late, hoisting changes nothing."""
 _NOTHING = TokenCount(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)
 CHARS_PER_TOKEN = 4.0
@@ -110,7 +110,7 @@ def order_of(turn: Evidence) -> PromptOrder | None:
     if before is None or reused is None:
         return None
     counted, fitting = turn.tokens, []
-    for order in _ORDERS:
+    for order in ORDERS:
         could = _could(before, turn.parted(before, order), counted).tokens
         if abs(could - reused) <= near(could):
             fitting.append(order)
@@ -123,7 +123,7 @@ def _fitting(turn: Evidence, before: Before, counted: int | None) -> Parted:
     first = turn.parted(before, order or PromptOrder.TOOLS_FIRST)
     if order is not None or first.left.was is None or reused is None:
         return first
-    each = [turn.parted(before, one) for one in _ORDERS]
+    each = [turn.parted(before, one) for one in ORDERS]
     return min(each, key=lambda one: abs(_could(before, one, counted).tokens - reused))
 
 
@@ -262,12 +262,7 @@ def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> boo
     ours, theirs = (
         sorted(tool.text for tool in prompt.of(Part.TOOLS)) for prompt in (before, sent)
     )
-    if ours == theirs:
-        return True
-    try:
-        return alike(json.loads(was.text), json.loads(now.text))
-    except (ValueError, RecursionError):
-        return False
+    return ours == theirs or means_same(was.text, now.text)
 
 
 def _goes_along(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:

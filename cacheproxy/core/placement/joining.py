@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproxy.core.dialects.content import is_text
+from cacheproxy.core.dialects.dialect import Json
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.document.pointer import to_pointer
 from cacheproxy.core.placement.placement import Placement
@@ -37,7 +38,7 @@ _KEPT = frozenset({"role", "content", "type", "id", "status", "images"})
 
 
 def join_late(
-    items: Sequence[Any], moved: set[int], gone: set[int], placement: Placement, root: str
+    items: Sequence[Json], moved: set[int], gone: set[int], placement: Placement, root: str
 ) -> Iterator[Edit]:
     """Yield the edits that join the messages numbered in ``moved`` to those beside them.
 
@@ -60,7 +61,7 @@ class _Run:
 
 
 def _runs(
-    items: Sequence[Any], moved: set[int], gone: set[int], placement: Placement
+    items: Sequence[Json], moved: set[int], gone: set[int], placement: Placement
 ) -> Iterator[_Run]:
     """Yield which messages become one, for each late message and those that it has to join."""
     run: _Run | None = None
@@ -87,11 +88,11 @@ def _runs(
 
 
 def _joins(
-    run: _Run, items: Sequence[Any], index: int, moved: set[int], placement: Placement
+    run: _Run, items: Sequence[Json], index: int, moved: set[int], placement: Placement
 ) -> bool:
     """Whether the message at ``index`` is one with the run before it."""
     item = items[index]
-    if isinstance(item, dict) and item.get("images"):  # Ollama's: they have no place in a text
+    if item.get("images"):  # Ollama's: they have no place in a text
         return False
     if index in moved:
         if run.is_result:
@@ -102,7 +103,7 @@ def _joins(
     return placement.joins_user and not run.is_result and _is_user(item)
 
 
-def _settle(run: _Run, items: Sequence[Any], moved: set[int], root: str) -> Iterator[Edit]:
+def _settle(run: _Run, items: Sequence[Json], moved: set[int], root: str) -> Iterator[Edit]:
     """Make one message of ``run``: span edits where texts meet, else its content anew."""
     home, others = run.home, [*run.before, *run.behind]
     pointer, item = f"{root}/{home}", items[home]
@@ -136,7 +137,7 @@ def _settle(run: _Run, items: Sequence[Any], moved: set[int], root: str) -> Iter
         yield Edit(f"{root}/{number}", REMOVE, WHY if number in moved else _JOINED)
 
 
-def _after_result(pointer: str, item: dict[str, Any], text: str) -> Iterator[Edit]:
+def _after_result(pointer: str, item: Json, text: str) -> Iterator[Edit]:
     """Add ``text`` behind what the tool returned, which stays as it is."""
     holder, key, owner = _result_of(item)
     place, value = f"{pointer}{holder}/{key}", owner.get(key)
@@ -152,7 +153,7 @@ def _after_result(pointer: str, item: dict[str, Any], text: str) -> Iterator[Edi
         yield Edit(f"{pointer}{holder}", {**owner, key: text.lstrip()}, _JOINED)
 
 
-def _result_of(item: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+def _result_of(item: Json) -> tuple[str, str, Json]:
     """Return where in ``item`` the last result is: a block, its member, and the block itself."""
     if item.get("type") == "function_call_output":
         return "", "output", item
@@ -184,7 +185,7 @@ def _is_plain(content: Any, *, is_late: bool) -> bool:
     return is_all_text(content) if is_late else isinstance(content, str)
 
 
-def _texts(items: Sequence[Any], numbers: Sequence[int], moved: set[int]) -> str:
+def _texts(items: Sequence[Json], numbers: Sequence[int], moved: set[int]) -> str:
     """Return the texts of messages; late ones are marked."""
     texts = ((number, text_in(items[number]["content"])) for number in numbers)
     return BETWEEN.join(wrapped(text) if number in moved else text for number, text in texts)
@@ -197,39 +198,35 @@ def _marked(content: Any, *, is_late: bool) -> Any:
     return wrapped(text_in(content)) if is_all_text(content) else wrapped_blocks(content)
 
 
-def _is_user(item: Any) -> bool:
+def _is_user(item: Json) -> bool:
     """Whether it is a user message that another can join."""
-    if not isinstance(item, dict) or item.get("role") != "user":
-        return False
-    return isinstance(item.get("content"), str | list)
+    return item.get("role") == "user" and isinstance(item.get("content"), str | list)
 
 
-def _is_result(item: Any) -> bool:
+def _is_result(item: Json) -> bool:
     """Whether ``item`` is a tool's result by itself, outside a user message."""
-    if not isinstance(item, dict):
-        return False
     if item.get("type") == "function_call_output":
         return isinstance(item.get("output"), str | list)
     return item.get("role") == "tool" and isinstance(item.get("content"), str | list)
 
 
-def _begins_with_result(item: Any) -> bool:
+def _begins_with_result(item: Json) -> bool:
     """Whether a tool's result is the first that ``item`` says."""
     return _is_result(item) or _is_result_block(item, 0)
 
 
-def ends_with_result(item: Any) -> bool:
+def ends_with_result(item: Json) -> bool:
     """Whether a tool's result is the last that ``item`` says."""
     return _is_result(item) or _is_result_block(item, -1)
 
 
-def _is_result_block(item: Any, end: int) -> bool:
+def _is_result_block(item: Json, end: int) -> bool:
     content = item.get("content") if _is_user(item) else None
     block = content[end] if isinstance(content, list) and content else None
     return isinstance(block, dict) and block.get("type") == "tool_result"
 
 
-def re_role(pointer: str, item: dict[str, Any], more: str = "") -> Iterator[Edit]:
+def re_role(pointer: str, item: Json, more: str = "") -> Iterator[Edit]:
     """Turn a message into the user's, its text's bytes kept; ``more`` goes behind its last."""
     content = item["content"]
     texts = (
@@ -255,7 +252,7 @@ def re_role(pointer: str, item: dict[str, Any], more: str = "") -> Iterator[Edit
     yield from become_user(pointer, item)
 
 
-def become_user(pointer: str, item: dict[str, Any]) -> Iterator[Edit]:
+def become_user(pointer: str, item: Json) -> Iterator[Edit]:
     """Change the role, and take out what a user message does not have."""
     yield Edit(f"{pointer}/role", "user", WHY)
     for key in item:

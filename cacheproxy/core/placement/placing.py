@@ -30,7 +30,7 @@ from cacheproxy.core.document.pointer import to_pointer
 from cacheproxy.core.placement.joining import WHY, ends_with_result, join_late, re_role
 from cacheproxy.core.placement.placement import ROLES, Placement
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.rules.fold import RuleReport, describe
 
 NAME = "late-system-messages"
@@ -61,16 +61,14 @@ class LateMessage(NamedTuple):
 def late_messages(request: Request) -> list[LateMessage]:
     """Return the late system messages of ``request``, in their order."""
     dialect = request.dialect
-    if dialect is None or not dialect.items:
+    if dialect is None or not any(literal in request.literals for literal in _LITERALS):
         return []
-    if not any(literal in request.literals for literal in _LITERALS):
-        return []
-    items = _items(request)
+    _, items = messages_of(request)
     has_head = bool((request.json or {}).get(dialect.head))
     found: list[LateMessage] = []
     leads = True
     for index, item in enumerate(items):
-        role = item.get("role") if isinstance(item, dict) else None
+        role = item.get("role")
         if role not in ROLES:
             leads = False
         elif has_head or not leads:
@@ -90,10 +88,9 @@ def place(request: Request, placement: Placement) -> tuple[Request, RuleReport |
 
     It never raises: what cannot be placed goes on as it came, and the report says why.
     """
-    items, document, dialect = _items(request), request.document, request.dialect
-    if document is None or dialect is None or not items:
+    (root, items), document = messages_of(request), request.document
+    if document is None or not items:
         return request, None
-    root = dialect.items
     splices: list[Splice] = []
     try:
         moved, gone = _needed(request, items, placement)
@@ -111,7 +108,7 @@ def place(request: Request, placement: Placement) -> tuple[Request, RuleReport |
                 done.append(Edit(f"{pointer}/role", "user", WHY))
         placed = _edited(request, [*splices_of(document, edits), *splices])
         if placement.short_ids:  # in what was placed: a result may have become another
-            spelled = list(short_ids(_items(placed), f"/{root}"))
+            spelled = list(short_ids(messages_of(placed)[1], f"/{root}"))
             if spelled and placed.document is not None:
                 placed = _edited(placed, splices_of(placed.document, spelled))
                 done = [*done, *spelled]
@@ -159,12 +156,6 @@ def _plainly(document: Document, root: str, number: int) -> Splice | None:
         return None
     new = (b"user", found["between"], _OPEN, found["text"], _CLOSE)
     return Splice(found.start("role"), found.end("text"), b"".join(new))
-
-
-def _items(request: Request) -> list[Any]:
-    dialect = request.dialect
-    items = None if dialect is None else (request.json or {}).get(dialect.items)
-    return items if isinstance(items, list) else []
 
 
 def short_ids(items: Sequence[Any], root: str) -> Iterator[Edit]:

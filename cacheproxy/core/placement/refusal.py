@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried

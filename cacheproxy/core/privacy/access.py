@@ -16,8 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from cacheproxy.core.http1.headers import CREDENTIALS
-from cacheproxy.core.http1.request_head import BAD_HOST, ONE_HOST
-from cacheproxy.core.http1.target import AUTHORITY
+from cacheproxy.core.http1.request_head import AUTHORITY, BAD_HOST, ONE_HOST
 from cacheproxy.core.privacy.origins import (
     FOR_OTHERS,
     NOT_SHARED,
@@ -106,7 +105,9 @@ class Access:
         if not is_ours and not is_check:
             return AccessRefusal(421, _not_ours(host))
         origins, sites = values(b"origin"), values(b"sec-fetch-site")
-        foreign = origins and not (is_ours and _origins_of(host).issuperset(origins))
+        # What pages of ours are named by in the header Origin (RFC 6454, section 7).
+        ours = {f"{scheme}://{host}".encode("latin-1") for scheme in ("http", "https")}
+        foreign = origins and not (is_ours and ours.issuperset(origins))
         is_allowed = self._allows(values, path)
         if not is_allowed and (foreign or not _SAME_SITE.issuperset(sites)):
             return AccessRefusal(403, _not_allowed(origins, path))
@@ -134,9 +135,8 @@ class Access:
         host = _host_in(values)
         is_here = _port_in(host, scheme) == str(door.port) and self._is_ours(host, door.address)
         if scheme not in _PORTS or not (is_here or host_name(host) in self.hosts):
-            return AccessRefusal(
-                421, f"the request is for {_shown(host)}: {_no_proxy('HTTP_PROXY')}"
-            )
+            shown = host if _SHOWN.fullmatch(host) else "another server"
+            return AccessRefusal(421, f"the request is for {shown}: {_no_proxy('HTTP_PROXY')}")
         if scheme == b"https" and not door.secure:  # RFC 9110, section 7.4
             return AccessRefusal(
                 421, "this address is not encrypted: write http:// instead of https://"
@@ -276,11 +276,6 @@ def _is_loopback(name: str) -> bool:
         return False
 
 
-def _origins_of(host: str) -> set[bytes]:
-    """What pages of ours are named by in the header Origin (RFC 6454, section 7)."""
-    return {f"http://{host}".encode("latin-1"), f"https://{host}".encode("latin-1")}
-
-
 def host_name(host: str) -> str:
     """Return the name in a Host header or URL authority, lower case, without port and brackets."""
     name, _, port = host.rpartition(":")
@@ -293,10 +288,6 @@ def _port_in(host: str, scheme: bytes) -> str:
     """Return the port in a URL's authority, the scheme's own if there is none."""
     _, colon, port = host.rpartition(":")
     return port.lstrip("0") if colon and port.isdecimal() else _PORTS.get(scheme, "")
-
-
-def _shown(host: str) -> str:
-    return host if _SHOWN.fullmatch(host) else "another server"
 
 
 def _no_proxy(variable: str) -> str:

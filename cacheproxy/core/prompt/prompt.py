@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, takewhile
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -18,9 +18,8 @@ from cacheproxy.core.dialects.content import SYSTEM_ROLES, Part, Segment, conten
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import captured_dialect
 from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.lazy import Once
 from cacheproxy.core.document.spans import Container, SpelledValue
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.request import Once, Request
 from cacheproxy.core.prompt.segments import Piece, PieceRun, names_of, piece_of
 
 
@@ -275,3 +274,64 @@ def _read_whole(segments: list[Segment]) -> Made:
     }
     names = names_of(json.loads(tool.text) for tool in tools)
     return Made(piece_of(Part.TOOLS, tools, names), texts, _EMPTY)
+
+
+class Parts(NamedTuple):
+    """Tokens of each part; together they are all of the prompt."""
+
+    tools: int  #: their definitions
+    system: int  #: system text
+    history: int  #: earlier messages without the reasoning in them
+    thinking: int  #: the reasoning in earlier messages
+    newest: int
+    """What stands behind the model's last words: the user's message, or results of tools."""
+    order: PromptOrder  #: as it is rendered
+
+
+def parts_of(
+    prompt: Prompt, tokens: int, *, drops_thinking: bool = False, hides_thinking: bool = False
+) -> Parts:
+    """Return what the ``tokens`` of ``prompt``, as the server counted them, are made of.
+
+    ``drops_thinking``: whether the template leaves out the reasoning before the last message of
+    the user, ``hides_thinking``: whether it leaves out all of it.
+    """
+    tools = system = 0
+    for piece in prompt.pieces:
+        if piece.part is Part.MESSAGES:
+            break
+        if piece.part is Part.TOOLS:
+            tools += piece.chars
+        else:
+            system += piece.chars
+    newest = sum(piece.chars for piece in takewhile(_is_new, reversed(prompt.pieces)))
+    history = prompt.chars - tools - system - newest - prompt.thinking
+    thinking = 0 if hides_thinking else prompt.thinking
+    if drops_thinking:
+        # The characters of reasoning behind the last message of the user.
+        last = takewhile(lambda piece: not _is_users(piece), reversed(prompt.pieces))
+        thinking = sum(piece.thinking for piece in last)
+    sizes = (tools, system, history, thinking, newest)
+    return Parts._make((*_shared_out(tokens, sizes), prompt.order))
+
+
+def _is_new(piece: Piece) -> bool:
+    is_models = bool(piece.segments) and piece.segments[-1].source == "model"
+    return piece.part is Part.MESSAGES and not is_models
+
+
+def _is_users(piece: Piece) -> bool:
+    return any(segment.source == "user" for segment in piece.segments)
+
+
+def _shared_out(tokens: int, sizes: tuple[int, ...]) -> list[int]:
+    """Return whole numbers in the proportion of ``sizes`` that add up to ``tokens``."""
+    total, upto, given = sum(sizes) or 1, 0, 0
+    shares: list[int] = []
+    for size in sizes:
+        upto += size
+        share = round(tokens * upto / total) - given
+        given += share
+        shares.append(share)
+    shares[-1] += tokens - given
+    return shares

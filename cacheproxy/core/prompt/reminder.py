@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cacheproxy.core.dialects.content import is_text
+from cacheproxy.core.dialects.content import blocks_of, is_text, texts_in
 
 OPEN, CLOSE = "<system-reminder>\n", "\n</system-reminder>"
 _MARK = r"[\s/\x00-\x1f]*system[\s_-]*reminder"
@@ -51,7 +51,8 @@ def merged(contents: list[Any]) -> Any:
     """Return the contents of several messages as that of one; texts that meet become one."""
     if all(isinstance(content, str) for content in contents):
         return BETWEEN.join(contents)
-    kind = _kind_of_texts(contents)
+    given = (block for content in contents if isinstance(content, list) for block in content)
+    kind = next((block["type"] for block in given if is_text(block)), "text")
     blocks: list[Any] = []
     for content in contents:
         own = [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
@@ -64,24 +65,14 @@ def merged(contents: list[Any]) -> Any:
 
 def text_in(content: Any) -> str:
     """Return all text in ``content``, one block a line."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(block["text"] for block in content if is_text(block))
+    return "\n".join(texts_in(content))
 
 
 def says_something(content: Any) -> bool:
     """Whether there is anything in ``content`` that a model would read."""
-    if isinstance(content, str):
-        return bool(content.strip())
-    return any(not is_text(block) or block["text"].strip() for block in content)
+    return any(not is_text(block) or block["text"].strip() for block in blocks_of(content))
 
 
 def is_all_text(content: Any) -> bool:
     """Whether ``content`` holds nothing but text."""
     return isinstance(content, str) or all(map(is_text, content))
-
-
-def _kind_of_texts(contents: list[Any]) -> str:
-    """Return the type of text blocks, as the lists among ``contents`` have it."""
-    blocks = (block for content in contents if isinstance(content, list) for block in content)
-    return next((block["type"] for block in blocks if is_text(block)), "text")

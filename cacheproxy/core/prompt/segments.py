@@ -60,13 +60,13 @@ def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = fr
         else ()
     )
     cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
-    thinking = sum(len(one.text) for one in found if one.source == "model" and _is_thought(one))
+    # Reasoning is a text of its own, or an item of the Responses API.
+    thinking = sum(
+        len(one.text)
+        for one in found
+        if one.source == "model" and (one.role == "reasoning" or one.path.endswith(THOUGHT_ENDS))
+    )
     return Piece(part, found, sum(map(len, texts)), cost, digests, names, thinking)
-
-
-def _is_thought(segment: Segment) -> bool:
-    """Whether it is reasoning: a text of its own, or an item of the Responses API."""
-    return segment.role == "reasoning" or segment.path.endswith(THOUGHT_ENDS)
 
 
 class PieceRun(NamedTuple):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator
 
 from cacheproxy.core.dialects.content import Call, calls_in
-from cacheproxy.core.document.compare import alike, shared_from
+from cacheproxy.core.document.compare import alike, means_same, shared_from
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit, Raw
 from cacheproxy.core.document.pointer import Path, to_pointer
@@ -50,7 +49,9 @@ def _calls_as_before(request: Request, previous: Request | None) -> Iterator[Edi
     known = {call.id: call for call in reversed(_calls(name, before, same))}
     for call in calls:
         number = int(call.path[1])
-        if call.id in known and not _is_same(messages, before, number):
+        was = before.items[number : number + 1]
+        is_same = bool(was) and was[0].spelled == messages.items[number].spelled
+        if call.id in known and not is_same:
             yield from _respelled(call, document, known[call.id], previous.document)
 
 
@@ -65,29 +66,17 @@ def _calls(name: str, messages: Container, first: int) -> list[Call]:
     ]
 
 
-def _is_same(messages: Container, before: Container, number: int) -> bool:
-    items = before.items[number : number + 1]
-    return bool(items) and items[0].spelled == messages.items[number].spelled
-
-
 def _respelled(call: Call, ours: Document, first: Call, theirs: Document) -> Iterator[Edit]:
     """Yield the edit to the spelling of ``first``, where that means the same."""
     new, old = call.arguments, first.arguments
     pointer = to_pointer(call.path)
     if isinstance(new, str) and isinstance(old, str):
-        if new != old and _means_same(new, old):
+        if new != old and means_same(new, old):
             yield Edit(pointer, old, _CALLS_WHY)
     elif isinstance(new, dict) and isinstance(old, dict):
         spelled = _spelling(theirs, first.path)
         if spelled != _spelling(ours, call.path) and alike(old, new):
             yield Edit(pointer, Raw(spelled.decode()), _CALLS_WHY)
-
-
-def _means_same(new: str, old: str) -> bool:
-    try:
-        return alike(json.loads(new), json.loads(old))
-    except (ValueError, RecursionError):
-        return False
 
 
 def _spelling(document: Document, path: Path) -> bytes:

@@ -1,10 +1,18 @@
-"""What rules of every kind have in common, and its checks."""
+"""What rules of every kind have in common, and its checks.
+
+Whether a pattern matches its own replacement or note, or takes long, is tried on examples. They are
+made from the pattern as Python's own ``re`` reads it, so that each of its alternatives is tried,
+with as few repetitions as it takes and with more.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, product
 from typing import Any
 
+from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.client import Client
 
 RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
@@ -12,6 +20,27 @@ RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 MOST_NAME = 100
 """Characters of a rule's name, which stands in log lines."""
+_parser: Any = vars(re)["_parser"]
+_MOST = 1000
+"""Characters of an example: what takes long on a longer one is not found out here."""
+_MOST_ALTERNATIVES = 8
+_MOST_TIMES = 64
+_CATEGORIES = {"DIGIT": "09", "WORD": "a0", "SPACE": " \t"}
+_OTHERS = "a0 -Z"
+"""Characters of which one is none of those that a pattern excludes."""
+_AROUND = (("", ""), ("x", ""), ("", "x"), (" ", " "), ("\n", "\n"))
+REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+
+Node = tuple[Any, Any]
+LENGTHS = (100, 10_000, 250_000)
+"""Characters of the texts. With the first, time doubles with a character or two; with the last, it
+grows with the square."""
+_MOST_MATCHES = 1000
+"""Matches that are looked at: many of them take long, but no longer each."""
+_SPOILED = "\0"
+_ALTERNATIVES = 3
+_MANY = 10
+"""Repetitions that a text has to have for it to take long."""
 
 
 class RuleError(ValueError):
@@ -46,3 +75,172 @@ def _shown(name: Any) -> str:
 def on_one_line(error: Exception) -> str:
     """What ``error`` says on one line: a pattern it quotes may have several."""
     return " ".join(str(error).split())
+
+
+def is_settled(apply: Callable[[str], str], pattern: str, texts: Iterable[str]) -> bool:
+    """Whether a second pass of ``apply`` changes nothing in any example.
+
+    Examples are ``texts``, and what ``pattern`` matches where that can be told. False is certain;
+    True is not: there may be other texts, or ``apply`` was late.
+    """
+    try:
+        for text in (*texts, *examples(pattern)):
+            for before, after in _AROUND:
+                once = apply(f"{before}{text}{after}") if len(text) < _MOST else ""
+                if len(once) <= _MOST and apply(once) != once:
+                    return False
+    except LateError:
+        pass
+    return True
+
+
+def check_template(template: str, pattern: str) -> None:
+    """Raise ``re.error`` or IndexError for a ``template`` that cannot stand for a match."""
+    _parser.parse_template(template, re.compile(pattern))
+
+
+def parse(pattern: str | bytes) -> Iterable[Node]:
+    """Return ``pattern`` as Python's own ``re`` reads it."""
+    tree: Iterable[Node] = _parser.parse(pattern)
+    return tree
+
+
+def examples(pattern: str) -> Iterator[str]:
+    """Yield texts that ``pattern`` matches, as far as that can be told, each once."""
+    tree = parse(pattern)
+    seen = set()
+    for chosen in product(range(_MOST_ALTERNATIVES), (0, 1), (0, -1)):
+        text = Example(*chosen).of(tree)
+        if text not in seen:
+            seen.add(text)
+            yield text
+
+
+class Example:
+    """One example: which alternative is taken, how often more than need be, which character."""
+
+    def __init__(self, alternative: int, more: int, which: int) -> None:
+        self._alternative = alternative
+        self._more = more
+        self._which = which
+        self._groups: dict[int, str] = {}
+
+    def of(self, nodes: Iterable[Node]) -> str:
+        """Return a text for ``nodes``, one behind the other."""
+        text = ""
+        for node in nodes:
+            text += self._one(node, text)
+            if len(text) > _MOST:
+                break
+        return text
+
+    def _one(self, node: Node, text: str) -> str:
+        name, value = str(node[0]), node[1]
+        if name == "LITERAL":
+            return chr(value)
+        if name in ("NOT_LITERAL", "IN", "ANY"):
+            return self._character([node] if name != "IN" else value)
+        if name == "BRANCH":
+            options = value[1]
+            return self.of(options[self._alternative % len(options)])
+        if name == "SUBPATTERN":
+            found = self.of(value[-1])
+            if value[0] is not None:
+                self._groups[value[0]] = found
+            return found
+        if name in REPEATS:
+            least, most, inner = value
+            times = min(int(least) + self._more, int(most), _MOST_TIMES)
+            return (self.of(inner) * times)[: _MOST + 1] if times else ""  # and no group in it
+        if name == "ASSERT":  # what must stand there: before it, or after
+            found = self.of(value[1])
+            return "" if value[0] < 0 and text.endswith(found) else found
+        if name == "ATOMIC_GROUP":
+            return self.of(value)
+        if name == "GROUPREF_EXISTS":
+            group, if_there, if_not = value
+            return self.of((if_there if group in self._groups else if_not) or ())
+        return self._groups.get(value, "") if name == "GROUPREF" else ""
+
+    def _character(self, nodes: Sequence[Node]) -> str:
+        """Return one of a set's characters."""
+        found, excluded = "", str(nodes[0][0]) == "NEGATE"
+        for kind, value in nodes:
+            name = str(kind)
+            if name == "LITERAL":
+                found += chr(value)
+            elif name == "RANGE":
+                found += chr(value[0]) + chr(value[1])
+            elif name == "CATEGORY":
+                found += _CATEGORIES.get(str(value).removeprefix("CATEGORY_"), "-")
+            elif name == "NOT_LITERAL":
+                excluded, found = True, chr(value)
+        if excluded:
+            found = "".join(one for one in _OTHERS if one not in found)
+        return (found or "a")[self._which]
+
+
+def slow(pattern: str, lengths: Sequence[int] = LENGTHS) -> int | None:
+    """Return at how many characters ``pattern`` takes longer than it may, None if it does not.
+
+    A length is certain; None is not: there may be other texts.
+    """
+    compiled = SearchPattern(pattern)
+    for length in lengths:
+        for text in attacks(pattern, length):
+            search = compiled.within(length)
+            try:
+                for _ in islice(search.finditer(text), _MOST_MATCHES):
+                    pass
+            except LateError:
+                return length
+    return None
+
+
+def slow_words(pattern: str) -> str | None:
+    """Return that ``pattern`` is slow, and on how long a text; None if it is not."""
+    length = slow(pattern)
+    if length is None:
+        return None
+    return f"slow: its pattern takes too long on some texts of {length:,} characters"
+
+
+def attacks(pattern: str | bytes, length: int) -> Iterator[str]:
+    """Yield texts of about ``length`` characters on which ``pattern`` may take long, each once."""
+    seen = set()
+    tree = list(parse(pattern))
+    for before, inner, after in [([], tree, []), *_repeats(tree, [], [])]:
+        for alternative in range(_ALTERNATIVES):
+            for which in (0, -1):
+                example = Example(alternative, 0, which)
+                start, again, end = map(example.of, (before, inner, after))
+                for head, pump in ((start, again), (start, again[:-1]), ("", start + again)):
+                    shape = head, pump, end
+                    if pump and shape not in seen:
+                        seen.add(shape)
+                        times = max(0, length - len(head) - len(end)) // len(pump)
+                        yield head + pump * times + _SPOILED + end
+
+
+def _repeats(
+    nodes: Sequence[Node], before: list[Node], after: list[Node]
+) -> Iterator[tuple[list[Node], list[Node], list[Node]]]:
+    """Yield what each repetition in ``nodes`` repeats, with what comes before it and after."""
+    for number, (kind, value) in enumerate(nodes):
+        name = str(kind)
+        head, tail = [*before, *nodes[:number]], [*nodes[number + 1 :], *after]
+        inner: list[Sequence[Node]] = []
+        if name in REPEATS:
+            inner = [value[2]]
+            if value[1] > _MANY:
+                yield head, list(value[2]), tail
+        elif name == "BRANCH":
+            inner = value[1]
+        elif name in ("SUBPATTERN", "ASSERT", "ASSERT_NOT"):
+            inner = [value[-1]]
+        elif name == "ATOMIC_GROUP":
+            inner = [value]
+        elif name == "GROUPREF_EXISTS":
+            inner = [one for one in value[1:] if one]
+        for one in inner:
+            yield from _repeats(list(one), head, tail)

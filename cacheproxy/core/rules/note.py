@@ -10,16 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from regex import Match
 
 from cacheproxy.core.dialects.content import blocks_of, is_text, texts_in
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.search import LateError, SearchPattern
 from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, inside
 from cacheproxy.core.prompt.request import Request, messages_of
-
-if TYPE_CHECKING:
-    from regex import Match
 
 MOST_NOTE = 64 << 10
 """Characters of a note: a git status, a folder tree. A longer one is not told, nor its pin made."""
@@ -65,7 +64,8 @@ class Note:
         if "\\" in "".join(self._parts[::3]) or inside(template) != template:
             raise NoteError(r"a note must be plain text, with \g<name> or \1 for groups")
         for group in self._groups():
-            if group not in pattern.groupindex and not _is_group(group, pattern.groups):
+            is_number = group.isdigit() and 0 < int(group) <= pattern.groups
+            if group not in pattern.groupindex and not is_number:
                 raise NoteError(f"the pattern has no group {group!r}")
         shape = ".*?".join(map(re.escape, self._parts[::3]))
         self._shape = re.compile(shape, re.DOTALL)
@@ -95,7 +95,9 @@ class Note:
         _, before = messages_of(previous)
         found = []
         for index, (was, now) in enumerate(zip(before, items, strict=False)):
-            if not (_is_user(was) and _is_user(now)) or not self._may_hold(was["content"]):
+            if not (_is_user(was) and _is_user(now)):
+                continue
+            if not any(self.beginning in text for text in texts_in(was["content"])):
                 continue
             path = f"/{name}/{index}/content"
             behind = _behind(_patched(path, now["content"], pinned), was["content"])
@@ -103,9 +105,6 @@ class Note:
                 notes = tuple(filter(self._shape.fullmatch, behind[0]))
                 found.append(NotedMessage(index, now["content"], notes, in_blocks=behind[1]))
         return [kept for kept in found if kept.notes]
-
-    def _may_hold(self, content: Any) -> bool:
-        return any(self.beginning in text for text in texts_in(content))
 
     def _groups(self) -> Iterator[str]:
         for name, number in zip(self._parts[1::3], self._parts[2::3], strict=True):
@@ -226,7 +225,3 @@ def _is_said(content: Any) -> bool:
         return False
     last = content[-1]
     return isinstance(last, dict) and last.get("type") != _RESULT
-
-
-def _is_group(name: str, most: int) -> bool:
-    return name.isdigit() and 0 < int(name) <= most

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import Any
+
+from regex import Match
 
 from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.document.edits import Edit
@@ -26,14 +29,13 @@ from cacheproxy.core.rules.checks import (
     RuleError,
     are_texts,
     check_fields,
+    check_template,
+    examples,
+    is_settled,
     on_one_line,
 )
 from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, note_edit
 from cacheproxy.core.rules.places import NAMED, WITH_USER_TEXT
-from cacheproxy.core.rules.second_pass import check_template, examples, is_settled
-
-if TYPE_CHECKING:
-    from regex import Match
 
 VOLATILE = "volatile"
 """A regex group of this name is the only part of a match that is replaced."""
@@ -81,24 +83,25 @@ class Rule:
         check_fields(self, "default", "pin")
         where = (self.where,) if isinstance(self.where, str) else self.where
         if not where or not are_texts(where):
-            raise RuleError(f"rule {self.name!r}: 'where' must be a place or a list of places")
+            raise self._wrong("'where' must be a place or a list of places")
         names = [place for name in where for place in NAMED.get(name, (name,))]
         try:
             places = tuple(map(parse_pattern, names))
             pattern = SearchPattern(self.pattern) if type(self.pattern) is str else None
         except PathError as error:
-            raise RuleError(
-                f"rule {self.name!r}: {error} (or one of: {', '.join(NAMED)})"
-            ) from None
+            raise self._wrong(f"{error} (or one of: {', '.join(NAMED)})") from None
         except (re.error, RecursionError, OverflowError) as error:
-            raise RuleError(f"rule {self.name!r}: bad pattern: {on_one_line(error)}") from None
+            raise self._wrong(f"bad pattern: {on_one_line(error)}") from None
         if pattern is None:
-            raise RuleError(f"rule {self.name!r}: bad pattern: not text")
+            raise self._wrong("bad pattern: not text")
         object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_places", places)
         object.__setattr__(self, "_note", self._checked_note())
         object.__setattr__(self, "_key", tuple(where))
         self._check_replacement()
+
+    def _wrong(self, what: str) -> RuleError:
+        return RuleError(f"rule {self.name!r}: {what}")
 
     @property
     def needs_previous(self) -> bool:
@@ -219,15 +222,13 @@ class Rule:
         if self.note is None:
             return None
         if type(self.note) is not str or not self.pin:
-            raise RuleError(f"rule {self.name!r}: 'note' must be a text, and needs pin = true")
+            raise self._wrong("'note' must be a text, and needs pin = true")
         try:
             note = Note(self.note, self._pattern)
         except NoteError as error:
-            raise RuleError(f"rule {self.name!r}: bad note: {error}") from None
+            raise self._wrong(f"bad note: {error}") from None
         if self._may_edit_notes and self._finds_its_own(note):
-            raise RuleError(
-                f"rule {self.name!r}: bad note: the rule would find the note and change it"
-            )
+            raise self._wrong("bad note: the rule would find the note and change it")
         return note
 
     def _finds_its_own(self, note: Note) -> bool:
@@ -254,37 +255,29 @@ class Rule:
         if self.replacement is None:
             if self.pin:
                 return
-            raise RuleError(
-                f"rule {self.name!r}: say what a match becomes: replacement = '…' (replacement = "
-                "'' deletes it), or pin = true"
+            raise self._wrong(
+                "say what a match becomes: replacement = '…' (replacement = '' deletes it), or "
+                "pin = true"
             )
         if not isinstance(self.replacement, str):
-            raise RuleError(f"rule {self.name!r}: bad replacement: not text")
+            raise self._wrong("bad replacement: not text")
         if len(self.replacement) > MOST_REPLACEMENT:
-            raise RuleError(
-                f"rule {self.name!r}: bad replacement: more than {MOST_REPLACEMENT:,} characters"
-            )
+            raise self._wrong(f"bad replacement: more than {MOST_REPLACEMENT:,} characters")
         try:
             check_template(self.replacement, self.pattern)
         except (re.error, IndexError) as error:
-            raise RuleError(f"rule {self.name!r}: bad replacement: {on_one_line(error)}") from None
+            raise self._wrong(f"bad replacement: {on_one_line(error)}") from None
         texts = (self.replacement, *self.literals)
         search = self._pattern.within()
         if not self.pin and not is_settled(partial(self._applied, search), self.pattern, texts):
-            raise RuleError(
-                f"rule {self.name!r}: bad replacement: the rule would find the replacement and "
-                "change it again"
+            raise self._wrong(
+                "bad replacement: the rule would find the replacement and change it again"
             )
 
     def _applied(self, search: Search, text: str) -> str:
         """Return ``text`` after the rule."""
-        pieces, end = [], 0
-        for found in search.finditer(text):
-            start, stop = self._span(found)
-            if start >= 0:
-                pieces += [text[end:start], self._new(found) or ""]
-                end = stop
-        return "".join([*pieces, text[end:]])
+        matches = list(search.finditer(text))
+        return _with(text, map(self._span, matches), (self._new(found) or "" for found in matches))
 
 
 @lru_cache(maxsize=128)
@@ -292,11 +285,16 @@ def _cut(pattern: str, text: str) -> str:
     """Return ``text`` without what a pin's ``pattern`` finds: each turn has the same texts."""
     search = SearchPattern(pattern)
     group = VOLATILE if VOLATILE in search.groupindex else 0
+    spans = (found.span(group) for found in search.within(len(text)).finditer(text))
+    return _with(text, spans, repeat("\0"))
+
+
+def _with(text: str, spans: Iterable[tuple[int, int]], news: Iterable[str]) -> str:
+    """Return ``text`` with ``news`` at the ``spans`` of matches, if the group has matched."""
     pieces, end = [], 0
-    for found in search.within(len(text)).finditer(text):
-        start, stop = found.span(group)
+    for (start, stop), new in zip(spans, news, strict=False):
         if start >= end:
-            pieces += [text[end:start], "\0"]
+            pieces += [text[end:start], new]
             end = stop
     return "".join([*pieces, text[end:]])
 

@@ -134,7 +134,11 @@ class LogReader:
         begins = _BEGINS.search(line) is not None
         if known is None or known.request.task != task or (begins and known.says_something):
             done = self._finish(server, slot)
-            known = self._begin(server, slot, task)
+            request = LoggedRequest(
+                self._number, task, slot, kept=server.kept, shared=server.shared
+            )
+            server.kept = server.shared = None
+            known = server.open[slot] = _Open(request)
         server.current = slot
         self._read(known, line)
         return done + self._finish_if_over(server, slot)
@@ -171,12 +175,6 @@ class LogReader:
             return []
         self._read(server.open[slot], line)
         return self._finish_if_over(server, slot)
-
-    def _begin(self, server: _Instance, slot: int, task: int) -> _Open:
-        request = LoggedRequest(self._number, task, slot, kept=server.kept, shared=server.shared)
-        server.kept = server.shared = None
-        server.open[slot] = known = _Open(request)
-        return known
 
     def _before_a_task(self, server: _Instance, line: str) -> None:
         """What the server says while it looks for a slot."""

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 
 _COMMENT = re.compile(rb": ?keepalive (\d{1,12})/(\d{1,12})")
 _LONGEST = 16 << 10
@@ -56,7 +56,8 @@ class PrefillReader:
             return True
         if not (line.startswith(b"data:") and b'"prompt_progress"' in line):
             return False
-        told = _read(line[5:])
+        message = parsed(line[5:])
+        told = message.get("prompt_progress") if isinstance(message, dict) else None
         if not isinstance(told, dict):
             return False
         done, total = _count(told.get("processed")), _count(told.get("total"))
@@ -68,11 +69,6 @@ class PrefillReader:
     def _take(self, done: int, total: int) -> None:
         if 0 <= done <= total and total:
             self.progress = Progress(done, total)
-
-
-def _read(data: bytes) -> Any:
-    message = parsed(data)
-    return message.get("prompt_progress") if isinstance(message, dict) else None
 
 
 def _count(value: Any) -> int | None:

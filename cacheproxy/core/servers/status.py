@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproxy.core.servers.profile import UNKNOWN_KIND, ServerFacts
 
@@ -32,8 +32,7 @@ class MetricsPage(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFigures:
+class ServerFigures(NamedTuple):
     """Amounts of work, each None where it is not told."""
 
     prompt: float | None = None  #: tokens in all
@@ -51,10 +50,9 @@ class ServerFigures:
             prompt = reused + evaluated
         elif evaluated is None and prompt is not None and reused is not None:
             evaluated = prompt - reused
-        return replace(self, prompt=prompt, evaluated=evaluated)
+        return self._replace(prompt=prompt, evaluated=evaluated)
 
 
-_FIGURES = tuple(field.name for field in fields(ServerFigures))
 NOTHING = ServerFigures()
 
 
@@ -201,7 +199,7 @@ def gain(before: Look | None, now: Look) -> tuple[ServerFigures, bool]:
     old, new = (None if before is None else before.figures), now.figures or NOTHING
     if before is None or old is None or _is_another(before, now):
         return new.completed(), True
-    gained = (None if new is None else new - (old or 0) for old, new in _pairs(old, new))
+    gained = (None if now is None else now - (was or 0) for was, now in zip(old, new, strict=True))
     return ServerFigures(*gained).completed(), False
 
 
@@ -209,12 +207,7 @@ def _is_another(before: Look, now: Look) -> bool:
     """Whether the server was restarted between the two."""
     if before.start is not None and now.start is not None and before.start != now.start:
         return True
-    pairs = [
-        *_pairs(before.figures or NOTHING, now.figures or NOTHING),
-        (before.tasks, now.tasks),
-    ]
-    return any(old is not None and new is not None and new < old for old, new in pairs)
-
-
-def _pairs(one: ServerFigures, other: ServerFigures) -> list[tuple[float | None, float | None]]:
-    return [(getattr(one, name), getattr(other, name)) for name in _FIGURES]
+    old = (*(before.figures or NOTHING), before.tasks)
+    new = (*(now.figures or NOTHING), now.tasks)
+    pairs = zip(old, new, strict=True)
+    return any(was is not None and now is not None and now < was for was, now in pairs)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cacheproxy.core.document.compare import common_prefix
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.placement.placement import ROLES, Late, Placement, Treatment
 from cacheproxy.core.servers.kind import RenderingPage
 
@@ -51,6 +51,11 @@ PLAIN = "plain"
 TOOL, JOINED, LONG_IDS = "tool", "tool joined", "tool long ids"
 """A running turn; the same with a late message added to its result; with ids as most clients have.
 """
+_CALLS = (
+    (TOOL, "calls of tools and their results"),
+    (f"{TOOL} user", "a user's message right behind a tool's result"),
+)
+"""What a template may refuse altogether."""
 FIRST, OPEN, ENDED = "first", "open", "ended"
 """A conversation's first request, the same behind a tool's result, and when the user has answered.
 """
@@ -91,7 +96,7 @@ def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
         joins_tool=_is_refused(rendered, f"{TOOL} user") or 0 <= as_users < joined,
         told_by=told_by,
         short_ids=_is_refused(rendered, LONG_IDS),
-        refuses=tuple(_refused(rendered)),
+        refuses=tuple([what for name, what in _CALLS if _is_refused(rendered, name)]),
     )
 
 
@@ -111,15 +116,9 @@ def _kept(rendered: Rendered, name: str, unasked: int = -1) -> int:
 
 
 def _is_refused(rendered: Rendered, name: str) -> bool:
-    """Whether a running turn is rendered, but not with what ``name`` changes in it."""
-    return rendered.get(TOOL) is not None and name in rendered and rendered[name] is None
-
-
-def _refused(rendered: Rendered) -> Iterator[str]:
-    if TOOL in rendered and rendered[TOOL] is None:
-        yield "calls of tools and their results"
-    if _is_refused(rendered, f"{TOOL} user"):
-        yield "a user's message right behind a tool's result"
+    """Whether ``name`` is not rendered; of what changes a running turn, though that is."""
+    is_base = name == TOOL or rendered.get(TOOL) is not None
+    return is_base and name in rendered and rendered[name] is None
 
 
 def asking(page: RenderingPage, model: str = "") -> Asking[Placement | None]:
@@ -267,17 +266,6 @@ def tool_questions() -> dict[str, Json]:
     asked[JOINED] = [*called[:-1], result | {"content": f"{result['content']}\n\n{LATE}"}]
     asked[LONG_IDS] = turn(call_id=f"call_{_CALL_ID * 3}")[OPEN]["messages"]
     return {name: {"messages": messages, "tools": _TOOLS} for name, messages in asked.items()}
-
-
-def turn_questions() -> dict[str, Json]:
-    """Return what tells how a turn fares when the next one begins: its thinking, its tools."""
-    sent_back, bare = turn(THOUGHT), turn()
-    return {
-        ENDED: sent_back[ENDED],
-        BARE_OPEN: bare[OPEN],
-        BARE_ENDED: bare[ENDED],
-        OPEN: sent_back[OPEN],
-    }
 
 
 def turn(thought: str = "", call_id: str = _CALL_ID) -> dict[str, Json]:

@@ -31,7 +31,7 @@ from cacheproxy.core.template.rendering import (
     Rendered,
     asking,
     render,
-    turn_questions,
+    turn,
 )
 
 _OF_TEMPLATE = ("placement", "thoughts", "order", "tools_last", "system_last", "clock")
@@ -87,32 +87,28 @@ def asking_traits(
     Raises NoPageError.
     """
     rendered: dict[str, str | None] = {}
-    questions = turn_questions()
-    for name in (ENDED, BARE_OPEN, BARE_ENDED):
-        rendered[name] = yield from render(page, questions[name], model)
-    keeper = None
+    sent_back, bare = turn(THOUGHT), turn()
+    for name, question in (
+        (ENDED, sent_back[ENDED]),
+        (BARE_OPEN, bare[OPEN]),
+        (BARE_ENDED, bare[ENDED]),
+    ):
+        rendered[name] = yield from render(page, question, model)
+    keeper, way = None, Thinking.KEPT if _shows(rendered, ENDED) else Thinking.UNKNOWN
     if _shows(rendered, ENDED) is False:
-        rendered[OPEN] = yield from render(page, questions[OPEN], model)
-        if _shows(rendered, OPEN):
-            for name, value in KEEPERS:
-                asked = questions[ENDED] | {"chat_template_kwargs": {name: value}}
-                text = yield from render(page, asked, model)
-                if text is not None and THOUGHT in text:
-                    keeper = name, value
-                    break
-    return traits_of(rendered, keeper, now, formats)
-
-
-def traits_of(
-    rendered: Rendered,
-    keeper: tuple[str, bool] | None = None,
-    now: datetime | None = None,
-    formats: Sequence[str] = (),
-) -> Profile:
-    """Return what the answers say; ``keeper``: what made the template keep reasoning."""
-    text = rendered.get(ENDED) or rendered.get(BARE_ENDED) or ""
+        rendered[OPEN] = yield from render(page, sent_back[OPEN], model)
+        is_shown = _shows(rendered, OPEN)
+        if is_shown is not None:
+            way = Thinking.DROPPED if is_shown else Thinking.NEVER_SHOWN
+        for name, value in KEEPERS if is_shown else ():
+            asked = sent_back[ENDED] | {"chat_template_kwargs": {name: value}}
+            text = yield from render(page, asked, model)
+            if text is not None and THOUGHT in text:
+                keeper, way = (name, value), Thinking.ON_REQUEST
+                break
+    text = rendered[ENDED] or rendered[BARE_ENDED] or ""
     return Profile(
-        thoughts=ThinkingProfile(_way(rendered, keeper), keeper, _writes_empty(rendered)),
+        thoughts=ThinkingProfile(way, keeper, _writes_empty(rendered)),
         order=order_of(text),
         tools_last=0 <= text.find(TWO) < text.find(SAYS),
         system_last=0 <= text.find(TWO) < text.find(HEAD),
@@ -128,16 +124,6 @@ def order_of(text: str) -> PromptOrder | None:
     return PromptOrder.TOOLS_FIRST if tool < head else PromptOrder.SYSTEM_FIRST
 
 
-def _way(rendered: Rendered, keeper: tuple[str, bool] | None) -> Thinking:
-    if _shows(rendered, ENDED):
-        return Thinking.KEPT
-    if _shows(rendered, ENDED) is None or _shows(rendered, OPEN) is None:
-        return Thinking.UNKNOWN
-    if not _shows(rendered, OPEN):
-        return Thinking.NEVER_SHOWN
-    return Thinking.DROPPED if keeper is None else Thinking.ON_REQUEST
-
-
 def _shows(rendered: Rendered, name: str) -> bool | None:
     """Whether the reasoning stands in an answer, None where there is none to look at."""
     text = rendered.get(name)
@@ -150,14 +136,11 @@ def _writes_empty(rendered: Rendered) -> bool:
     Looked at is what stands between the user's text and the tool's result. The tools may be there,
     too, in templates that write them into the last user message: that is another matter.
     """
-    turns = [_turn(rendered.get(name)) for name in (BARE_OPEN, BARE_ENDED)]
-    if None in turns or any(SAYS in (turn or "") for turn in turns):
-        return False
+    turns = []
+    for name in (BARE_OPEN, BARE_ENDED):
+        text = rendered.get(name) or ""
+        start, end = text.find(ONE), text.find(RESULT)
+        if not 0 <= start < end or SAYS in text[start:end]:
+            return False
+        turns.append(text[start:end])
     return turns[0] != turns[1]
-
-
-def _turn(text: str | None) -> str | None:
-    if text is None:
-        return None
-    start, end = text.find(ONE), text.find(RESULT)
-    return text[start:end] if 0 <= start < end else None

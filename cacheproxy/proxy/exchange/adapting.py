@@ -17,14 +17,14 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.conversation.conversation import Thought, Thoughts
-from cacheproxy.core.conversation.kinship import Kinship
+from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.http1.content_coding import codings_of, decoded
 from cacheproxy.core.http1.headers import values
-from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, guessed
 from cacheproxy.core.placement.placing import late_messages, place
 from cacheproxy.core.placement.refusal import (
@@ -39,7 +39,6 @@ from cacheproxy.core.prompt.request import Headers, Request, messages_of
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.kinds import page_at
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.thinking.answer import read
 from cacheproxy.core.thinking.keeping import (
     NO,
     KeepingWay,
@@ -48,6 +47,7 @@ from cacheproxy.core.thinking.keeping import (
     may_keep,
     may_remember,
     place_of,
+    read,
     says,
     way_of,
 )
@@ -129,7 +129,8 @@ class Adapting:
             return KeptThinking(request)
         if way is not None and begins:
             thoughts.asked_by = next(iter(way), None)
-        if _is_short(request, thoughts):
+        is_short = request.is_quick(_THREAD_ABOVE) and thoughts.cost <= _THREAD_ABOVE
+        if is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES:
             kept = keep(request, way, thoughts, turn.kin)
         else:
             kept = await self._in_thread(_kept, request, way, thoughts, turn.kin)
@@ -275,12 +276,6 @@ class Adapting:
 
 def _nothing(_: object = None) -> None:
     """What waits has had its turn; an odd answer has no reasoning."""
-
-
-def _is_short(request: Request, thoughts: Thoughts) -> bool:
-    """Whether to keep its reasoning takes a moment only."""
-    is_short = request.is_quick(_THREAD_ABOVE) and thoughts.cost <= _THREAD_ABOVE
-    return is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES
 
 
 def _kept(

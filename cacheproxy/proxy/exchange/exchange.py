@@ -17,8 +17,7 @@ from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
-from cacheproxy.core.http1.response_head import ResponseHead
-from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -30,7 +29,7 @@ from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
 from cacheproxy.proxy.upstream.failures import explain, is_ours
 from cacheproxy.record.exchange import Exchange, Outcome
-from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
+from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 _log = Logger()
 _MOST_TRANSLATED = 64 << 20

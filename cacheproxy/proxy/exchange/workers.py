@@ -18,8 +18,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
-from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.fold import GivenUpError, kind_of
+from cacheproxy.core.rules.fold import Failures, GivenUpError, kind_of
 
 _log = Logger()
 _T = TypeVar("_T")

@@ -20,7 +20,7 @@ from cacheproxy.proxy.upstream.failures import NOT_IN_TIME, UpstreamSilent, prob
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
 
-    from cacheproxy.core.http1.response_head import ResponseHead
+    from cacheproxy.core.http1.response_reader import ResponseHead
 
 _JOINED = 64 << 10
 """Bytes of body below which head and body are sent as one piece: a copy costs less than a call."""

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.http1.content_coding import CodingError, TooLargeError
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
+from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 BUSY = 429
 ELSEWHERE = (BUSY, 503)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from cacheproxy.core.conversation import conversation as module
-from cacheproxy.core.conversation.conversation import Conversation, Thought, Thoughts
+from cacheproxy.core.conversation.conversation import Conversation, Spellings, Thought, Thoughts
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from tests.core.conversation.test_store import Proxy, turn
@@ -66,3 +70,48 @@ def test_a_conversation_too_large_for_the_store_goes_with_all_its_thoughts():
     assert store.conversation(first) is None
     assert store.bytes_kept < 200_000
     assert Conversation(first).thoughts.find(1) is None
+
+
+def found(kept, text, call="a"):
+    spellings = Spellings()
+    spellings.keep("a", kept)
+    return spellings.find(call, text, json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("kept", "text"),
+    [
+        ('{"a": 1.0}', '{"a":1}'),
+        ('{"a": 1e2}', '{"a":100}'),
+        ('{"b": 1,"a":[{}]}', '{"a":[{}],"b":1}'),
+        ('{"a":"\\u00e9"}', '{"a":"é"}'),
+        ('{"a":"\\ud83d"}', '{ "a":"\\ud83d"}'),
+        ('{"a":1,"a":2}', '{"a":2}'),
+        ('{"a":12345678901234567890}', '{"a":12345678901234567000}'),
+    ],
+)
+def test_what_means_the_same_is_the_same(kept, text):
+    """Spaces, order, escapes, and numbers as JavaScript writes them."""
+    assert found(kept, text) == kept
+
+
+@pytest.mark.parametrize(
+    ("kept", "text"),
+    [
+        ('{"a":1}', '{"a":true}'),
+        ('{"a":0}', '{"a":null}'),
+        ('{"a":[1,2]}', '{"a":[2,1]}'),
+        ('{"a":1}', '{"a":1,"b":2}'),
+        ('{"a":"1"}', '{"a":1}'),
+        ('{"a":9007199254740991}', '{"a":9007199254740990}'),
+        ('{"a":1' + "0" * 400 + "}", '{"a":1}'),
+        ("{", "{}"),
+    ],
+)
+def test_what_was_changed_is_the_client_s(kept, text):
+    """The client may have edited the call; the server must see what the client says."""
+    assert found(kept, text) == text
+
+
+def test_another_call_is_not_known():
+    assert found('{"a": 1}', '{"a":1}', call="b") == '{"a":1}'

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation import conversation as module
+from cacheproxy.core.conversation import store as module
 from cacheproxy.core.conversation.conversation import Thought
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.prepare import Plan, prepare

@@ -26,8 +26,7 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.thinking.answer import said
-from cacheproxy.core.thinking.keeping import keep, place_of
+from cacheproxy.core.thinking.keeping import keep, place_of, said
 from cacheproxy.plugin.packages import configured
 
 CANARY = re.compile(r"C(\d+)([A-Z])(\d+)")

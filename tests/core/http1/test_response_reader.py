@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.http1 import response_reader as http1
-from cacheproxy.core.http1.response_reader import LONGEST_HEAD, ResponseError, ResponseReader
+from cacheproxy.core.http1.response_reader import (
+    LONGEST_HEAD,
+    ResponseError,
+    ResponseHead,
+    ResponseReader,
+)
 
 BROKEN = "the upstream's chunk framing is broken"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -356,3 +361,36 @@ def test_the_body_is_not_kept():
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1 << 20
+
+
+HEAD = ResponseHead(
+    200,
+    b"OK",
+    (
+        (b"Content-Type", b"Text/Event-Stream; charset=UTF-8"),
+        (b"vary", b"Origin, ACCEPT"),
+        (b"Vary", b"cookie"),
+    ),
+)
+
+
+def test_headers_are_found_whatever_the_names_case():
+    """Tokens are what stands between commas, and in lower case as the content type is."""
+    assert HEAD.values(b"vary") == [b"Origin, ACCEPT", b"cookie"]
+    assert HEAD.tokens(b"vary") == [b"origin", b"accept", b"cookie"]
+    assert HEAD.content_type == b"text/event-stream; charset=utf-8"
+    bare = ResponseHead(200, b"OK", ())
+    assert (bare.content_type, bare.tokens(b"vary"), bare.values(b"vary")) == (b"", [], [])
+
+
+@pytest.mark.parametrize(
+    ("length", "fields", "alone"),
+    [
+        (None, (), True),
+        (5, ((b"Content-Length", b"5"),), False),
+        (None, ((b"Transfer-Encoding", b"chunked"),), False),
+    ],
+)
+def test_a_body_without_framing_ends_with_its_connection(length, fields, alone):
+    """RFC 9112, section 6.3."""
+    assert ResponseHead(200, b"OK", fields, length).ends_with_connection is alone

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.document.edits import REMOVE, Edit, Raw
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
-from cacheproxy.core.rules.fold import MOST_EDITS, RuleReport, normalize, step
+from cacheproxy.core.rules.fold import MOST_EDITS, Failures, RuleReport, normalize, step
 from cacheproxy.core.rules.rule import Rule
 
 SECRET = "the secret prompt"
@@ -292,3 +292,20 @@ def test_captured_bodies_pass_unchanged_where_no_rule_fires(captured):
     for requests in captured.values():
         for request in requests:
             assert normalize(request, rules, requests[0]).request is request
+
+
+def test_each_name_has_counts_of_its_own():
+    """In the order of their names, as plain values; nobody is listed without cause."""
+    failures = Failures()
+    assert failures.as_dict() == {}
+    failures.of("b").failed += 1
+    failures.of("a").timed_out += 1
+    failures.of("a").dropped += 3
+    failures.of("b").failed += 1
+    failures.of("b").left_out = True
+    assert json.dumps(failures.as_dict()) == json.dumps(
+        {
+            "a": {"failed": 0, "timed_out": 1, "dropped": 3, "left_out": False},
+            "b": {"failed": 2, "timed_out": 0, "dropped": 0, "left_out": True},
+        }
+    )

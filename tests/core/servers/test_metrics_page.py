@@ -96,12 +96,12 @@ SGLANGS = Sample(
         (VLLM, VLLMS),  # engines are added up, the fullest cache counts
         (  # cached tokens are said better than by hits
             f'{VLLM}vllm:prompt_tokens_cached_total{{model_name="org/model"}} 790\n',
-            replace(VLLMS, figures=replace(VLLMS.figures, reused=790)),
+            replace(VLLMS, figures=VLLMS.figures._replace(reused=790)),
         ),
         (SGLANG, SGLANGS),  # before its first hit: that is zero, not unknown
         (
             SGLANG + of_sglang("device", 300) + of_sglang("host", 21),
-            replace(SGLANGS, figures=replace(SGLANGS.figures, reused=321)),
+            replace(SGLANGS, figures=SGLANGS.figures._replace(reused=321)),
         ),
         (  # a name as the text format escapes it
             SGLANG.replace("org/model", r"C:\\m\"x"),
@@ -109,7 +109,7 @@ SGLANGS = Sample(
         ),
         (  # several models are not named
             f'{SGLANG}sglang:num_requests_total{{model_name="other"}} 1\n',
-            replace(SGLANGS, model=None, figures=replace(SGLANGS.figures, requests=13)),
+            replace(SGLANGS, model=None, figures=SGLANGS.figures._replace(requests=13)),
         ),
         (  # odd lines cost only themselves: not a number, negative, without quotes, cut off
             (

@@ -9,8 +9,7 @@ from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.document.edits import encode
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Thinking
 from cacheproxy.core.servers.profile import ThinkingProfile as Fare
-from cacheproxy.core.thinking.answer import said_in
-from cacheproxy.core.thinking.keeping import keep, place_of, way_of
+from cacheproxy.core.thinking.keeping import keep, place_of, said_in, way_of
 from cacheproxy.testing import request
 from tests.core.templates import thinking
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
-from cacheproxy.core.thinking.answer import read, said, said_in
+from cacheproxy.core.thinking.keeping import read, said, said_in
 
 JSON, STREAM = "application/json", "text/event-stream; charset=utf-8"
 CALL = ("look", '{"path":"a"}')

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from cacheproxy.child.proxy import ChildProxy as Proxy
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.conversation.verdict import Judgement
 

@@ -10,7 +10,7 @@ from time import thread_time
 import pytest
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.conversation.prepare import Plan
+from cacheproxy.core.conversation.prepare import Plan, SessionHook
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.edits import Edit
@@ -19,7 +19,6 @@ from cacheproxy.core.prompt import client as clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.proxy.exchange.normalizing import _THREAD_ABOVE, Normalizing, Unpacking
 from cacheproxy.proxy.exchange.workers import Workers
 from tests.core.document.test_search import LATE

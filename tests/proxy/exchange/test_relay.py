@@ -18,15 +18,14 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.dialects.dialects import spoken
-from cacheproxy.core.http1.response_head import ResponseHead
-from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
-from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.reading import TranslationError
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, eventually, head
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.child.proxy import ChildProxy
+from cacheproxy.child.process import ChildProxy
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.translation import MessagesToChat
 from cacheproxy_demo.client import Cost, DemoClient

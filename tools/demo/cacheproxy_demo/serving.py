@@ -67,7 +67,7 @@ def to_try(url: str) -> Iterator[str]:
 def _proxy(upstream: str) -> subprocess.Popen[str]:
     """The proxy as it comes, at its usual port if that is free; it dies with this process."""
     command = [
-        *(sys.executable, "-m", "cacheproxy.child.twistd", "-n", "--pidfile=", "cacheproxy"),
+        *(sys.executable, "-m", "cacheproxy.child.process", "-n", "--pidfile=", "cacheproxy"),
         *("--config", os.devnull, "--port", str(_port()), "--state-dir", "none"),
         *("--upstream", upstream),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -111,7 +112,9 @@ def assess(
             continue
         unedited = prompt_of(turn.received, order) or prompt
         now = Before(prompt, unedited, usage.prompt)
-        expected = _counted(_tokens(turn, counter), memory) or _estimated(known, now)
+        expected = _counted(_tokens(turn, counter), memory)
+        if expected is None and known:
+            expected = max((_shared(one, now) for one in known), key=attrgetter("tokens"))
         known.append(now)
         key = turn.session, turn.place and turn.place.lane
         before, meanwhile = last.get(key), Meanwhile(others=len(since.get(key, ())))
@@ -143,11 +146,6 @@ def _counted(tokens: Tokens | None, memory: KeptPrompts) -> Expected | None:
         return None
     # the last token of a prompt is always evaluated: the answer follows from it
     return Expected(min(reuse, len(tokens) - 1), exact=True)
-
-
-def _estimated(known: Sequence[Before], now: Before) -> Expected | None:
-    found = [_shared(before, now) for before in known]
-    return max(found, key=lambda one: one.tokens, default=None)
 
 
 def _shared(before: Before, now: Before) -> Expected:

@@ -82,7 +82,8 @@ def slots_without_ram(site: Site, server: ServerFacts, model: str) -> int | None
     count = server.slots
     if count is None or count > _MOST_SLOTS:
         return None
-    first, *others = (_text() for _ in range(count + 1))
+    words = ([secrets.token_hex(4) for _ in range(_WORDS)] for _ in range(count + 1))
+    first, *others = map(" ".join, words)
     for text in (first, *others):
         _evaluate(site, model, text)
     share = _evaluate(site, model, first)
@@ -94,10 +95,6 @@ def _evaluate(site: Site, model: str, text: str) -> float | None:
     body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": text}]}
     usage = usage_of(site.tell("/v1/chat/completions", body))
     return usage.reused / usage.prompt if usage.prompt and usage.reused is not None else None
-
-
-def _text() -> str:
-    return " ".join(secrets.token_hex(4) for _ in range(_WORDS))
 
 
 class Counter:

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 import cacheproxy.core
 import cacheproxy.translate
 from cacheproxy.core.document import search
-from cacheproxy.core.rules.checks import RuleError
+from cacheproxy.core.rules.checks import RuleError, attacks, examples, is_settled, slow
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.rules.second_pass import attacks, examples, is_settled, slow
 from cacheproxy.plugin.packages import Packages
 
 LONG = 1_000_000

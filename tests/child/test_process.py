@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site
-from cacheproxy.child.proxy import START_SECONDS, ChildProxy
+from cacheproxy.child.process import START_SECONDS, ChildProxy
 from tests.peer import NOBODY
 from tests.proxy.harness import TIMEOUT, eventually, running, runs
 
@@ -29,7 +29,7 @@ def test_what_twistd_says_against_it_is_the_error():
 
 def test_it_dies_with_its_parent():
     program = (
-        "import time; from cacheproxy.child.proxy import ChildProxy;"
+        "import time; from cacheproxy.child.process import ChildProxy;"
         f"service = ChildProxy({NOBODY!r}); print(service.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", program]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproxy.core.document.parsed import parsed
+from cacheproxy.core.document.reader import parsed
 
 
 @pytest.mark.parametrize("text", ["", "{", b"\xff", "[" * 100_000, "1" * 5_000])
