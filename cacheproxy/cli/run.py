@@ -116,7 +116,11 @@ def run(
         launch = setup.launch
         assert launch is not None  # it was there without a proxy
         for name, content in launch.files.items():
-            (Path(folder) / name).write_text(content, encoding="utf-8")
+            file = Path(folder) / name
+            try:
+                file.write_text(content, encoding="utf-8")
+            except OSError as error:
+                fail(f"cannot write {file} ({error.strerror}): set TMPDIR to a folder with room")
         assert package.client is not None  # it has a setup
         began = Run(site, package.client.name, time.time(), is_own=own is not None)
         say(first_line(page, package.client.name))
