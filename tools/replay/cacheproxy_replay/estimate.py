@@ -21,8 +21,8 @@ from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, tokens_of
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.record.exchange import Exchange
-from cacheproxy_replay.memory import Counter, KeptPrompts
 from cacheproxy_replay.run import OnStep
+from cacheproxy_replay.server import Counter, KeptPrompts
 
 _WARM_TOKENS = 128
 _WARM = 0.05
