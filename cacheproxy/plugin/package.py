@@ -267,6 +267,7 @@ def _is_kind(one: object) -> bool:
     return (
         0 < len(one.name) <= _LONGEST_KIND
         and one.name.isprintable()
+        and any(map(str.isalnum, one.name))  # by these it is found again
         and all(isinstance(value, kind) for value, kind in typed if kind in _CHECKED)
         and all(isinstance(path, str) and _PATH.fullmatch(path) for path in paths)
     )
