@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,8 +42,7 @@ class Packages(tuple[Package, ...]):
         An installed one that cannot be loaded is among them, with its error. Raises PluginError
         for a file that cannot be loaded, two plugins of one name, and a blocked name nobody has.
         """
-        blocked = set(block)
-        return cls(_serving(installed(blocked))).with_files(files, blocked)
+        return cls().again(block, files)
 
     def again(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
         """Return them with what was installed since, and with ``files``; see ``installed``.
@@ -51,10 +50,10 @@ class Packages(tuple[Package, ...]):
         One that could not be loaded is tried once more. Raises PluginError.
         """
         blocked = set(block)
-        before = [package for package in self if package.file is None]
-        theirs = _serving(installed(blocked, before))
-        ours = [package for package in self if package.file is not None]
-        return Packages([*theirs, *ours]).with_files(files, blocked)
+        theirs = installed(blocked, [package for package in self if package.file is None])
+        found = [package for package in theirs if not package.is_tool]
+        found += (package for package in self if package.file is not None)
+        return Packages(found).with_files(files, blocked)
 
     def with_files(self, files: Sequence[str], block: Iterable[str] = ()) -> Packages:
         """Return them with the plugins in ``files``, absolute paths, instead of other files.
@@ -178,10 +177,6 @@ def choose(
 def _say(name: str, problem: BaseException | str) -> None:
     what = problem if isinstance(problem, str) else reason_of(problem)
     _log.warn("plugin {name}: {what}", name=name, what=what)
-
-
-def _serving(found: Iterable[Package]) -> Iterator[Package]:
-    return (package for package in found if not package.is_tool)
 
 
 @dataclass(frozen=True, slots=True)
