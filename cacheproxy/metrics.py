@@ -97,10 +97,12 @@ class Metrics:
                 series[values] += amount
 
 
-def family_of(row: MetricRow) -> Metric:
-    """Return an empty family of prometheus-client, to be filled by ``add_metric``."""
-    family: Metric = _FAMILIES[row.kind](row.name, row.says, labels=row.labels)
-    return family
+def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:
+    """Return a family of prometheus-client; ``add_metric`` adds more than ``values`` to it."""
+    made: Any = _FAMILIES[row.kind](row.name, row.says, labels=row.labels)
+    for labels, value in values:
+        made.add_metric(labels, float(value))
+    return made  # type: ignore[no-any-return]
 
 
 class Labels:
@@ -186,11 +188,14 @@ class MetricsSources:
 
     def families(self, channels: Collection[Any]) -> list[Metric]:
         """Ask all there are to ask; ``channels``: the open ones, each with its ``requests``."""
+        under_way = [request for channel in channels for request in channel.requests[:1]]
+        others = sum(not getattr(request, "path", b"").startswith(_OWN) for request in under_way)
         return [
             *self._failures(),
-            *self._connections(channels),
+            family_of(table.CONNECTIONS, ([], len(channels))),
+            family_of(table.STREAMS, ([], others)),
             *self._upstreams(),
-            _of(table.BUILD, ([self.version, platform.python_version()], 1)),
+            family_of(table.BUILD, ([self.version, platform.python_version()], 1)),
         ]
 
     def _failures(self) -> Iterator[Metric]:
@@ -199,39 +204,28 @@ class MetricsSources:
             counts.setdefault(clean(name), Counter()).update(count)  # long names may become one
         kinds = ("failed", "timed_out", "dropped")
         each = (([name, kind], found[kind]) for name, found in counts.items() for kind in kinds)
-        yield _of(table.FAILURES, *each)
-        yield _of(
+        yield family_of(table.FAILURES, *each)
+        yield family_of(
             table.LEFT_OUT, *(([name], found["left_out"] > 0) for name, found in counts.items())
         )
-
-    def _connections(self, channels: Collection[Any]) -> Iterator[Metric]:
-        under_way = [request for channel in channels for request in channel.requests[:1]]
-        others = sum(not getattr(request, "path", b"").startswith(_OWN) for request in under_way)
-        yield _of(table.CONNECTIONS, ([], len(channels)))
-        yield _of(table.STREAMS, ([], others))
 
     def _upstreams(self) -> Iterator[Metric]:
         looks = [(clean(look.url), look) for look in self.looks()]
         if not looks:
             return
         now = self.seconds()
-        yield _of(table.UP, *(([name], look.state is UpstreamState.UP) for name, look in looks))
+        yield family_of(
+            table.UP, *(([name], look.state is UpstreamState.UP) for name, look in looks)
+        )
         ages = (([name], max(0.0, now - look.moment)) for name, look in looks)
-        yield _of(table.POLL_AGE, *ages)
+        yield family_of(table.POLL_AGE, *ages)
         slots = []
         for name, look in looks:
             busy = sum(slot.busy for slot in look.slots)
             if look.slots:
                 slots += [([name, "busy"], busy), ([name, "idle"], len(look.slots) - busy)]
         if slots:
-            yield _of(table.SLOTS, *slots)
+            yield family_of(table.SLOTS, *slots)
         used = [([name], look.kv) for name, look in looks if look.kv is not None]
         if used:
-            yield _of(table.KV_USED, *used)
-
-
-def _of(row: table.MetricRow, *values: tuple[list[str], float]) -> Metric:
-    made: Any = family_of(row)
-    for labels, value in values:
-        made.add_metric(labels, float(value))
-    return made  # type: ignore[no-any-return]
+            yield family_of(table.KV_USED, *used)

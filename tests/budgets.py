@@ -31,7 +31,8 @@ def used_by_rooms(rooms: Iterable[str]) -> dict[str, int]:
     used = {}
     for room in rooms:
         path = PACKAGE.joinpath(*room.split("."))
-        used[room] = lines([path.with_suffix(".py")] if not path.is_dir() else path.rglob("*.py"))
+        file = path.with_suffix(".py")  # a folder of its name may be left, with what was compiled
+        used[room] = lines([file] if file.exists() else path.rglob("*.py"))
     return {
         room: used[room] - sum(used[inner] for inner in used if inner.startswith(f"{room}."))
         for room in used

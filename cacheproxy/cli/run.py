@@ -16,7 +16,6 @@ import platformdirs
 
 from cacheproxy.asking import (
     HEALTH,
-    PAGE_SECONDS,
     CommandError,
     NoAnswerError,
     Site,
@@ -210,8 +209,8 @@ def answers(url: str) -> bool:
 
 def _up(site: Site) -> Any:
     """Return the health page; ends the command where no upstream answers the proxy."""
-    page = site.tell(HEALTH, seconds=PAGE_SECONDS)
-    if not is_health(page):
+    page = site.health()
+    if page is None:
         raise CommandError(f"the proxy at {shown(site.url)} does not say how it is")
     upstreams = page["upstreams"] or [page["upstream"]]
     if all(each["state"] != "up" for each in upstreams):

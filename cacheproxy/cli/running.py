@@ -21,7 +21,7 @@ from cacheproxy.client_setup.need import Need, late, model_and_context
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
-from cacheproxy.core.servers.dialects import is_served
+from cacheproxy.core.servers.looking import is_served
 
 _SECONDS = 40.0
 """A page about a long conversation takes the proxy a while, and proving a rule on it longer."""

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from twisted.logger import Logger
 
@@ -91,7 +91,8 @@ class Capture:
             self._hand_over(exchange)
 
     def _hand_over(self, exchange: Exchange) -> None:
-        size = _size_of(exchange)
+        headers = (*exchange.received.headers, *exchange.response_headers)
+        size = _NOT_BODIES + exchange.size + sum(len(name) + len(value) for name, value in headers)
         waiting = self._came - self._went
         if waiting + size > self._size or self._queue.qsize() >= self._most:
             self._drop(exchange.wall, _SLOW if size <= self._size else _TOO_LARGE)
@@ -179,22 +180,8 @@ class Capture:
         self._reactor.callFromThread(_log.warn, "{text}", text=text)
 
 
-def _size_of(exchange: Exchange) -> int:
-    headers = (*exchange.received.headers, *exchange.response_headers)
-    return _NOT_BODIES + exchange.size + sum(len(name) + len(value) for name, value in headers)
-
-
 class CaptureError(ValueError):
     """A folder that captures cannot be written to; the message says how to mend it."""
-
-
-class _File(NamedTuple):
-    """A file of captures."""
-
-    name: str  #: in the folder
-    day: str  #: that it is of
-    size: int  #: bytes
-    changed: int  #: when it was written last, in ns
 
 
 class CaptureFolder:
@@ -236,20 +223,23 @@ class CaptureFolder:
 
     def _make_room(self, day: str, size: int) -> int:
         """Remove what is too old, then the oldest until ``size`` fits; return what is left."""
-        files = sorted(self._files(), key=lambda file: (file.day, file.changed))
+        files = sorted(self._files())
         oldest = (date.fromisoformat(day) - timedelta(self._days)).isoformat()
-        total = sum(file.size for file in files)
-        for file in files:
-            if file.day >= oldest and total + size <= self._size:
+        total = sum(held for *_, held in files)
+        for of_day, _, name, held in files:
+            if of_day >= oldest and total + size <= self._size:
                 break
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(file.name, dir_fd=self._folder)
+                os.unlink(name, dir_fd=self._folder)
             self.removed += 1
-            total -= file.size
+            total -= held
         return total
 
-    def _files(self) -> Iterator[_File]:
-        """Yield the files that are ours by name and by first bytes; no others are removed."""
+    def _files(self) -> Iterator[tuple[str, int, str, int]]:
+        """Yield the files that are ours by name and by first bytes; no others are removed.
+
+        Of each its day, when it was written last (ns), its name and its bytes.
+        """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.scandir(self._folder) as entries:
             names = [entry.name for entry in entries]
@@ -262,7 +252,7 @@ class CaptureFolder:
                 try:
                     facts = os.fstat(file)
                     if stat.S_ISREG(facts.st_mode) and _OURS.startswith(os.read(file, len(_OURS))):
-                        yield _File(name, match[1], facts.st_size, facts.st_mtime_ns)
+                        yield match[1], facts.st_mtime_ns, name, facts.st_size
                 finally:
                     os.close(file)
 
@@ -325,7 +315,9 @@ def _append_line(folder: int, name: str, line: bytes) -> int:
         if before and os.pread(file, 1, before - 1) != b"\n":
             line = b"\n" + line  # a power cut left half a line: do not spoil this one too
         try:
-            _write_whole(file, line)
+            left = memoryview(line)
+            while left:
+                left = left[os.write(file, left) :]
         except OSError:
             if before:
                 os.ftruncate(file, before)
@@ -335,9 +327,3 @@ def _append_line(folder: int, name: str, line: bytes) -> int:
         return len(line)
     finally:
         os.close(file)
-
-
-def _write_whole(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]

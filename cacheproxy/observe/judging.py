@@ -137,7 +137,10 @@ class Judging:
         if not exchange.turn or is_too_much:
             self._ready_now.append(exchange)
             return
-        if not self._waiting and _is_quick(exchange):
+        sent = exchange.sent or exchange.received
+        # no body takes longer to look at than it has bytes
+        is_quick = not self._waiting and exchange.received.is_quick(_THREAD_ABOVE)
+        if is_quick and sent.is_quick(_THREAD_ABOVE):
             self._take(exchange, self._judged(exchange))
             return
         self._waiting += size
@@ -232,9 +235,3 @@ async def _ask(exchange: Exchange, turn: Evidence, known: KnownUpstream, *, coun
         turn = replace(turn, proof=proof)
         exchange.verdict = judge(turn)
         learn(known.inferred, exchange.verdict, turn)
-
-
-def _is_quick(exchange: Exchange) -> bool:
-    """Whether neither body takes long to look at: none takes more than it has bytes."""
-    sent = exchange.sent or exchange.received
-    return exchange.received.is_quick(_THREAD_ABOVE) and sent.is_quick(_THREAD_ABOVE)

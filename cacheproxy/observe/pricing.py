@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement, Spared, Verdict, spared_tokens
+from cacheproxy.core.conversation.verdict import Judgement, Spared, spared_tokens
 from cacheproxy.core.route.route import Price
 from cacheproxy.core.servers.status import Look, gain
 from cacheproxy.record.exchange import Exchange
@@ -134,8 +134,13 @@ class Pricing:
         own = known.prefill.learn(usage.evaluated, usage.prompt_seconds)
         known.has_told = known.has_told or own is not None
         verdict = exchange.verdict
-        if verdict is not None and (lost := _untimed(verdict)) is not None:
-            seconds = known.seconds(cost, usage.reused or 0, lost)
+        if (
+            verdict is not None
+            and verdict.judgement is Judgement.BREAK
+            and verdict.lost is not None
+            and verdict.seconds_lost is None  # its answer told no times
+        ):
+            seconds = known.seconds(cost, usage.reused or 0, verdict.lost.tokens)
             verdict = exchange.verdict = replace(verdict, seconds_lost=seconds)
         tokens = spared_tokens(usage.reused, verdict)
         if tokens and not exchange.has_failed:
@@ -173,10 +178,3 @@ class Pricing:
                 self._upstreams.clear()
             known = self._upstreams[url] = _Upstream()
         return known
-
-
-def _untimed(verdict: Verdict) -> int | None:
-    """Return the tokens that a break lost, where its answer told no times."""
-    if verdict.judgement is not Judgement.BREAK or verdict.lost is None:
-        return None
-    return verdict.lost.tokens if verdict.seconds_lost is None else None

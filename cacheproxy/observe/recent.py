@@ -11,7 +11,6 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried, is_plain, redact_target
@@ -72,32 +71,29 @@ def _bare(exchange: Exchange) -> Exchange:
     if (verdict is not None and verdict.where is not None) or not is_plain(received.path):
         known = carried(received.headers, received.target)
     bare = Request(received.method, redact_target(received.path, known))
+    if verdict is not None and verdict.where is not None:
+        where = verdict.where
+        was, now = hide_text(where.was, known), hide_text(where.now, known)
+        verdict = replace(verdict, where=replace(where, was=was, now=now))
     return replace(
         exchange,
         received=bare,
         sent=None if exchange.sent is None else bare,
         response_headers=(),
         response_body=None,
-        reports=tuple(map(_without_text, exchange.reports)),
-        verdict=_without_credentials(verdict, known),
+        reports=tuple(
+            [  # what a rule put there may be as long as a body
+                RuleReport(
+                    one.rule,
+                    tuple([Edit(it.path, "", it.why, it.span) for it in one.edits]),
+                    one.error,
+                )
+                for one in exchange.reports
+            ]
+        ),
+        verdict=verdict,
         place=None if exchange.place is None else exchange.place._replace(pair=None),
     )
-
-
-def _without_text(report: RuleReport) -> RuleReport:
-    """Keep where a rule edited and why: what it put there may be as long as a body."""
-    if not report.edits:
-        return report
-    edits = tuple(Edit(edit.path, "", edit.why, edit.span) for edit in report.edits)
-    return RuleReport(report.rule, edits, report.error)
-
-
-def _without_credentials(verdict: Verdict | None, known: Collection[bytes]) -> Verdict | None:
-    if verdict is None or verdict.where is None:
-        return verdict
-    where = verdict.where
-    was, now = hide_text(where.was, known), hide_text(where.now, known)
-    return replace(verdict, where=replace(where, was=was, now=now))
 
 
 class Latest:

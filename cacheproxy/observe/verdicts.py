@@ -18,7 +18,7 @@ from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdi
 from cacheproxy.core.judge.advice import is_curable
 from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, order_of
-from cacheproxy.core.prompt.prompt import Parts, Prompt, PromptOrder, parts_of, prompt_of, reordered
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_of, reordered
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.core.servers.status import Look, UpstreamState
@@ -128,7 +128,12 @@ class Verdicts:
         )
         exchange.verdict, exchange.place, exchange.usage = verdict, place, usage
         exchange.turn, exchange.side = place.turn, place.is_side
-        exchange.parts = _parts(sent, usage.prompt, profile)
+        if usage.prompt is not None:
+            way = profile.thoughts.way
+            drops, hides = way is Thinking.DROPPED, way is Thinking.NEVER_SHOWN
+            exchange.parts = parts_of(
+                sent, usage.prompt, drops_thinking=drops, hides_thinking=hides
+            )
         return turn
 
     def _lane(self, session: Session, number: int) -> Lane | None:
@@ -182,16 +187,6 @@ class Verdicts:
 def is_another(start: str | None, now: str | None) -> bool:
     """Whether two marks of a server's start, None for not told, are of two servers."""
     return start is not None and now is not None and start != now
-
-
-def _parts(sent: Prompt, tokens: int | None, profile: Profile) -> Parts | None:
-    way = profile.thoughts.way
-    return None if tokens is None else parts_of(
-        sent,
-        tokens,
-        drops_thinking=way is Thinking.DROPPED,
-        hides_thinking=way is Thinking.NEVER_SHOWN,
-    )  # fmt: skip
 
 
 def _usage(exchange: Exchange, inferred: Inferred | None) -> Usage:

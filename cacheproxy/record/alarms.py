@@ -99,8 +99,9 @@ class Alarms:
             return None
         if verdict.judgement not in _JUDGED:
             return None
-        turn = _Turn(exchange.usage.reused or 0, verdict.lost.tokens, verdict.seconds_lost)
-        turns = self._last(session, turn)
+        turns = deque(self._turns.get(session, ()), maxlen=self.limits.turns)
+        turns.append(_Turn(exchange.usage.reused or 0, verdict.lost.tokens, verdict.seconds_lost))
+        _put(self._turns, session, turns, _MOST_SESSIONS)
         costly = self._costly(turns) if verdict.judgement is Judgement.BREAK else None
         if not costly:
             return None
@@ -125,12 +126,6 @@ class Alarms:
             upstream=exchange.server or exchange.upstream,
             at=exchange.ended,
         )
-
-    def _last(self, session: Session, turn: _Turn) -> deque[_Turn]:
-        turns = deque(self._turns.get(session, ()), maxlen=self.limits.turns)
-        turns.append(turn)
-        _put(self._turns, session, turns, _MOST_SESSIONS)
-        return turns
 
     def _costly(self, turns: deque[_Turn]) -> list[_Turn]:
         """Return the turns that together cost too much: the last one, all, or none."""

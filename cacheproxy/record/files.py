@@ -173,31 +173,27 @@ def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Exchange | str]]:
     elif not head.lstrip().startswith(b"{") and b"\n{" not in head:
         yield None, next((name for start, name in _KINDS if start.match(head)), _OTHER)
     elif _WHOLE.match(head):
-        yield from _whole(file.read().removeprefix(_BOM))
+        for found in _said(file.read().removeprefix(_BOM), is_har=True):
+            yield None, found
     else:
         profile = None
         for number, line in enumerate(file, 1):
             if line.strip():
-                for found in _line(line.removeprefix(_BOM), profile):
+                for found in _said(line.removeprefix(_BOM), profile):
                     if isinstance(found, Exchange):
                         profile = found.profile
                     yield number, found
 
 
-def _whole(text: bytes) -> Iterator[tuple[None, Exchange | str]]:
-    try:
-        for found in from_har(parse(text)):
-            yield None, found
-    except CapturedError as error:
-        yield None, str(error)
-
-
-def _line(text: bytes, profile: Profile | None) -> Iterator[Exchange | str]:
-    """Yield what a line says; ``profile``: that of the line before."""
+def _said(
+    text: bytes, profile: Profile | None = None, *, is_har: bool = False
+) -> Iterator[Exchange | str]:
+    """Yield what a line says, or a whole file; ``profile``: that of the line before."""
     try:
         said = parse(text)
-        if isinstance(said, dict) and isinstance(said.get("log"), dict):
-            yield from from_har(said)  # on one line, and "log" not its first member
+        # it may be on one line, and "log" not its first member
+        if is_har or (isinstance(said, dict) and isinstance(said.get("log"), dict)):
+            yield from from_har(said)
         else:
             yield from_fields(said, profile)
     except CapturedError as error:

@@ -259,15 +259,11 @@ def _body(key: str, said: Any) -> dict[str, str]:
         except ValueError:
             raise CapturedError(f"the {key.replace('_', ' ')} is not base64") from None
     else:
-        body = _encoded(text)
+        try:  # mitmproxy writes bytes that are not UTF-8 as halves of characters (PEP 383)
+            body = text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            body = to_bytes(text)
     return {f"{key}_base64": b64encode(body).decode()}
-
-
-def _encoded(text: str) -> bytes:
-    try:  # mitmproxy writes bytes that are not UTF-8 as halves of characters (PEP 383)
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return to_bytes(text)
 
 
 def _milliseconds(timings: dict[str, Any], name: str) -> float:

@@ -77,7 +77,9 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Exchange:
     try:
         line: Any = msgspec.convert(fields, _Line)
     except msgspec.ValidationError as error:
-        raise CapturedError(f"not a captured exchange: {_plain(str(error))}") from None
+        wrong, _, place = str(error).replace("`", "").partition(" - at $.")
+        said = f"{place}: {wrong}" if place else wrong
+        raise CapturedError(f"not a captured exchange: {said}") from None
     except ValueError:  # a key with half a character
         raise CapturedError("not a captured exchange: a key is not a text") from None
     received = Request(line.method, line.path, _headers(line.headers), _body(line, "body") or b"")
@@ -91,7 +93,10 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Exchange:
             received,
             wall=line.t if 0 <= line.t <= _LATEST else 0.0,
             sent=sent,
-            reports=tuple(map(_report, line.reports)),
+            reports=tuple(  # what stood at the paths is in the bodies
+                RuleReport(one.rule, tuple([Edit(path, "", "") for path in one.paths]), one.error)
+                for one in line.reports
+            ),
             session=Session(line.client, line.session) if has_session else None,
             response_headers=_headers(line.response_headers),
             response_body=_body(line, "response_body"),
@@ -118,11 +123,6 @@ def _reports(exchange: Exchange) -> list[dict[str, Any]]:
         _known({"rule": one.rule, "paths": [edit.path for edit in one.edits], "error": one.error})
         for one in exchange.reports
     ]
-
-
-def _report(said: _Applied) -> RuleReport:
-    """What stood at the paths is in the bodies."""
-    return RuleReport(said.rule, tuple([Edit(path, "", "") for path in said.paths]), said.error)
 
 
 def _sent_path(exchange: Exchange) -> str | None:
@@ -320,9 +320,3 @@ def _string(text: str) -> bytes:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
         return encode_basestring_ascii(text).encode()
-
-
-def _plain(message: str) -> str:
-    """Return a validation error without its dollar signs: what is wrong, and under which key."""
-    wrong, _, place = message.replace("`", "").partition(" - at $.")
-    return f"{place}: {wrong}" if place else wrong

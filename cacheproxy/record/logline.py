@@ -123,10 +123,6 @@ def _output(exchange: Exchange) -> str:
     return f"{usage.output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
 
 
-def _server(exchange: Exchange) -> str:
-    return f"at {exchange.server}" if exchange.server else ""
-
-
 def _edits(exchange: Exchange) -> str:
     """How many late system messages were given to the user: messages, not edits; and the rest."""
     if not exchange.reports:
@@ -188,7 +184,7 @@ TURN = (
     RecordColumn("first", _first, "s"),
     RecordColumn("output", _output, "tokens, and as many a second"),
     RecordColumn("verdict", verdict),
-    RecordColumn("server", _server),
+    RecordColumn("server", lambda exchange: exchange.server and f"at {exchange.server}"),
     RecordColumn("edits", _edits),
 )
 """The line of a turn. What is empty is left out."""

@@ -54,7 +54,8 @@ class Totals(Database):
     def close(self, timeout: float = 10.0) -> None:
         """Write what waits, for at most ``timeout`` seconds, and end. Blocks."""
         if self._tidying.running:
-            self._reactor.callFromThread(self._stop_tidying)
+            stop = self._tidying.stop
+            self._reactor.callFromThread(lambda: self._tidying.running and stop())
         super().close(timeout)
 
     def looked(self, look: Look) -> None:
@@ -71,22 +72,17 @@ class Totals(Database):
         """Now, in the milliseconds that questions take."""
         return round(self._wall() * 1e3)
 
-    def _stop_tidying(self) -> None:
-        if self._tidying.running:
-            self._tidying.stop()
-
     def _tidy(self) -> None:
         now, moment = self.now, self._reactor.seconds()
-        self.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
-            self._tidied, self._not_tidied
+        tidied = self.run(lambda store: tidy(store, self._age(store, now, moment)))
+        said = "the totals were not tidied: {why}"
+        tidied.addCallbacks(
+            self._tidied, lambda failure: _log.debug(said, why=failure.getErrorMessage())
         )
 
     def _tidied(self, more: bool) -> None:
         if more and self._tidying.running:
             self._reactor.callLater(_TIDY_ON, self._tidy)
-
-    def _not_tidied(self, failure: Any) -> None:
-        _log.debug("the totals were not tidied: {why}", why=failure.getErrorMessage())
 
 
 class InMemoryTotals(Totals):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 
+from cacheproxy.core.http1.headers import tokens
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Content, DirectPage, only, respond
 
@@ -50,14 +51,10 @@ class StaticFile:
                 request.setHeader(name, value)
             return b""
         body, headers = self.body, self._headers
-        if b"gzip" in _codings(request.header_values(b"accept-encoding")):
+        # what has a weight is left out, as for q=0
+        if b"gzip" in tokens(request.header_values(b"accept-encoding")):
             body, headers = self._packed, (*headers, (b"Content-Encoding", b"gzip"))
         return respond(request, Content(self._kind, body, headers=headers))
-
-
-def _codings(values: Sequence[bytes]) -> set[bytes]:
-    """Return what ``values`` of Accept-Encoding name; what has a weight is left out, as for q=0."""
-    return {name.strip().lower() for name in b",".join(values).split(b",")}
 
 
 def redirect(request: ProxyRequest) -> bytes:

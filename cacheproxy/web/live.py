@@ -124,7 +124,8 @@ class Live:
         self._pages.add(page)
         request.notifyFinish().addBoth(lambda _: self._pages.discard(page))
         if not self._loop.running:
-            self._loop.start(_EVERY, now=True).addErrback(_tell_failure)
+            looking = self._loop.start(_EVERY, now=True)
+            looking.addErrback(lambda why: _log.failure("the dashboard's streams failed", why))
         return NOT_DONE_YET
 
     def close(self) -> None:
@@ -204,7 +205,3 @@ def _event(name: str, value: Any) -> bytes:
     """Return an event; JSON has no line breaks of its own."""
     text = json.dumps(value, separators=(",", ":"))
     return f"event: {name}\ndata: {text}\n\n".encode()
-
-
-def _tell_failure(failure: Any) -> None:
-    _log.failure("the dashboard's streams failed", failure)

@@ -87,27 +87,21 @@ def kind_of(request: Request, turn: Turn) -> RequestKind:
     messages = body.get(request.dialect.items) if request.dialect is not None else None
     messages = messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
     opening = "" if body.get("tools") else _opening(request)
-    if _is_compaction(messages, opening):
-        return RequestKind.COMPACTION
-    if opening and not _has_answers(messages) and _TITLE.search(opening):
-        return RequestKind.TITLE
-    return RequestKind.SUBAGENT if turn.root not in (None, turn.session) else RequestKind.MAIN
-
-
-def _is_compaction(messages: list[Any], opening: str) -> bool:
     last = messages[-1] if messages else None
     asked = _text(last.get("content")) if isinstance(last, dict) else ""
-    return _asks_for_summary(asked) or _asks_for_summary(opening)
+    if _asks_for_summary(asked) or _asks_for_summary(opening):
+        return RequestKind.COMPACTION
+    has_answers = any(
+        isinstance(each, dict) and each.get("role") == "assistant" for each in messages
+    )
+    if opening and not has_answers and _TITLE.search(opening):
+        return RequestKind.TITLE
+    return RequestKind.SUBAGENT if turn.root not in (None, turn.session) else RequestKind.MAIN
 
 
 def _asks_for_summary(text: str) -> bool:
     lowered = text.lower()  # to look for these words takes a tenth of the time
     return ("summar" in lowered or "compact" in lowered) and bool(_COMPACTION.search(text))
-
-
-def _has_answers(messages: list[Any]) -> bool:
-    """Whether the model has said something in it."""
-    return any(isinstance(each, dict) and each.get("role") == "assistant" for each in messages)
 
 
 def _opening(request: Request) -> str:

@@ -50,6 +50,7 @@ def sample_of(page: str) -> Sample | None:
     if len(lines) > _MOST_SERIES:
         return None
     values, models = _series(lines)
+    model = re.sub(r"\\(.)", r"\1", models.pop()) if len(models) == 1 else None
     start = values.pop(_START, None)
     for one in counters:
         found = {
@@ -64,7 +65,7 @@ def sample_of(page: str) -> Sample | None:
         running, waiting, kv = (found.pop(name, None) for name in ("running", "waiting", "kv"))
         return Sample(
             ServerFigures(**found),
-            model=_model(models),
+            model=model[:_LONGEST_NAME] if model and model.isprintable() else None,
             start=None if start is None else repr(start[-1]),
             running=None if running is None else int(running),
             waiting=None if waiting is None else int(waiting),
@@ -107,10 +108,3 @@ def _first(
         if found:
             return max(found) if figure in _MOST else math.fsum(found)
     return None
-
-
-def _model(models: set[str]) -> str | None:
-    if len(models) != 1:
-        return None
-    model = re.sub(r"\\(.)", r"\1", next(iter(models)))
-    return model[:_LONGEST_NAME] if model.isprintable() else None

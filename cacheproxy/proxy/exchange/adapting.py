@@ -129,7 +129,8 @@ class Adapting:
             return KeptThinking(request)
         if way is not None and begins:
             thoughts.asked_by = next(iter(way), None)
-        if _is_short(request, thoughts):
+        is_short = request.is_quick(_THREAD_ABOVE) and thoughts.cost <= _THREAD_ABOVE
+        if is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES:
             kept = keep(request, way, thoughts, turn.kin)
         else:
             kept = await self._in_thread(_kept, request, way, thoughts, turn.kin)
@@ -275,12 +276,6 @@ class Adapting:
 
 def _nothing(_: object = None) -> None:
     """What waits has had its turn; an odd answer has no reasoning."""
-
-
-def _is_short(request: Request, thoughts: Thoughts) -> bool:
-    """Whether to keep its reasoning takes a moment only."""
-    is_short = request.is_quick(_THREAD_ABOVE) and thoughts.cost <= _THREAD_ABOVE
-    return is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES
 
 
 def _kept(

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
+from cacheproxy.core.placement.refusal import PlacementRefusal
+from cacheproxy.core.servers.prefill import PrefillReader, Progress
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.transport.deadline import Silence
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate.reading import TranslationError
-
-if TYPE_CHECKING:
-    from cacheproxy.core.conversation.usage import UsageReader
-    from cacheproxy.core.placement.refusal import PlacementRefusal
-    from cacheproxy.core.servers.prefill import PrefillReader, Progress
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-    from cacheproxy.proxy.upstream.connection import UpstreamConnection
-    from cacheproxy.translate.stream import MessageStream
+from cacheproxy.translate.stream import MessageStream
 
 _FLUSH_SECONDS = 10.0
 """How long a client may take to read what had come before its answer broke off."""

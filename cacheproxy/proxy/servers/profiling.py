@@ -157,7 +157,7 @@ class Profiling:
 
     async def learn_for(self, request: Request, *, quietly: bool) -> None:
         """Learn the placement for ``request``, which waits; ``quietly``: without short prompts."""
-        if self.known(request) is None and self._may_ask(request):
+        if self._is_untold(request):
             await self._locked(request, quietly=quietly)
 
     def looked(self, look: Look) -> None:
@@ -196,8 +196,12 @@ class Profiling:
         if profile != self._base:
             self._base = profile
 
-    def _may_ask(self, request: Request) -> bool:
-        return bool(self._asker.reactor.seconds() >= self._not_before.get(self.key(request), 0.0))
+    def _is_untold(self, request: Request | None) -> bool:
+        """Whether it is not known what is to be learned, and may be asked now."""
+        if request is None:
+            return not self._has_asked or self._status is None
+        not_before = self._not_before.get(self.key(request), 0.0)
+        return self.known(request) is None and self._asker.reactor.seconds() >= not_before
 
     async def _locked(self, request: Request | None, *, quietly: bool) -> None:
         """Learn; one at a time, and not once more what the one before has learned, or has not.
@@ -205,15 +209,10 @@ class Profiling:
         Where that fails, the request goes on as it came.
         """
         async with self._asking:
-            if self._is_needed(request):
+            if self._is_untold(request):
                 learning = self._learn(request, quietly=quietly)
                 trouble = "the upstream did not show how it treats prompts"
                 await self._asker.attempt(learning, trouble=trouble)
-
-    def _is_needed(self, request: Request | None) -> bool:
-        if request is None:
-            return not self._has_asked or self._status is None
-        return self.known(request) is None and self._may_ask(request)
 
     async def _learn(self, request: Request | None, *, quietly: bool) -> None:
         if request is None and self._status is None:  # a request does not wait for these pages

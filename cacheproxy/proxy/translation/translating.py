@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred, DeferredLock, succeed
+from twisted.internet.defer import DeferredLock
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
@@ -13,7 +13,7 @@ from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.dialects import is_served, question
+from cacheproxy.core.servers.looking import is_served, question
 from cacheproxy.proxy.servers.asker import PAGE_SECONDS, PROMPT_SECONDS, Asker
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate import counting
@@ -79,7 +79,11 @@ class Translating:
         if asks_for_list(request):
             return ListOfModels(request)
         if self.translates(request):
-            return await self._to_chat(request, spellings)
+            if len(request.body) <= _THREAD_ABOVE:
+                return MessagesToChat(request, spellings)
+            reactor = self._asker.reactor
+            pool = reactor.getThreadPool()
+            return await deferToThreadPool(reactor, pool, MessagesToChat, request, spellings)
         return None
 
     async def learns_from(self, response: UpstreamConnection, request: Request) -> bool:
@@ -165,13 +169,6 @@ class Translating:
             verb = "serves" if served else "does not serve"
             _log.info("the upstream {verb} {dialect}", verb=verb, dialect=dialect.name)
         return served
-
-    def _to_chat(self, request: Request, spellings: Spellings | None) -> Deferred[MessagesToChat]:
-        if len(request.body) <= _THREAD_ABOVE:
-            return succeed(MessagesToChat(request, spellings))
-        reactor = self._asker.reactor
-        pool = reactor.getThreadPool()
-        return deferToThreadPool(reactor, pool, MessagesToChat, request, spellings)
 
 
 def is_stream(head: ResponseHead) -> bool:

@@ -32,7 +32,7 @@ class TamedTreq:
         self._reactor = reactor
         self._cookies = _NoCookies()
         self._url = _PreparedURL.from_text(_URL)
-        self._client = HTTPClient(_Beneath(endpoint), self._cookies, cast("Any", _as_it_is))
+        self._client = HTTPClient(_Beneath(endpoint), self._cookies, cast("Any", lambda data: data))
 
     def send(self, connection: UpstreamConnection) -> Deferred[UpstreamConnection]:
         """Connect and send; fire with ``connection`` once the response's head has come.
@@ -67,7 +67,7 @@ class _Beneath:
     ) -> Deferred[IResponse]:
         """Start the connection; fire with an answer that says nothing."""
         assert isinstance(bodyProducer, UpstreamConnection)
-        return bodyProducer.start(self._endpoint).addCallback(_nothing)
+        return bodyProducer.start(self._endpoint).addCallback(lambda _: _ANSWER)
 
 
 class _NoHeaders(TwistedHeaders):
@@ -96,11 +96,7 @@ class _Nothing:
         """Redirects are not followed, so there is none."""
 
 
-_ANSWER = _Nothing()
-
-
-def _nothing(_: None) -> Any:
-    return _ANSWER
+_ANSWER: Any = _Nothing()
 
 
 class _PreparedURL(EncodedURL):
@@ -123,7 +119,3 @@ class _NoCookies(IndexableCookieJar):
 
     def extract_cookies(self, response: Any, request: Any) -> None:
         """Keep nothing."""
-
-
-def _as_it_is(data: UpstreamConnection) -> UpstreamConnection:
-    return data

@@ -39,7 +39,7 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
-from cacheproxy.core.servers.dialects import question
+from cacheproxy.core.servers.looking import question
 from cacheproxy.core.template.short_prompts import short_prompt
 from cacheproxy.translate.translation import chat_of
 from cacheproxy.proxy.downstream.request import error_body

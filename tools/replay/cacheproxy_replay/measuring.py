@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,15 +21,13 @@ from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.looking import identify, marks
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.servers.status import Answers
-from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
-from cacheproxy_replay.answer import nobody_at
 from cacheproxy_replay.estimate import assess, figures
-from cacheproxy_replay.memory import Counter, Everything, KeptPrompts, Slots, slots_without_ram
-from cacheproxy_replay.plan import ReplayPlan, plan
+from cacheproxy_replay.plan import plan
 from cacheproxy_replay.report import ReplayReport, record
-from cacheproxy_replay.run import ReplayRun, Ruleset, chosen, ruleset
+from cacheproxy_replay.run import ReplayRun, chosen, ruleset
+from cacheproxy_replay.server import Counter, Everything, Slots, nobody_at, slots_without_ram
 
 ASSUMED = PromptOrder.TOOLS_FIRST
 """What a template prints first, where the server does not tell: most do."""
@@ -63,7 +62,16 @@ def measure(
     tell(problems)
     rules = ruleset(read_settings(config, plugin), with_rule, without_rule)
     site = Site(checked_url(against), key_headers(api_key))
-    planned = _planned(records, rules, session, answers=answers, model=model, side=not no_side)
+    if not records:
+        raise CommandError("No captured request was found: nothing to replay.")
+    whole = plan(records, answers=answers, model=model)
+    items = chosen(whole, rules, session, side=not no_side)
+    if not items:
+        why = "; ".join(whole.left_out)
+        if session is not None and whole.items:
+            why = f"no session is called {session}: cacheproxy capture list shows them"
+        raise CommandError(f"Nothing to replay: {why or 'no request has a prompt'}.")
+    planned = replace(whole, items=items)
     edit_remote = not is_local(urlsplit(site.url).hostname or "")
     run = ReplayRun(planned, site, rules, Cold(cold), Via(via), edit_remote)
     report, stopped = _measured(run, files)
@@ -84,28 +92,6 @@ def measure(
         raise SystemExit(2)
 
 
-def _planned(
-    records: Sequence[Exchange],
-    rules: Ruleset,
-    session: str | None,
-    *,
-    answers: int,
-    model: str | None,
-    side: bool,
-) -> ReplayPlan:
-    """Return what to send. Raises CommandError if that is nothing."""
-    if not records:
-        raise CommandError("No captured request was found: nothing to replay.")
-    whole = plan(records, answers=answers, model=model)
-    items = chosen(whole, rules, session, side=side)
-    if not items:
-        why = "; ".join(whole.left_out)
-        if session is not None and whole.items:
-            why = f"no session is called {session}: cacheproxy capture list shows them"
-        raise CommandError(f"Nothing to replay: {why or 'no request has a prompt'}.")
-    return replace(whole, items=items)
-
-
 def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str | None]:
     """Return the report, and what ended the passes early if something did.
 
@@ -121,7 +107,9 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
     with progress_bar(2 * len(run.plan.items)) as on_step:
         try:
             on_step("asking the server what it caches", 0)
-            server, order = _server(run.site), counter.order()
+            pages = {page: run.site.tell(page) for page in marks()}
+            said = {page: value for page, value in pages.items() if value is not None}
+            server, order = identify(Answers({}, said)), counter.order()
             model = str((run.plan.items[0].received.json or {}).get("model"))
             slots = slots_without_ram(run.site, server, model)
             run.run(on_step)
@@ -135,25 +123,15 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
                 raise CommandError("Interrupted before anything was measured.")
             first = run.captured[0].error if run.captured else None
             raise CommandError(stopped or first or "nothing was measured.")
-        told = order or ASSUMED
+        told, memory = order or ASSUMED, Everything if slots is None else partial(Slots, slots)
         try:
-            passes = [assess(done, counter, _memory(slots), told, on_step) for done in run.passes]
+            passes = [assess(done, counter, memory(), told, on_step) for done in run.passes]
         except KeyboardInterrupt:  # a further one leaves out what the server would count
             interrupted = True
             passes = [assess(done, None, Everything(), told, on_step) for done in run.passes]
     names = tuple(Path(file).name for file in files)
     report = ReplayReport(run, figures(*passes), server.summary, order, slots, names, interrupted)
     return report, stopped
-
-
-def _memory(slots: int | None) -> KeptPrompts:
-    return Everything() if slots is None else Slots(slots)
-
-
-def _server(site: Site) -> ServerFacts:
-    pages = {page: site.tell(page) for page in marks()}
-    said = {page: value for page, value in pages.items() if value is not None}
-    return identify(Answers({}, said))
 
 
 def _saved(report: ReplayReport, file: str) -> list[str]:

@@ -31,8 +31,8 @@ from cacheproxy.core.rules.fold import run as apply_rules
 from cacheproxy.plugin.packages import Packages, choose
 from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay import Cold, Via
-from cacheproxy_replay.answer import send, text_of
 from cacheproxy_replay.plan import ReplayPlan, erase, headers_of, marked, new_mark
+from cacheproxy_replay.server import send, text_of
 
 OnStep = Callable[[str, int], None]
 """Called with what is being done, and with how many requests were done since the last call."""
@@ -63,7 +63,13 @@ def ruleset(
     choose(known, more, less)  # a wrong name is told, also where nothing follows from it
     enable = sorted((set(settings.enable) - less) | more)
     disable = sorted((set(settings.disable) - more) | less)
-    return Ruleset(packages.plan(choose(known, enable, disable)), _toml(settings, enable, disable))
+    tables = [msgspec.structs.asdict(table) for table in settings.rule]
+    lines = [
+        *_members({"enable": enable, "disable": disable}),
+        *_members({"block": list(settings.block), "plugin": list(settings.plugin)}),
+        *(line for table in tables for line in ("", "[[rule]]", *_members(table))),
+    ]
+    return Ruleset(packages.plan(choose(known, enable, disable)), "\n".join(lines) + "\n")
 
 
 class Fold:
@@ -83,22 +89,10 @@ class Fold:
         return prepared.request, turn.session, None if turn.prompt is None else place
 
 
-def _toml(settings: Config, enable: Sequence[str], disable: Sequence[str]) -> str:
-    lines = [
-        *_members({"enable": enable, "disable": disable}),
-        *_members({"block": list(settings.block), "plugin": list(settings.plugin)}),
-        *(line for table in settings.rule for line in ("", "[[rule]]", *_members(_fields(table)))),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _fields(table: Any) -> dict[str, Any]:
-    found = msgspec.structs.asdict(table)
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def _members(values: dict[str, Any]) -> Iterator[str]:
     for name, value in values.items():
+        if value is None:
+            continue
         # JSON spells texts, flags and lists of texts as TOML does, but for one control character
         yield f"{name} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
 

@@ -20,47 +20,38 @@ _SESSION = 12
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
-    """A row of a table."""
-
-    cells: Cells  #: one for each head
-    remark: str = ""  #: what stands below it; "" for most
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """Rows of cells under their heads."""
 
     heads: Cells  #: of the columns
-    lines: tuple[TableRow, ...]  #: in the order shown
+    lines: tuple[tuple[Cells, str], ...]
+    """In the order shown: a cell for each head, and what stands below them, "" for most."""
     left: int = 1  #: how many columns at the left are words; the rest are numbers
 
     def text(self) -> list[str]:
         """Return it as lines of plain text, columns two spaces apart."""
-        rows = [self.heads, *(line.cells for line in self.lines)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        laid = [self._laid(self.heads, widths)]
-        for line in self.lines:
-            laid.append(self._laid(line.cells, widths))
-            if line.remark:
-                laid.append(f"       {line.remark}")
+        rows = [(self.heads, ""), *self.lines]
+        widths = [
+            max(map(len, column)) for column in zip(*(cells for cells, _ in rows), strict=True)
+        ]
+        laid = []
+        for cells, remark in rows:
+            aligned = (
+                cell.ljust(width) if index < self.left else cell.rjust(width)
+                for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            )
+            laid.append(f"  {'  '.join(aligned)}".rstrip())
+            if remark:
+                laid.append(f"       {remark}")
         return laid
 
     def markdown(self) -> list[str]:
         """Return it as a Markdown table, each remark in its row's last cell."""
         rule = [":--" if index < self.left else "--:" for index in range(len(self.heads))]
         rows = [self.heads, tuple(rule)]
-        for line in self.lines:
-            *cells, last = line.cells
-            rows.append((*cells, f"{last} {line.remark}".strip()))
+        for (*cells, last), remark in self.lines:
+            rows.append((*cells, f"{last} {remark}".strip()))
         return [f"| {' | '.join(row)} |" for row in rows]
-
-    def _laid(self, cells: Cells, widths: Sequence[int]) -> str:
-        aligned = (
-            cell.ljust(width) if index < self.left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        return f"  {'  '.join(aligned)}".rstrip()
 
 
 def summary(figures: ReplayFigures) -> Table:
@@ -75,7 +66,7 @@ def summary(figures: ReplayFigures) -> Table:
         f"{what}, median turn",
         "slowest turn",
     )
-    lines = tuple(TableRow(cells) for cells in zip(names, *columns, strict=True))
+    lines = tuple((cells, "") for cells in zip(names, *columns, strict=True))
     return Table(("", AS_CAPTURED, THROUGH), lines)
 
 
@@ -83,11 +74,8 @@ def turns(rows: Sequence[Assessed], *, sessions: bool, prefill: bool) -> Table:
     """Return one pass; ``sessions``, ``prefill``: whether it has these columns."""
     heads = ["#", *(["session"] if sessions else []), "turn", "prompt", "reused", "", "new"]
     heads += [*(["prefill"] if prefill else []), "first", "expected", "verdict"]
-    lines = tuple(
-        TableRow(tuple(_cells(row, sessions=sessions, prefill=prefill)), _remark(row))
-        for row in rows
-    )
-    return Table(tuple(heads), lines, left=2 if sessions else 1)
+    lines = [(_cells(row, sessions=sessions, prefill=prefill), _remark(row)) for row in rows]
+    return Table(tuple(heads), tuple(lines), left=2 if sessions else 1)
 
 
 def verdict(row: Assessed) -> str:
@@ -95,10 +83,10 @@ def verdict(row: Assessed) -> str:
     return "failed" if row.failed or row.verdict is None else row.verdict.judgement.value
 
 
-def _cells(row: Assessed, *, sessions: bool, prefill: bool) -> list[str]:
+def _cells(row: Assessed, *, sessions: bool, prefill: bool) -> Cells:
     turn, usage, known = row.turn, row.usage, row.expected
     has_share = usage.prompt and usage.reused is not None
-    return [
+    return (
         str(row.number),
         *([turn.session.label[:_SESSION]] if sessions and turn.session else []),
         "side" if turn.side else str(turn.turn),
@@ -110,7 +98,7 @@ def _cells(row: Assessed, *, sessions: bool, prefill: bool) -> list[str]:
         seconds(row.turn.first_byte),
         "-" if known is None else f"{'' if known.exact else '~'}{count(known.tokens)}",
         verdict(row),
-    ]
+    )
 
 
 def _remark(row: Assessed) -> str:
