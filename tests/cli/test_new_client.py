@@ -23,9 +23,9 @@ def test_it_installs_and_its_tests_pass(tmp_path):
     assert f"made {folder}/cacheproxy_my_agent.py" in result.output
     environ = os.environ | {"PYTHONPATH": str(target)}
 
-    def run(*arguments, cwd=tmp_path, code=0):
+    def run(*arguments, cwd=tmp_path, exits=0):
         command = [sys.executable, "-m", *arguments]
-        result = subprocess.run(
+        done = subprocess.run(
             command,
             check=False,
             stdout=subprocess.PIPE,
@@ -34,14 +34,14 @@ def test_it_installs_and_its_tests_pass(tmp_path):
             cwd=cwd,
             env=environ,
         )
-        assert result.returncode == code, result.stdout
-        return result.stdout
+        assert done.returncode == exits
+        return done.stdout
 
     alone = ("--no-deps", "--no-index", "--no-build-isolation")
     run("pip", "install", "-q", *alone, "--target", str(target), str(folder))
     assert "8 passed" in run("pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=folder)
     assert "my-agent-pin-date" in run("cacheproxy", "plugins")
-    assert "OPENAI_BASE_URL" in run("cacheproxy", "env", "my-agent", code=1)  # no proxy
+    assert "OPENAI_BASE_URL" in run("cacheproxy", "env", "my-agent", exits=1)  # no proxy runs
 
 
 @pytest.mark.parametrize(
