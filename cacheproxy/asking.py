@@ -116,6 +116,11 @@ class Site:
             return None
         return answer.json() if answer.status == 200 else None
 
+    def health(self) -> Any:
+        """Return the health page of the cacheproxy that answers here, None for none."""
+        page = self.tell(HEALTH, seconds=PAGE_SECONDS)
+        return page if is_health(page) else None
+
     def connect(self, seconds: float = ANSWER_SECONDS) -> HTTPConnection:
         """Return an open connection, on which ``seconds`` may be silent. Raises NoAnswerError."""
         parts = urlsplit(self.url)

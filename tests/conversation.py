@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 
 from cacheproxy_replay.estimate import assess
-from cacheproxy_replay.memory import Everything
 from cacheproxy_replay.plan import plan
 from cacheproxy_replay.run import placed
+from cacheproxy_replay.server import Everything
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder

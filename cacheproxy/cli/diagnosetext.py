@@ -26,9 +26,8 @@ def lines(found: TurnReport) -> Iterator[str]:
         about = f"{found.kind.value}{f', {found.frequency}' if found.frequency else ''}"
         seen = f"seen in {found.seen[0]} of {found.seen[1]} turns" if found.seen else ""
         yield from _row("class", about, seen)
-    if found.rules:
-        state = "on" if found.rules[0] in found.on else "off"
-        yield from _row("rule", f"{found.rules[0]} ({state})")
+    for name in found.rules[:1]:
+        yield from _row("rule", f"{name} ({'on' if name in found.on else 'off'})")
     if found.lost is not None:
         seconds = f", about {found.seconds_lost:.1f} s each time" if found.seconds_lost else ""
         yield from _row("cost", f"{_count(found.lost)} tokens{seconds}")

@@ -16,7 +16,6 @@ import platformdirs
 
 from cacheproxy.asking import (
     HEALTH,
-    PAGE_SECONDS,
     CommandError,
     NoAnswerError,
     Site,
@@ -42,7 +41,7 @@ from cacheproxy.cli.settings import (
     say,
 )
 from cacheproxy.client_setup.need import Launch, Need
-from cacheproxy.config import Config
+from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds
 from cacheproxy.core.servers.status import MODELS
 from cacheproxy.plugin.package import Package
@@ -116,7 +115,11 @@ def run(
         launch = setup.launch
         assert launch is not None  # it was there without a proxy
         for name, content in launch.files.items():
-            (Path(folder) / name).write_text(content, encoding="utf-8")
+            file = Path(folder) / name
+            try:
+                file.write_text(content, encoding="utf-8")
+            except OSError as error:
+                fail(f"cannot write {file} ({error.strerror}): set TMPDIR to a folder with room")
         assert package.client is not None  # it has a setup
         began = Run(site, package.client.name, time.time(), is_own=own is not None)
         say(first_line(page, package.client.name))
@@ -157,9 +160,9 @@ def _proxy(
 
     Ends the command where there is no server for it.
     """
-    url, headers = checked_url(proxy or proxy_url(settings)), settings.token_header()
-    site = Site(url, {"Accept": "application/json", **headers})
-    if _runs(site, upstream, is_named=proxy is not None):
+    url, headers = proxy or _usual_url(settings), settings.token_header()
+    site = Site(checked_url(url) if url else "", {"Accept": "application/json", **headers})
+    if url and _runs(site, upstream, is_named=proxy is not None):
         yield site, None
         return
     options = () if config is None else ("--config", config)
@@ -167,6 +170,14 @@ def _proxy(
     log = _log(settings)
     with ChildProxy(server, *options, users=True, log=log) as own:
         yield Site(own.url, site.headers), "" if log is None else str(log.name)
+
+
+def _usual_url(settings: Config) -> str:
+    """Return the URL of a proxy with these settings, "" where they do not tell: none is found."""
+    try:
+        return proxy_url(settings)
+    except ConfigError:
+        return ""
 
 
 def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
@@ -210,8 +221,8 @@ def answers(url: str) -> bool:
 
 def _up(site: Site) -> Any:
     """Return the health page; ends the command where no upstream answers the proxy."""
-    page = site.tell(HEALTH, seconds=PAGE_SECONDS)
-    if not is_health(page):
+    page = site.health()
+    if page is None:
         raise CommandError(f"the proxy at {shown(site.url)} does not say how it is")
     upstreams = page["upstreams"] or [page["upstream"]]
     if all(each["state"] != "up" for each in upstreams):

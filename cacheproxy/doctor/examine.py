@@ -99,18 +99,17 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
     site = Site(url, inputs.headers)
     upstream = look_at_server(site)
 
-    def remembered() -> record.Record | None:
-        if not running.is_up:
-            return None
+    def remembered() -> record.Record:
         return record.read(running.url, inputs.token, inputs.clock(), known)
 
-    kept, look = remembered(), upstream.look
-    before, watched = (look, kept), 0.0
+    kept = remembered() if running.is_up else record.NO_RECORD
+    before, watched = (upstream.look, kept), 0.0
     if inputs.watch and running.is_up and upstream.server is not None:
         watched = inputs.watch
         on_step(f"watching for {watched:.0f} s: use your agent now")
         time.sleep(watched)
-        kept = remembered() or kept
+        now = remembered()
+        kept = now if now.is_kept else kept
         upstream = replace(upstream, look=look_at_server(site).look)
     context = upstream.server.context if upstream.server is not None else None
     case = Case(inputs.environ, inputs.home, running.url, url, context)
@@ -121,7 +120,7 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
         # the test prompt imitates a field that vendors' own APIs check
         edits=inputs.config.edit_remote or is_local(urlsplit(url).hostname or ""),
         record=kept,
-        checked=tuple(look_at_clients(found.packages, case, kept.clients() if kept else ())),
+        checked=tuple(look_at_clients(found.packages, case, kept.clients())),
         send=inputs.send,
         before=before,
         watched=watched,

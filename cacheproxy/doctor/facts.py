@@ -16,7 +16,6 @@ import msgspec
 
 from cacheproxy.asking import (
     HEALTH,
-    PAGE_SECONDS,
     Answer,
     CommandError,
     NoAnswerError,
@@ -40,7 +39,7 @@ from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, profi
 from cacheproxy.core.servers.status import Look
 from cacheproxy.core.template import rendering
 from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
-from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.record import NO_RECORD, Record
 from cacheproxy.doctor.trial import Trial, TrialOutcome
 from cacheproxy.plugin.package import Package, PluginError
 from cacheproxy.plugin.packages import Configured
@@ -116,14 +115,14 @@ class Examination:
     upstream: SeenUpstream  #: the model server as it was found
     found: Configured  #: client packages and rules, as they would be on here
     edits: bool = True  #: whether the upstream is one whose requests are edited (law 5)
-    record: Record | None = None  #: None: the proxy keeps none, or none runs
+    record: Record = NO_RECORD  #: what came through the proxy
     profile: Profile = UNKNOWN  #: what is known of the server
     checked: tuple[CheckedClient, ...] = ()  #: the clients whose packages were asked
     trials: tuple[Trial, ...] = ()  #: with test prompts, one on each path
     not_sent: str = ""  #: why the slots' sake forbade test prompts; "": it did not
     send: bool | None = None  #: test prompts, as the user wishes
     router_cure: str = ""  #: what mends the router before several servers
-    before: tuple[Look | None, Record | None] = (None, None)  #: before it was watched
+    before: tuple[Look | None, Record] = (None, NO_RECORD)  #: before it was watched
     watched: float = 0.0  #: seconds
 
     @property
@@ -143,9 +142,9 @@ class Examination:
         return sends_to is not None and is_same(sends_to, self.upstream.url)
 
     @property
-    def own(self) -> Record | None:
+    def own(self) -> Record:
         """The record, if it is of this server."""
-        return self.record if self.is_own else None
+        return self.record if self.is_own else NO_RECORD
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -217,11 +216,9 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
 
 def _profile(page: dict[str, Any]) -> Profile | None:
     """Return what the page tells of the first server; where late messages stand is told beside."""
-    found = profile_in(page.get("profile"))
-    try:
+    found, placement = profile_in(page.get("profile")), _UNTOLD
+    with contextlib.suppress(msgspec.ValidationError):
         placement = msgspec.convert(page.get("placement"), Placement)
-    except msgspec.ValidationError:
-        placement = _UNTOLD
     return found and replace(found, placement=placement)
 
 
@@ -243,8 +240,7 @@ def _reachable(site: Site) -> str | None:
             address = str(probe.getsockname()[0])
         if not address.startswith("127."):
             there = Site(f"http://{address}:{port}", site.headers)
-            page = there.tell(HEALTH, seconds=PAGE_SECONDS)
-            return f"{address}:{port}" if is_health(page) else None
+            return f"{address}:{port}" if there.health() else None
     return None
 
 
@@ -282,7 +278,7 @@ def _refusal(
 ) -> tuple[str, str] | None:
     """Say why it cannot be looked at, and what mends that; None: it can."""
     # through a proxy every server looks as if it needed none
-    if is_health(site.tell(HEALTH, seconds=PAGE_SECONDS)):
+    if site.health():
         problem = "is a cacheproxy, not the model server behind it"
         return problem, "name the model server with --upstream URL"
     marks = looking.marks()

@@ -53,12 +53,12 @@ def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
     return most if most > CHEAP else 0
 
 
-def kept(record: Record | None, slots: int, alike: float) -> bool:
+def kept(record: Record, slots: int, alike: float) -> bool:
     """Whether the turns through the proxy show that the prompts of one slot are kept in RAM.
 
     ``alike``: the share of itself that a prompt has in common with the slot's, to be like it.
     """
-    if record is None or slots != 1:
+    if slots != 1:
         return False
     measured = [one for one in record.rows if one.usage.prompt is not None and not one.went_wrong]
     last: dict[Session | None, int] = {}
@@ -96,7 +96,7 @@ class Guard:
 
     site: Site  #: the server
     profile: Profile  #: what is known of the server
-    record: Record | None  #: of the proxy before it
+    record: Record  #: of the proxy before it
     ask: Ask | None  #: None: whatever it costs, send
     why_not: str = ""  #: why a prompt was not sent; "": each was
 

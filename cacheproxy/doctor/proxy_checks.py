@@ -71,8 +71,6 @@ def other_upstream(facts: Examination) -> Iterator[Finding]:
 def requests(facts: Examination) -> Iterator[Finding]:
     """The failed requests of the last hour: of each client that fails, and all others'."""
     record = facts.record
-    if record is None:
-        return
     for mine in record.failing.values():
         worst = next(one for one in reversed(mine) if one.went_wrong)
         last = "" if len(mine) == 1 else ", the last"
@@ -104,7 +102,7 @@ def larger_context(facts: Examination, one: Exchange) -> str:
 def cut(facts: Examination) -> Iterator[Finding]:
     """Prompts of which the server read a part, without a word."""
     record = facts.record
-    if record is None or not record.cut:
+    if not record.cut:
         return
     last = record.cut[-1]
     text = (
@@ -120,7 +118,7 @@ def traffic(facts: Examination) -> Iterator[Finding]:
     if not (facts.is_own and facts.server):
         return
     record = facts.record
-    if record is None:
+    if not record.is_kept:
         text = (
             "this proxy keeps no record of its requests, so doctor cannot tell whether your "
             "agent uses the proxy. Look in the proxy's log: each request has a line"
@@ -146,9 +144,7 @@ def traffic(facts: Examination) -> Iterator[Finding]:
 
 def _watched(facts: Examination) -> Finding:
     look, earlier = facts.before
-    record = facts.record
-    assert record is not None
-    new = record.after(earlier) if earlier is not None else record.rows
+    new = facts.record.after(earlier)
     then, now = _evaluated(look), _evaluated(facts.upstream.look)
     tokens = None if then is None or now is None else max(0, now - then)
     did = f"evaluated {tokens:,} prompt tokens" if tokens is not None else "worked on requests"
@@ -201,7 +197,7 @@ def _through(facts: Examination) -> str:
 def agents(facts: Examination) -> Iterator[Finding]:
     """Which clients came, and their turns of the last hour that lost the cache."""
     record = facts.record
-    if record is None or not record.rows:
+    if not record.rows:
         return
     came = ((one.client, one.session.id if one.session else "", one.wall) for one in record.rows)
     yield ok("agents", f"seen: {clients(came, record.now)}")

@@ -59,6 +59,7 @@ class Record:
     rows: tuple[Exchange, ...]  #: those with a prompt, oldest first, without doctor's own
     now: float  #: when it was read
     known: frozenset[str] = frozenset()  #: names of the clients that packages declare
+    is_kept: bool = True  #: whether the proxy keeps one; False, too, where none runs
 
     @cached_property
     def lately(self) -> tuple[Exchange, ...]:
@@ -161,16 +162,19 @@ class Record:
         return tuple(one for one in self.rows if one.number > last)
 
 
+NO_RECORD = Record((), 0.0, is_kept=False)
+
+
 def read(
     proxy: str, headers: Mapping[str, str], now: float, known: frozenset[str] = frozenset()
-) -> Record | None:
-    """Return the record of the proxy at ``proxy`` (a URL), None if it keeps none. Never raises.
+) -> Record:
+    """Return the record of the proxy at ``proxy`` (a URL). Never raises.
 
     ``headers``: the proxy's token, if it has one. ``now``, ``known``: see ``Record``.
     """
     rows = rows_in(Site(proxy, headers).tell(PAGE, seconds=PAGE_SECONDS))
     if rows is None:
-        return None
+        return NO_RECORD
     mine = (one for one in rows if _has_prompt(one) and one.client != DOCTOR)
     return Record(tuple(sorted(mine, key=lambda one: one.number)), now, known)
 
@@ -185,9 +189,8 @@ def summary(last: Sequence[Exchange]) -> str:
     failed, client = sum(one.went_wrong for one in last), last[-1].client
     if failed == len(last) == 1:
         return f"the only request of {client} failed"
-    if failed == len(last):
-        return f"all of the last {counted(failed, 'request')} of {client} failed"
-    return f"{failed} of the last {counted(len(last), 'request')} of {client} failed"
+    part = "all" if failed == len(last) else str(failed)
+    return f"{part} of the last {counted(len(last), 'request')} of {client} failed"
 
 
 def failure(one: Exchange, now: float) -> str:

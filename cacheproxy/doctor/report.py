@@ -18,12 +18,14 @@ from cacheproxy.core.servers.profile import for_people
 from cacheproxy.core.servers.status import NOTHING, Look
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Record, summary
-from cacheproxy.doctor.trial import LOSSES, Shot, Trial, TrialOutcome
+from cacheproxy.doctor.trial import Shot, Trial, TrialOutcome
 from cacheproxy.words import counted
 
 _LATE = "this server's template does not accept system messages where they stand"
 _MOST_NAMED, _RULES = 5, "cacheproxy rules"
 
+_LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)
+"""They show that the cache does not work."""
 QUESTION = "Is the cache working?"
 _COMMAND = "cacheproxy doctor --json"
 _INDENT = 18
@@ -83,8 +85,7 @@ def judge(facts: Examination) -> Needed | None:
     if not text:
         return _needed(measured, heads.repaired) if measured else None
     others = [name for name in facts.rules if name not in NAMES and name not in tried.rules]
-    seen = facts.record.clients() if facts.record is not None else {}
-    if others or (tried.checkup.needless and seen.keys() - {tried.client.name}):
+    if others or (tried.checkup.needless and facts.record.clients().keys() - {tried.client.name}):
         named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
         rest = f"; other rules: {named}" if others else ""
         whom = tried.client.called
@@ -115,8 +116,7 @@ def _needed(measured: Sequence[Trial], repaired: str) -> Needed | None:
 
 def _on_others(working: Sequence[Trial], but: str = "") -> str:
     return ", ".join(
-        f"on {trial.path} {trial.without.usage.reused or 0:,} of "
-        f"{trial.without.usage.prompt or 0:,} tokens are reused without the proxy"
+        f"on {trial.path} {trial.without.figures} tokens are reused without the proxy"
         for trial in working
         if trial.path != but and trial.without is not None
     )
@@ -127,12 +127,12 @@ def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
     if facts.server is None:
         return Conclusion(Working.NOT_MEASURED, _sentence(facts.upstream.problem or ""))
     record, needed = facts.record, judge(facts)
-    if record is not None and record.failing:
+    if record.failing:
         failing = map(summary, record.failing.values())
         return Conclusion(Working.NO, _sentence(", and ".join(failing)))
     if needed is not None and needed.is_superfluous:
         return Conclusion(Working.NOT_NEEDED, _sentence(needed.text.partition(": ")[2]))
-    if record is not None and (record.later or record.cut):
+    if record.later or record.cut:
         return of_record(record)
     failed = {finding.name for finding in findings if finding.state is FindingState.FAIL}
     if facts.proxy.is_up and "traffic" in failed:
@@ -165,10 +165,10 @@ def _of_trials(facts: Examination) -> Conclusion:
     outcomes = facts.outcomes
     first = min(outcomes, key=[*TrialOutcome].index)
     if first is TrialOutcome.SEVERAL or TrialOutcome.WORKS not in outcomes:
-        return Conclusion(Working.NO if first in LOSSES else Working.NOT_MEASURED, first)
+        return Conclusion(Working.NO if first in _LOSSES else Working.NOT_MEASURED, first)
     best = facts.trials[outcomes.index(TrialOutcome.WORKS)].second
     assert best is not None
-    figures = f"{best.usage.reused or 0:,} of {best.usage.prompt or 0:,} tokens"
+    figures = f"{best.figures} tokens"
     if not facts.proxy.is_up:
         where = shown(facts.proxy.url)
         text = f"No proxy answers at {where}. With the rules a test prompt reused {figures}."
@@ -298,22 +298,13 @@ def _printable(text: str) -> str:
 
 
 def _trial(trial: Trial) -> dict[str, Any]:
-    shots = ("first", "second", "without", "next_turn", "same")
-    return {
-        "path": trial.path,
-        "through_proxy": trial.through_proxy,
-        "error": trial.error,
-        **{name: _shot(getattr(trial, name)) for name in shots},
-    }
-
-
-def _shot(shot: Shot | None) -> dict[str, Any] | None:
-    if shot is None:
-        return None
-    usage = shot.usage
-    return {
-        "prompt": usage.prompt,
-        "reused": usage.reused,
-        "prompt_seconds": usage.prompt_seconds,
-        "wall": round(shot.wall, 4),
-    }
+    told = {name: getattr(trial, name) for name in ("path", "through_proxy", "error")}
+    for name in ("first", "second", "without", "next_turn", "same"):
+        shot: Shot | None = getattr(trial, name)
+        told[name] = shot and {
+            "prompt": shot.usage.prompt,
+            "reused": shot.usage.reused,
+            "prompt_seconds": shot.usage.prompt_seconds,
+            "wall": round(shot.wall, 4),
+        }
+    return told

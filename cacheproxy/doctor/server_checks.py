@@ -14,7 +14,7 @@ from cacheproxy.core.servers.profile import Thinking, says
 from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Fault
-from cacheproxy.doctor.trial import APIS, NO_MODEL, Shot, Trial, TrialOutcome
+from cacheproxy.doctor.trial import APIS, NO_MODEL, Trial, TrialOutcome
 
 RAM_OFF = "off: a slot's prompt is lost when another conversation takes the slot"
 OTHER_TEMPLATE = f"start the server with another chat template: {EXAMPLE.name} {EXAMPLE.template}"
@@ -129,16 +129,16 @@ def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Findin
     sent = f"{trial.path}: sent one {prompt}prompt twice"
     sent += f" with different {what}s: " if what else ": "
     if outcome is TrialOutcome.WORKS:
-        text = f"{sent}the second answer reused {_reused(second)} tokens {how}"
+        text = f"{sent}the second answer reused {second.figures} tokens {how}"
         text += f" (without: {without.usage.reused or 0:,})" if without is not None else ""
         return ok("reuse", text)
-    text = f"{sent}the second answer reused only {_reused(second)} tokens {how}"
+    text = f"{sent}the second answer reused only {second.figures} tokens {how}"
     if trial.held_back:
         return warn("reuse", f"{text}; doctor did not send the prompts that would tell why")
     if trial.same is None or outcome is TrialOutcome.KEEPS_NOTHING:
         text += "; the same prompt sent again reused no more, so the server reuses nothing"
         return fail("reuse", text, _caching(facts))
-    text += f"; the same prompt sent again reused {_reused(trial.same)}"
+    text += f"; the same prompt sent again reused {trial.same.figures}"
     if facts.tried is None or facts.heads is None:
         return fail("reuse", text, _caching(facts))
     if outcome is TrialOutcome.NOT_REUSED:
@@ -161,10 +161,6 @@ def _caching(facts: Examination) -> str | None:
     if facts.kind.caching is not None:
         start = f"start {facts.kind.called} {facts.kind.caching.flag}"
     return f"{start}, or try again when the server is idle"
-
-
-def _reused(shot: Shot) -> str:
-    return f"{shot.usage.reused or 0:,} of {shot.usage.prompt or 0:,}"
 
 
 def _mend(facts: Examination, error: str) -> str | None:
@@ -205,8 +201,7 @@ def late_messages(facts: Examination) -> Iterator[Finding]:
     if facts.server is None:
         return
     placement = facts.profile.placement
-    seen = facts.own.clients() if facts.own is not None else {}
-    known = facts.found.packages.clients
+    seen, known = facts.own.clients(), facts.found.packages.clients
     senders = [one.name for one in known if one.sends_late and one.name in seen]
     if placement is not None and placement.late != Late.UNKNOWN:
         yield ok("template", placement.mended)
@@ -253,9 +248,8 @@ def _thinking(facts: Examination) -> Iterator[Finding]:
     drops = thoughts.way in (Thinking.DROPPED, Thinking.ON_REQUEST)
     if not (drops or thoughts.writes_empty):
         return
-    keeps = facts.proxy.keeps if record is not None else ""
-    if thoughts.asked_by and keeps:
-        yield ok("template", f"the template {keeps}")
+    if thoughts.asked_by and facts.proxy.keeps and record.is_kept:
+        yield ok("template", f"the template {facts.proxy.keeps}")
         return
     what = "thinking of the turn before" if drops else "empty thinking block that it had written"
     text = _again(f"drops the {what}", "everything after the first user message")
@@ -264,8 +258,8 @@ def _thinking(facts: Examination) -> Iterator[Finding]:
     else:
         text += f", if the client {'sends' if drops else 'does not send'} its reasoning back"
     text += _CURE if thoughts.asked_by else _WITHOUT_CURE
-    turns, tokens = (0, 0) if record is None else record.rewritten(Rewrite.THINKING)
-    if record is not None and tokens:
+    turns, tokens = record.rewritten(Rewrite.THINKING)
+    if tokens:
         of_all = f"{turns} of the last {len(record.rows)} turns"
         text += f"; it cost {tokens:,} tokens in {of_all}, as the proxy counted them"
     yield warn("template", text, _OPTION if thoughts.asked_by else None)

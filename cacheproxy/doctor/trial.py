@@ -94,6 +94,11 @@ class Shot:
     is_counted: bool = False  #: whether the reuse is known from counters, not from the answer
 
     @property
+    def figures(self) -> str:
+        """How many tokens of the prompt were reused, for people."""
+        return f"{self.usage.reused or 0:,} of {self.usage.prompt or 0:,}"
+
+    @property
     def is_told(self) -> bool:
         """Whether it is known how much of the prompt was reused."""
         return self.usage.reused is not None and bool(self.usage.prompt)
@@ -122,10 +127,6 @@ class TrialOutcome(StrEnum):
     SHORT = "The test prompt is shorter than the blocks of tokens that the server keeps."
     UNTOLD = "The server does not say what it reused."
     FAILED = "The test requests failed."
-
-
-LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)
-"""They show that the cache does not work."""
 
 
 @dataclass(slots=True)
@@ -167,9 +168,10 @@ class Trial:
 
     def outcome(self, *, has_rule: bool) -> TrialOutcome:
         """Return what it shows; ``has_rule``: whether one for the prompt's head is on."""
-        if self.error is not None or not self.is_measured:
-            untold = TrialOutcome.SHORT if self.is_short else TrialOutcome.UNTOLD
-            return untold if self.error is None else TrialOutcome.FAILED
+        if self.error is not None:
+            return TrialOutcome.FAILED
+        if not self.is_measured:
+            return TrialOutcome.SHORT if self.is_short else TrialOutcome.UNTOLD
         if self.has_several:
             return TrialOutcome.SEVERAL
         if self.works:
@@ -270,8 +272,7 @@ class PromptSender:
         return usage, False
 
     def _prompt(self, trial: Trial, head: str) -> bytes:
-        rounds = rounds_for(self.memory.block or 1)
-        return body(trial.api, self.model, head, trial.mark, rounds)
+        return body(trial.api, self.model, head, trial.mark, rounds_for(self.memory.block or 1))
 
     def _edited(self, trial: Trial, head: str) -> bytes:
         """Return the prompt behind a head as the rules of this process leave it."""

@@ -72,26 +72,23 @@ class Spans:
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
         """Make their spans; the SDK's thread sends them, or drops them where 2,048 wait."""
         for exchange in exchanges:
-            self._trace(exchange)
-
-    def _trace(self, exchange: Exchange) -> None:
-        name, attributes = describe(exchange)
-        began = int(exchange.wall * _NANO)
-        carrier = {
-            name.lower().decode("latin-1"): value.decode("latin-1")
-            for name, value in exchange.received.headers
-            if name.lower() in _TRACE_HEADERS
-        }
-        span = self._tracer.start_span(
-            name,
-            context=self._parent.extract(carrier) if carrier else None,
-            kind=self._client,
-            attributes=attributes,
-            start_time=began,
-        )
-        if "error.type" in attributes:
-            span.set_status(self._failed)
-        span.end(began + int(exchange.seconds * _NANO))
+            name, attributes = describe(exchange)
+            began = int(exchange.wall * _NANO)
+            carrier = {
+                name.lower().decode("latin-1"): value.decode("latin-1")
+                for name, value in exchange.received.headers
+                if name.lower() in _TRACE_HEADERS
+            }
+            span = self._tracer.start_span(
+                name,
+                context=self._parent.extract(carrier) if carrier else None,
+                kind=self._client,
+                attributes=attributes,
+                start_time=began,
+            )
+            if "error.type" in attributes:
+                span.set_status(self._failed)
+            span.end(began + int(exchange.seconds * _NANO))
 
     def stop(self) -> None:
         """Send what waits, for three seconds at most. Blocks."""

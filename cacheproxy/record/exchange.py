@@ -177,6 +177,10 @@ class _Finished(Exchange):
     def __delattr__(self, name: str) -> NoReturn:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
+    def __hash__(self) -> int:
+        """Observers may keep it in a set: it stays equal to what it is now."""
+        return hash((self.number, self.wall))
+
 
 def body_of(request: Request) -> Mapping[str, Any]:
     """Return the body's JSON object if it has been read before or is small; else an empty one."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, row_of
 from cacheproxy.record.jsonl import CapturedError, from_fields
-
-
-def _of_verdict(name: str) -> Callable[[Exchange], object]:
-    return lambda exchange: exchange.verdict and getattr(exchange.verdict, name)
 
 
 def _expected(exchange: Exchange) -> int | None:
@@ -34,9 +29,9 @@ LISTED = (
         lambda each: {name: getattr(each.usage, name) for name in ("prompt", "reused", "output")},
         "tokens",
     ),
-    RecordColumn("verdict", _of_verdict("judgement")),
-    RecordColumn("reason", _of_verdict("reason")),
-    RecordColumn("rewrite", _of_verdict("rewrite")),
+    RecordColumn("verdict", lambda each: each.verdict and each.verdict.judgement),
+    RecordColumn("reason", "reason"),
+    RecordColumn("rewrite", lambda each: each.verdict and each.verdict.rewrite),
     RecordColumn("lost", "lost", "tokens"),
     RecordColumn("expected", _expected, "tokens"),
     RecordColumn(

@@ -5,7 +5,7 @@ threads and connections is free. Here one thread takes what has come, in its ord
 transaction: a commit costs more than a hundred rows do, and one connection can hold the file
 against a second proxy. Python's ``sqlite3`` beneath is the same.
 
-While the file cannot be had, memory answers in its place (``memory.InMemory``), and what is to be
+While the file cannot be had, memory answers in its place (``store.InMemory``), and what is to be
 written is done there and held: it is done again as soon as the file is back.
 """
 

@@ -70,7 +70,8 @@ class TotalsStore:
     def record(self, record: Json) -> None:
         """Write an exchange: what ``record_of`` returns."""
         at, execute = record["at"], self.connection.execute
-        row = record | {name: self._word(record[name]) for name in WORDS}
+        words = {name: {"text": record[name]} for name in WORDS if record[name] is not None}
+        row = record | {name: self._number("words", word) for name, word in words.items()}
         upstream = self._number("upstreams", {"url": record["upstream"]}, first_seen=at)
         row["upstream"] = upstream
         execute(_SERVES, row)
@@ -120,9 +121,6 @@ class TotalsStore:
         found = self.connection.execute("SELECT ifnull(max(id), 0) FROM exchanges")
         return int(found.fetchone()[0])
 
-    def _word(self, text: str | None) -> int | None:
-        return None if text is None else self._number("words", {"text": text})
-
     def _number(self, table: str, key: dict[str, str], **new: int) -> int:
         """Return the number of the row of ``table`` with ``key``; ``new``: columns of a new one."""
         known = (table, *key.values())
@@ -171,13 +169,10 @@ class InMemory(TotalsStore):
         """Write an exchange; now and then drop those that are too many."""
         super().record(record)
         self._count += 1
-        if self._count % _EACH == 0:
-            self._forget_old()
-
-    def _forget_old(self) -> None:
-        """Drop what is older than the last exchanges; sums by the minute go with their rows."""
+        if self._count % _EACH:
+            return
         self.flush()
-        run = self.connection.execute
+        run = self.connection.execute  # sums by the minute go with their rows
         run("DELETE FROM exchanges WHERE id <= (SELECT max(id) FROM exchanges) - ?", (self._most,))
         (oldest,) = run("SELECT min(at) FROM exchanges").fetchone()
         for each in ROLLUPS:

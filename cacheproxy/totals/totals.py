@@ -74,16 +74,15 @@ class Totals(Database):
 
     def _tidy(self) -> None:
         now, moment = self.now, self._reactor.seconds()
-        self.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
-            self._tidied, self._not_tidied
+        tidied = self.run(lambda store: tidy(store, self._age(store, now, moment)))
+        said = "the totals were not tidied: {why}"
+        tidied.addCallbacks(
+            self._tidied, lambda failure: _log.debug(said, why=failure.getErrorMessage())
         )
 
     def _tidied(self, more: bool) -> None:
         if more and self._tidying.running:
             self._reactor.callLater(_TIDY_ON, self._tidy)
-
-    def _not_tidied(self, failure: Any) -> None:
-        _log.debug("the totals were not tidied: {why}", why=failure.getErrorMessage())
 
 
 class InMemoryTotals(Totals):

@@ -121,7 +121,12 @@ class MessageStream:
         if not event.data.strip():
             return b""
         failed = event.type == b"error"
-        value = _read_or_text(event.data) if failed else read(event.data)
+        try:
+            value = read(event.data)
+        except TranslationError:
+            if not failed:
+                raise
+            value = event.data.decode(errors="replace")
         if not failed and not isinstance(value, dict):
             raise TranslationError("the server sent an event that is no object")
         if failed or is_error(value):
@@ -181,10 +186,3 @@ class MessageStream:
 
 def _named(name: bytes, value: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name, write(value))
-
-
-def _read_or_text(data: bytes) -> Any:
-    try:
-        return read(data)
-    except TranslationError:
-        return data.decode(errors="replace")

@@ -55,12 +55,12 @@ def headline(window: str, sums: Mapping[str, Any]) -> Json:
     prefill not spent, None where nobody knew the price; ``unpriced``: tokens that are not in them.
     """
     known = sums["reused"] + sums["evaluated"]
-    standing = _standing(sums, known)
+    standing, text = _judged(window, sums, known)
     spared = sums["spared"]
     return {
         "standing": standing,
         "title": _TITLES[standing],
-        "text": _text(standing, window, sums, known),
+        "text": text,
         "share": sums["reused"] / known if known else None,
         "reused": sums["reused"],
         "evaluated": sums["evaluated"],
@@ -79,30 +79,22 @@ def without(sums: Mapping[str, Any]) -> float | None:
     return min(1.0, max(0.0, (sums["reused"] - sums["spared"]) / known)) if known else None
 
 
-def _standing(sums: Mapping[str, Any], known: int) -> CacheState:
-    if not sums["turns"]:
-        return CacheState.EMPTY
-    if not known:
-        return CacheState.UNMEASURED
-    lost = sums["lost"] / known
-    if lost >= FELT:
-        return CacheState.BREAKING if lost >= BROKEN else CacheState.HITCHES
-    return CacheState.COLD if sums["reused"] / known < _LITTLE else CacheState.WORKING
-
-
-def _text(standing: CacheState, window: str, sums: Mapping[str, Any], known: int) -> str:
+def _judged(window: str, sums: Mapping[str, Any], known: int) -> tuple[CacheState, str]:
+    """Return how the cache stands, and a sentence on it."""
     when = f"in the last {WINDOWS[window].name}"
-    if standing is CacheState.EMPTY:
-        return f"No figures {when}."
-    if standing is CacheState.UNMEASURED:
-        return "The server does not say what it reused."
-    said, lost = "No breaks", sums["lost"]
+    if not sums["turns"]:
+        return CacheState.EMPTY, f"No figures {when}."
+    if not known:
+        return CacheState.UNMEASURED, "The server does not say what it reused."
+    said, lost = f"No breaks {when}", sums["lost"]
     if sums["breaks"]:
         part = share_in_words(lost / known)
-        said = f"{counted(sums['breaks'], 'break')} cost {lost:,} tokens, {part} of all,"
-    if standing is CacheState.COLD:
-        return f"{said} {when}: most prompts were new to the server."
-    return f"{said} {when}."
+        said = f"{counted(sums['breaks'], 'break')} cost {lost:,} tokens, {part} of all, {when}"
+    if lost / known >= FELT:
+        return CacheState.BREAKING if lost / known >= BROKEN else CacheState.HITCHES, f"{said}."
+    if sums["reused"] / known < _LITTLE:
+        return CacheState.COLD, f"{said}: most prompts were new to the server."
+    return CacheState.WORKING, f"{said}."
 
 
 def todo(

@@ -23,6 +23,7 @@ from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.examine import Inputs, examine
 from cacheproxy.doctor.facts import look_at_proxy
 from cacheproxy.doctor.guard import at_stake, kept
+from cacheproxy.doctor.record import NO_RECORD
 from cacheproxy.doctor.report import Working, conclude
 from cacheproxy.doctor.trial import Trial
 from cacheproxy.record.exchange import Exchange
@@ -90,7 +91,7 @@ def test_a_conversation_that_outlived_another_prompt_shows_the_ram_cache(between
 def test_nothing_is_shown_without_such_a_turn():
     """Nor by a server with more slots than one, nor by a turn that lost its conversation."""
     assert not kept(recorded(*MAIN), 1, 0.1)
-    assert not kept(None, 1, 0.1)
+    assert not kept(NO_RECORD, 1, 0.1)
     assert not kept(recorded(MAIN[0], TITLE, MAIN[1]), 2, 0.1)
     assert not kept(recorded(MAIN[0], TITLE, held_by(3, "a", 2, 11_200, 7)), 1, 0.1)
 

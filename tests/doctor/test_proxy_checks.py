@@ -74,7 +74,7 @@ def test_a_proxy_that_asks_for_a_token(tmp_path):
         found = check(url, {"X-Cacheproxy-Token": "a-secret"})
         assert found.state is FindingState.OK
         assert record.read(url, {"X-Cacheproxy-Token": "a-secret"}, NOW).rows == ()
-        assert record.read(url, {}, NOW) is None
+        assert record.read(url, {}, NOW) is record.NO_RECORD
 
 
 @pytest.mark.parametrize(

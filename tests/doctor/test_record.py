@@ -96,7 +96,7 @@ def test_what_the_server_said_of_a_failure_is_on_one_line(peer):
 def test_a_proxy_without_a_record(peer, page):
     """Nothing is claimed."""
     kept = record.read(peer({record.PAGE: page}).url, {}, NOW)
-    assert kept is None
+    assert kept is record.NO_RECORD
     finding = traffic(kept)
     assert finding.state is FindingState.WARN
     assert "keeps no record" in finding.text

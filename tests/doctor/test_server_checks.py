@@ -15,6 +15,7 @@ from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, Thinking, ThinkingProfile
 from cacheproxy.doctor import facts as asking
 from cacheproxy.doctor import server_checks
+from cacheproxy.doctor.record import NO_RECORD
 from tests import needs
 from tests.doctor.builders import RUNS, facts, recorded, seen
 from tests.llama.templates import REWRITING, TEMPLATES
@@ -29,12 +30,12 @@ def known(peer, placement):
     return asking.look_at_proxy(peer({HEALTH: page}).url, {}).profile.placement
 
 
-def late(placement, record=None):
+def late(placement, record=NO_RECORD):
     known = facts(profile=Profile(placement=placement), record=record)
     return list(server_checks.late_messages(known))
 
 
-def turns(profile, record=None, keeps=""):
+def turns(profile, record=NO_RECORD, keeps=""):
     """What is said of turns, with the record of a proxy that does this with reasoning."""
     proxy = replace(RUNS, keeps=keeps)
     return list(server_checks.next_turns(facts(profile=profile, record=record, proxy=proxy)))

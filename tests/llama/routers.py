@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cacheproxy_demo.embedded import LlamaServer
-from cacheproxy_replay.answer import send
+from cacheproxy_replay.server import send
 
 from cacheproxy.asking import Site
 from cacheproxy.core.prompt.request import Request

@@ -28,6 +28,7 @@ def test_what_is_made_of_a_finished_one_is_finished_and_equal_to_its_like():
     other = replace(done, status=404)
     assert (done.status, other.status) == (200, 404)
     assert replace(other, status=200) == done
+    assert {done, other, replace(other, status=200)} == {done, other}
     with pytest.raises(FrozenInstanceError):
         other.status = 200
     with pytest.raises(TypeError):

@@ -152,8 +152,10 @@ def _from_prompt(request: Request, client: str) -> str:
     # Clients wrap <blocks> around what the user typed; they come and go (dates, folder trees).
     typed = [text for text in texts if not text.lstrip().startswith("<")]
     digest = hashlib.sha256(client.encode())
-    for text in ("".join(system[:1])[:_LOOKED_AT], *(_ends(text) for text in typed or texts)):
-        digest.update(_lasting(text))
+    digest.update(_lasting("".join(system[:1])[:_LOOKED_AT]))
+    for text in typed or texts:
+        is_long = len(text) > 2 * _LOOKED_AT
+        digest.update(_lasting(text[:_LOOKED_AT] + text[-_LOOKED_AT:] if is_long else text))
     return digest.hexdigest()[:16]
 
 
@@ -161,7 +163,3 @@ def _from_prompt(request: Request, client: str) -> str:
 def _lasting(text: str) -> bytes:
     """What of ``text`` stays from turn to turn, to be hashed."""
     return b"\0" + _VOLATILE.sub("", text).encode("utf-8", "surrogatepass")
-
-
-def _ends(text: str) -> str:
-    return text if len(text) <= 2 * _LOOKED_AT else text[:_LOOKED_AT] + text[-_LOOKED_AT:]

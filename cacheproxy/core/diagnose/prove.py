@@ -6,7 +6,7 @@ user, a tool or the model wrote, be idempotent, and leave every other byte as it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from cacheproxy.core.diagnose.volatile import (
@@ -85,32 +85,25 @@ def _only_there(was: Document | None, now: Document | None, edits: Sequence[Edit
     """Whether two texts are equal but for the spans that ``edits`` name."""
     if was is None or now is None:
         return was is now
-    if any(edit.adds for edit in edits):  # a note behind a message: it is taken out again
-        now = _without_added(now, edits)
-        edits = [edit for edit in edits if not edit.adds]
-    at = by = 0
-    paths = {was.resolve(parse_pointer(edit.path)): edit.path for edit in edits}
-    for path in sorted(paths, key=lambda path: was.entry(path).value_start):
-        one, other = was.entry(path), now.entry(path)
-        if was.body[at : one.value_start] != now.body[by : other.value_start]:
+    inside: dict[str, list[Edit]] = {}
+    for edit in edits:
+        if not edit.adds:
+            inside.setdefault(edit.path, []).append(edit)
+    for pointer, found in inside.items():
+        path = was.resolve(parse_pointer(pointer))
+        if _edited(was.get(path), found) != now.get(path):
             return False
-        if _edited(one.value, [edit for edit in edits if edit.path == paths[path]]) != other.value:
-            return False
-        at, by = one.end, other.end
-    return was.body[at:] == now.body[by:]
+    bare = [Edit(pointer, None, "") for pointer in inside]
+    return apply(was, bare) == apply(now, [*bare, *_without_added(now, edits)])
 
 
-def _without_added(now: Document, edits: Sequence[Edit]) -> Document:
-    """Return ``now`` without the elements that ``edits`` have put behind others."""
-    gone = []
+def _without_added(now: Document, edits: Sequence[Edit]) -> Iterator[Edit]:
+    """Yield what takes out of ``now`` the elements that ``edits`` have put behind others."""
     for place in dict.fromkeys(edit.path for edit in edits if edit.adds):
         array = now.resolve(parse_pointer(place)[:-1])
-        count = sum(edit.path == place for edit in edits)
-        last = len(now.entry(array).value)
-        gone += [
-            Edit(to_pointer((*array, number)), REMOVE, "") for number in range(last - count, last)
-        ]
-    return Document(apply(now, gone))
+        last, count = len(now.get(array)), sum(edit.path == place for edit in edits)
+        for number in range(last - count, last):
+            yield Edit(to_pointer((*array, number)), REMOVE, "")
 
 
 def _edited(text: str, edits: Sequence[Edit]) -> str:

@@ -5,15 +5,8 @@ Sources: OpenAI's API reference, llama.cpp's ``tools/server/README.md``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cacheproxy.core.dialects.chat import has_finished
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
-
-
-def _tells(message: dict[str, Any]) -> bool:
-    return message.get("stop") is True or has_finished(message)
-
 
 COMPLETION = Dialect(
     name="completion",
@@ -39,7 +32,9 @@ COMPLETION = Dialect(
         ),
     ),
     end=EndMarks(
-        _tells, done=b"[DONE]", keys=((b'"finish_reason"', b"null"), (b'"stop"', b"false"))
+        lambda message: message.get("stop") is True or has_finished(message),
+        done=b"[DONE]",
+        keys=((b'"finish_reason"', b"null"), (b'"stop"', b"false")),
     ),
 )
 """``/v1/completions``, ``/completion``."""

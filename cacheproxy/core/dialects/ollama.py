@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
-
-
-def _error(_: int, message: str) -> dict[str, Any]:
-    return {"error": message}
-
 
 OLLAMA = Dialect(
     name="ollama",
@@ -36,6 +29,6 @@ OLLAMA = Dialect(
         ),
     ),
     end=EndMarks(lambda message: message.get("done") is True, keys=((b'"done"', b"false"),)),
-    error=_error,
+    error=lambda _, message: {"error": message},
 )
 """``/api/chat`` and ``/api/generate``."""

@@ -8,6 +8,8 @@ from cacheproxy.core.dialects.content import SYSTEM_ROLES
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
 
 _Json = dict[str, Any]
+_OURS = ("type", "strict")
+"""Of a tool's definition, what Chat Completions has outside of the function, or not at all."""
 _LAST = frozenset({"response.completed", "response.failed", "response.incomplete"})
 
 
@@ -23,7 +25,10 @@ def _as_chat(body: _Json) -> _Json:
     found = {**body, "messages": messages}
     if isinstance(body.get("tools"), list):
         found["tools"] = [
-            {"type": "function", "function": _without_type(tool)}
+            {
+                "type": "function",
+                "function": {name: tool[name] for name in tool if name not in _OURS},
+            }
             for tool in body["tools"]
             if tool.get("type") == "function"
         ]
@@ -65,10 +70,6 @@ def _text(content: Any) -> str:
     return "".join(part["text"] for part in content)
 
 
-def _without_type(tool: _Json) -> _Json:
-    return {name: value for name, value in tool.items() if name not in ("type", "strict")}
-
-
 RESPONSES = Dialect(
     name="openai-responses",
     path="/v1/responses",
@@ -93,6 +94,6 @@ RESPONSES = Dialect(
         ),
     ),
     says_reused=True,
-    end=EndMarks(lambda message: message.get("type") in _LAST, _LAST),
+    end=EndMarks(lambda message: str(message.get("type")) in _LAST, _LAST),
 )
 """``/v1/responses``."""

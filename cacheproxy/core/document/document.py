@@ -198,7 +198,14 @@ class Literals:
     def __contains__(self, word: Word) -> bool:
         """Whether the body holds ``word``."""
         if word not in self._held:
-            self._held[word] = self._look_for(word)
+            document, words = self._document, self._words
+            if document is None or words is None or not words.learn(word):
+                self._held[word] = is_in(word, self._body)
+                return self._held[word]
+            if self._short is None:
+                self._short = document.short()
+            is_held = is_in(word, self._short) or word in words.held_by(document.root.items)
+            self._held[word] = is_held
         return self._held[word]
 
     def match(self, pattern: re.Pattern[bytes]) -> bool:
@@ -208,11 +215,3 @@ class Literals:
         with several is not.
         """
         return pattern in self
-
-    def _look_for(self, word: Word) -> bool:
-        document, words = self._document, self._words
-        if document is None or words is None or not words.learn(word):
-            return is_in(word, self._body)
-        if self._short is None:
-            self._short = document.short()
-        return is_in(word, self._short) or word in words.held_by(document.root.items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from dataclasses import InitVar, dataclass, field
 from typing import Any, NamedTuple
 
 _EACH_VALUE = 130
@@ -46,47 +47,36 @@ class SpelledValue:
         self.note: tuple[Any, Any] | None = None
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Container:
     """The members of an object or the elements of an array, in their order.
 
     Offsets count from the opening bracket, so that a container stays what it is wherever it
     moves, and documents share it. Once read it is never altered, nor are the values.
-    ``keys``: None for an array, whose ``value_starts`` are its ``starts``. ``items``: those of an
-    array that is a member of the body; for the body itself an item, an array or None (a short
-    value) per member. ``notes``: what was made of such an array; ``before``: the notes of another
-    one, and how many of the first items both have; ``shared``: how many bytes.
     """
 
-    __slots__ = (
-        "before",
-        "ends",
-        "items",
-        "keys",
-        "length",
-        "notes",
-        "shared",
-        "spelled",
-        "starts",
-        "value",
-        "value_starts",
-        "values",
-    )
+    is_object: InitVar[bool]  #: whether it is an object, and no array
+    keys: list[str] | None = field(init=False)  #: the members' names; None for an array
+    starts: list[int] = field(init=False, default_factory=list)  #: where each begins, in bytes
+    value_starts: list[int] = field(init=False)  #: where their values do; an array's ``starts``
+    ends: list[int] = field(init=False, default_factory=list)  #: behind each, in bytes
+    values: list[Any] = field(init=False, default_factory=list)  #: what they were read as
+    items: list[Any] = field(init=False, default_factory=list)
+    """Those of an array that is a member of the body; for the body itself an item, an array or
+    None (a short value) per member."""
+    notes: dict[Any, Any] = field(init=False, default_factory=dict)
+    """What was made of such an array."""
+    before: tuple[dict[Any, Any], int] = field(init=False, default=({}, 0))
+    """The notes of another array, and how many of the first items both have."""
+    shared: int = field(init=False, default=0)  #: how many bytes it has in common with that
+    value: Any = field(init=False)  #: all of it, once it is closed
+    length: int = field(init=False)  #: bytes, brackets included, once it is closed
+    spelled: memoryview = field(init=False)  #: of an array that is a member: its bytes
 
-    value: Any
-    length: int
-    spelled: memoryview
-
-    def __init__(self, *, is_object: bool) -> None:
+    def __post_init__(self, is_object: bool) -> None:
         """Begin one that has no entries yet."""
-        self.keys: list[str] | None = [] if is_object else None
-        self.starts: list[int] = []
+        self.keys = [] if is_object else None
         self.value_starts = [] if is_object else self.starts
-        self.ends: list[int] = []
-        self.values: list[Any] = []
-        self.items: list[Any] = []
-        self.notes: dict[Any, Any] = {}
-        self.before: tuple[dict[Any, Any], int] = ({}, 0)
-        self.shared = 0
 
     def begun(self, length: int) -> Container:
         """Return an array with the elements that end within ``length`` bytes of this one."""

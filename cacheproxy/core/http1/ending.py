@@ -7,8 +7,6 @@ OpenAI Chat Completions and Responses ("Streaming events"), Ollama's ``docs/api.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cacheproxy.core.dialects.dialect import EndMarks
 from cacheproxy.core.dialects.dialects import spoken
 from cacheproxy.core.document.reader import parsed
@@ -49,14 +47,10 @@ class Ending:
         if name == "error" or name in self._marks.events or (done and data.strip() == done):
             self.is_seen = True
         elif self.may_be_in(data):
-            self.is_seen = self._ends(parsed(data))
-
-    def _ends(self, message: Any) -> bool:
-        if not isinstance(message, dict):
-            return False
-        if message.get("error") or message.get("type") == "error":
-            return True
-        return self._marks.tells(message)
+            message = parsed(data)
+            self.is_seen = isinstance(message, dict) and bool(
+                message.get("error") or message.get("type") == "error" or self._marks.tells(message)
+            )
 
 
 def ending_of(path: str) -> Ending | None:

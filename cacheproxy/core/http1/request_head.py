@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.prompt.request import Headers
@@ -65,26 +65,20 @@ class RequestError(ValueError):
         return cls(413, f"the request body is larger than {limits.body >> 20} MiB")
 
 
+@dataclass(eq=False, slots=True)
 class RequestHead:
-    """Request line and headers, names and values as they came, in their order.
+    """Request line and headers, names and values as they came, in their order."""
 
-    ``length``: of the body in bytes, None if it is chunked. ``version``: HTTP/1.0 or HTTP/1.1.
-    ``scheme``: of the URL that was the target, in lower case; b"" if it was none.
-    """
+    method: bytes  #: as it came
+    target: bytes  #: as it came
+    version: bytes  #: HTTP/1.0 or HTTP/1.1
+    headers: Headers  #: (name, value) pairs
+    scheme: bytes = b""  #: of the URL that was the target, in lower case; b"" if it was none
+    length: int | None = field(init=False)  #: bytes of the body; None if it is chunked
+    _by_name: dict[bytes, list[bytes]] = field(init=False, repr=False)
+    """Values by name in lower case."""
 
-    def __init__(
-        self,
-        method: bytes,
-        target: bytes,
-        version: bytes,
-        headers: list[tuple[bytes, bytes]],
-        scheme: bytes = b"",
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.version = version
-        self.scheme = scheme
-        self.headers: Headers = tuple(headers)
+    def __post_init__(self) -> None:
         self._by_name = by_name(self.headers)
         self.length = self._length()
 
@@ -97,7 +91,7 @@ class RequestHead:
 
         ``target``: another one, None for its own.
         """
-        left = [field for field in self.headers if field[0].lower() not in names]
+        left = tuple([one for one in self.headers if one[0].lower() not in names])
         wanted = self.target if target is None else target
         return RequestHead(self.method, wanted, self.version, left, self.scheme)
 
@@ -117,9 +111,9 @@ class RequestHead:
             raise RequestError(400, ONE_HOST)
         if hosts and not AUTHORITY.fullmatch(hosts[0].decode("latin-1")):
             raise RequestError(400, BAD_HOST)
-        others = [field for field in self.headers if field[0].lower() != b"host"]
+        others = [one for one in self.headers if one[0].lower() != b"host"]
         scheme, authority, path = url
-        headers = [(b"Host", authority), *others]
+        headers = ((b"Host", authority), *others)
         return RequestHead(self.method, path, self.version, headers, scheme)
 
     @property

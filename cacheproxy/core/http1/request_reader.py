@@ -19,6 +19,7 @@ from cacheproxy.core.http1.request_head import (
     RequestHead,
     RequestLimits,
 )
+from cacheproxy.core.prompt.request import Headers
 
 _LONGEST_CHUNK_LINE = 1024
 _LONGEST_TRAILERS = 64 << 10
@@ -182,7 +183,7 @@ class RequestReader:
             self._at = 0
         self._begin()
 
-    def _fields(self, section: bytes) -> list[tuple[bytes, bytes]]:
+    def _fields(self, section: bytes) -> Headers:
         if _FIELDS.fullmatch(section) is None:
             raise RequestError(400, NOT_HTTP)
         if section and section.count(b"\r\n") >= self.limits.headers:
@@ -191,7 +192,7 @@ class RequestReader:
         for line in section.split(b"\r\n") if section else ():
             name, _, value = line.partition(b":")
             fields.append((name, value.strip(b" \t")))
-        return fields
+        return tuple(fields)
 
     def _read_chunks(self) -> bool:
         """Read all chunks that have come (section 7.1); return whether the last was among them."""

@@ -171,8 +171,12 @@ class ResponseReader:
             return True
         head = ResponseHead(status, status_line[3] or b"", _fields(rest[0]) if rest else ())
         lengths = head.tokens(b"content-length")
-        if len(lengths) > 1:
-            head = _with_one_length(head, lengths)
+        if len(lengths) > 1:  # they have to agree, and one is left (RFC 9110, section 8.6)
+            if len(set(lengths)) > 1:
+                raise ResponseError(_NO_LENGTH)
+            kept = [field for field in head.headers if field[0].lower() != b"content-length"]
+            fields = (*kept, (b"Content-Length", lengths[0]))
+            head = ResponseHead(head.status, head.reason, fields)
         head.length = self._begin_body(head, lengths)
         self.head = head
         return True
@@ -310,11 +314,3 @@ def _fields(lines: bytes) -> Headers:
         fields.append((found[1], found[2].strip(b" \t")))
         position = found.end()
     return tuple(fields)
-
-
-def _with_one_length(head: ResponseHead, lengths: list[bytes]) -> ResponseHead:
-    """Leave one of several Content-Lengths, which have to agree (RFC 9110, section 8.6)."""
-    if len(set(lengths)) > 1:
-        raise ResponseError(_NO_LENGTH)
-    others = tuple(field for field in head.headers if field[0].lower() != b"content-length")
-    return ResponseHead(head.status, head.reason, (*others, (b"Content-Length", lengths[0])))

@@ -191,9 +191,8 @@ class Access:
             return True
         if self.token_headers(values):
             return True
-        return path.startswith(OWN + b"/") and self._has_cookie(values)
-
-    def _has_cookie(self, values: Values) -> bool:
+        if not path.startswith(OWN + b"/"):
+            return False
         name, wanted = self.cookie
         pairs = (pair for value in values(b"cookie") for pair in value.split(b";"))
         found = [

@@ -156,8 +156,8 @@ def _is_allowed(name: bytes) -> bool:
 
 def _names_session(name: bytes, text: str) -> bool:
     """Whether its value names a session, as it is stored anyway, or a subagent or a thread."""
-    names = any(one.fullmatch(name) for one in (SESSION_ID, AGENT_ID, _OWN))
-    return names and _is_plain_name(name) and _SECRET_NAME.search(text) is None
+    names = SESSION_ID.fullmatch(name) or AGENT_ID.fullmatch(name) or _OWN.fullmatch(name)
+    return names is not None and _is_plain_name(name) and _SECRET_NAME.search(text) is None
 
 
 def _pair(pair: str) -> str:

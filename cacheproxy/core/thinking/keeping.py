@@ -65,7 +65,10 @@ def read(dialect: Dialect | None, content_type: str, body: bytes) -> tuple[int, 
     answer = ReadAnswer()
     try:
         if "event-stream" in content_type.lower():
-            for event in _events(body):
+            for one in EventReader().feed(body + b"\n\n"):
+                if not one.data.strip() or one.data == b"[DONE]":
+                    continue
+                event = _object(one.data)
                 if "error" in event or event.get("type") == "error":
                     break
                 reasoning.read_event(answer, event)
@@ -78,13 +81,6 @@ def read(dialect: Dialect | None, content_type: str, body: bytes) -> tuple[int, 
     if not thought or not (text.strip() or calls):
         return None
     return said(text, calls), Thought(answer.name, encode(thought))
-
-
-def _events(body: bytes) -> Iterator[dict[str, Any]]:
-    reader = EventReader()
-    for event in reader.feed(body + b"\n\n"):
-        if event.data.strip() and event.data != b"[DONE]":
-            yield _object(event.data)
 
 
 def _object(data: bytes) -> dict[str, Any]:

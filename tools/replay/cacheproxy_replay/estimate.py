@@ -21,8 +21,8 @@ from cacheproxy.core.judge.evidence import Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, tokens_of
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.record.exchange import Exchange
-from cacheproxy_replay.memory import Counter, KeptPrompts, Tokens
 from cacheproxy_replay.run import OnStep
+from cacheproxy_replay.server import Counter, KeptPrompts
 
 _WARM_TOKENS = 128
 _WARM = 0.05
@@ -112,7 +112,7 @@ def assess(
             continue
         unedited = prompt_of(turn.received, order) or prompt
         now = Before(prompt, unedited, usage.prompt)
-        expected = _counted(_tokens(turn, counter), memory)
+        expected = _counted(turn, counter, memory)
         if expected is None and known:
             expected = max((_shared(one, now) for one in known), key=attrgetter("tokens"))
         known.append(now)
@@ -131,21 +131,17 @@ def assess(
     return assessed
 
 
-def _tokens(turn: Exchange, counter: Counter | None) -> Tokens | None:
-    """The prompt's tokens, unless our way of counting is not the server's."""
+def _counted(turn: Exchange, counter: Counter | None, memory: KeptPrompts) -> Expected | None:
+    """Return what is counted, unless our way of counting is not the server's."""
     tokens = counter.tokens(turn.sent or turn.received) if counter is not None else None
     counted = turn.usage.prompt
     if tokens is None or counted is None:
         return None
-    return tokens if abs(len(tokens) - counted) <= max(_AGREES_TOKENS, _AGREES * counted) else None
-
-
-def _counted(tokens: Tokens | None, memory: KeptPrompts) -> Expected | None:
-    reuse = memory.reuse(tokens) if tokens is not None else None
-    if tokens is None or reuse is None:
+    if abs(len(tokens) - counted) > max(_AGREES_TOKENS, _AGREES * counted):
         return None
+    reuse = memory.reuse(tokens)
     # the last token of a prompt is always evaluated: the answer follows from it
-    return Expected(min(reuse, len(tokens) - 1), exact=True)
+    return None if reuse is None else Expected(min(reuse, len(tokens) - 1), exact=True)
 
 
 def _shared(before: Before, now: Before) -> Expected:

@@ -23,12 +23,11 @@ from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.servers.status import Answers
 from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
-from cacheproxy_replay.answer import nobody_at
 from cacheproxy_replay.estimate import assess, figures
-from cacheproxy_replay.memory import Counter, Everything, Slots, slots_without_ram
 from cacheproxy_replay.plan import plan
 from cacheproxy_replay.report import ReplayReport, record
 from cacheproxy_replay.run import ReplayRun, chosen, ruleset
+from cacheproxy_replay.server import Counter, Everything, Slots, nobody_at, slots_without_ram
 
 ASSUMED = PromptOrder.TOOLS_FIRST
 """What a template prints first, where the server does not tell: most do."""

@@ -31,8 +31,8 @@ from cacheproxy.core.rules.fold import run as apply_rules
 from cacheproxy.plugin.packages import Packages, choose
 from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay import Cold, Via
-from cacheproxy_replay.answer import send, text_of
 from cacheproxy_replay.plan import ReplayPlan, erase, headers_of, marked, new_mark
+from cacheproxy_replay.server import send, text_of
 
 OnStep = Callable[[str, int], None]
 """Called with what is being done, and with how many requests were done since the last call."""

@@ -5,11 +5,10 @@ import json
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_replay import Cold, Via
-from cacheproxy_replay.answer import text_of
 from cacheproxy_replay.estimate import assess, figures
-from cacheproxy_replay.memory import Counter, Slots
 from cacheproxy_replay.plan import erase, plan
 from cacheproxy_replay.run import ReplayRun, chosen, is_named, placed, ruleset
+from cacheproxy_replay.server import Counter, Slots, text_of
 
 from cacheproxy.asking import Site
 from cacheproxy.config import Config

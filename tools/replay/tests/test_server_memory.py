@@ -2,7 +2,7 @@
 
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
-from cacheproxy_replay.memory import Everything, Slots, shared_tokens, slots_without_ram
+from cacheproxy_replay.server import Everything, Slots, shared_tokens, slots_without_ram
 
 from cacheproxy.asking import Site
 from cacheproxy.core.servers.profile import ServerFacts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from cacheproxy_replay.answer import AnswerReader, send, text_of
+from cacheproxy_replay.server import AnswerReader, send, text_of
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.prompt.request import Request
