@@ -44,8 +44,8 @@ from cacheproxy.client_setup.need import Launch, Need
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds
 from cacheproxy.core.servers.status import MODELS
+from cacheproxy.plugin.loading import package_for
 from cacheproxy.plugin.package import Package
-from cacheproxy.plugin.packages import package_for
 
 try:
     import fcntl

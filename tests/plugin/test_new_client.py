@@ -18,7 +18,8 @@ from cacheproxy.core.servers.profile import Profile
 from cacheproxy.daemon import banner
 from cacheproxy.doctor.facts import look_at_clients
 from cacheproxy.doctor.report import judge
-from cacheproxy.plugin.packages import Configured, Setups
+from cacheproxy.plugin.loading import Setups
+from cacheproxy.plugin.packages import Configured
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
 from tests.doctor.builders import facts
