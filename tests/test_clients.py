@@ -13,7 +13,8 @@ import pytest
 from cacheproxy.client_setup.need import Need
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.plugin.packages import Packages, Setups
+from cacheproxy.plugin.loading import Setups
+from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import request
 
 ROOT = Path(__file__).parents[1]

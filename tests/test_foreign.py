@@ -222,7 +222,7 @@ def test_no_package_edits_what_another_client_sends(plugins):
     for number in range(BODIES):
         client = names[number % len(names)]
         asking = Asking(random, client)
-        earlier, later = asking.turn(1), asking.turn(2)
+        earlier, later = map(plugins.clients.introduce, (asking.turn(1), asking.turn(2)))
         for package in plugins:
             rules = package.rules
             found = normalize(later, rules, earlier)

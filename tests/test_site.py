@@ -13,7 +13,7 @@ import click
 import pytest
 
 from cacheproxy.cli.main import main
-from cacheproxy.plugin.packages import Setups
+from cacheproxy.plugin.loading import Setups
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -24,7 +24,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.client_setup.need import model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
-from cacheproxy.plugin.packages import Setups, package_for
+from cacheproxy.plugin.loading import Setups, package_for
 
 
 class ClientName(click.ParamType[str]):

@@ -41,11 +41,11 @@ from cacheproxy.cli.settings import (
     say,
 )
 from cacheproxy.client_setup.need import Launch, Need
-from cacheproxy.config import Config
+from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds
 from cacheproxy.core.servers.status import MODELS
+from cacheproxy.plugin.loading import package_for
 from cacheproxy.plugin.package import Package
-from cacheproxy.plugin.packages import package_for
 
 try:
     import fcntl
@@ -115,7 +115,11 @@ def run(
         launch = setup.launch
         assert launch is not None  # it was there without a proxy
         for name, content in launch.files.items():
-            (Path(folder) / name).write_text(content, encoding="utf-8")
+            file = Path(folder) / name
+            try:
+                file.write_text(content, encoding="utf-8")
+            except OSError as error:
+                fail(f"cannot write {file} ({error.strerror}): set TMPDIR to a folder with room")
         assert package.client is not None  # it has a setup
         began = Run(site, package.client.name, time.time(), is_own=own is not None)
         say(first_line(page, package.client.name))
@@ -156,9 +160,9 @@ def _proxy(
 
     Ends the command where there is no server for it.
     """
-    url, headers = checked_url(proxy or proxy_url(settings)), settings.token_header()
-    site = Site(url, {"Accept": "application/json", **headers})
-    if _runs(site, upstream, is_named=proxy is not None):
+    url, headers = proxy or _usual_url(settings), settings.token_header()
+    site = Site(checked_url(url) if url else "", {"Accept": "application/json", **headers})
+    if url and _runs(site, upstream, is_named=proxy is not None):
         yield site, None
         return
     options = () if config is None else ("--config", config)
@@ -166,6 +170,14 @@ def _proxy(
     log = _log(settings)
     with ChildProxy(server, *options, users=True, log=log) as own:
         yield Site(own.url, site.headers), "" if log is None else str(log.name)
+
+
+def _usual_url(settings: Config) -> str:
+    """Return the URL of a proxy with these settings, "" where they do not tell: none is found."""
+    try:
+        return proxy_url(settings)
+    except ConfigError:
+        return ""
 
 
 def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:

@@ -84,12 +84,15 @@ class Lasting(Service):
         self.take = DeferredObserver(reactor, self.judging)
         self.alarming = Alarming(reactor, plugins.workers, config.alarm)
         self.shown = Pages(self)
-        plugins.register(self.log_line, "log-line")
-        plugins.register(self.alarming, "loss-alarm")  # by their names, so after the log's line
-        if self.capture is not None:
-            plugins.register(self.capture, "capture")
-        if self.totals is not None:
-            plugins.register(self.totals, "totals")
+        ours = {
+            "log-line": self.log_line,
+            "loss-alarm": self.alarming,  # by their names, so after the log's line
+            "capture": self.capture,
+            "totals": self.totals,
+        }
+        for name, plugin in ours.items():
+            if plugin is not None:
+                plugins.register(plugin, name)
         if config.otel:
             spans = Spans(version())
             plugins.register(spans, "spans")

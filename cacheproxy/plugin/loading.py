@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import EntryPoint, distributions
@@ -42,6 +42,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SLOW_SECONDS = 5.0
 """How long a file may run before a line says that everything waits for it."""
 _NAMED = "correct --plugin, or plugin in the config file"
+
+
+_INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
 
 
 def installed(blocked: Collection[str] = (), earlier: Sequence[Package] = ()) -> list[Package]:
@@ -288,3 +291,51 @@ def _line(path: Path, error: BaseException) -> int | None:
     lines = [number for frame, number in steps if frame.f_code.co_filename == str(path)]
     code = getattr(getattr(error, "function", None), "__code__", None)
     return lines[-1] if lines else getattr(code, "co_firstlineno", None)
+
+
+class Setups:
+    """The packages that set their client up, installed ones and ``files``, but for ``block``.
+
+    Raises PluginError for a file that cannot be loaded.
+    """
+
+    def __init__(self, block: Collection[str] = (), files: Iterable[str] = ()) -> None:
+        packages = [*installed(block), *map(load_file, map(Path, files))]
+        self._by_client: dict[str, Package] = {}
+        for package in packages:
+            if package.client and package.client.has_setup:
+                self._by_client.setdefault(package.client.name, package)
+        self._broken = [package for package in packages if package.error is not None]
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of the clients."""
+        return sorted(self._by_client)
+
+    def get(self, name: str) -> Package | None:
+        """Return the package of the client called ``name``, or of the package so called."""
+        packages = self._by_client.values()
+        return self._by_client.get(name) or next((p for p in packages if p.name == name), None)
+
+    def package(self, name: str) -> Package:
+        """Return it; raises PluginError where there is none."""
+        found = self.get(name)
+        if found is not None:
+            return found
+        here = f"there are {', '.join(self.clients)}" if self._by_client else "there is none"
+        broken = "".join(f"; {each.name} cannot be loaded: {each.error}" for each in self._broken)
+        raise PluginError(
+            f"no client called {name!r} is installed; {here}{broken}. Others: {_INSTALL}"
+        )
+
+
+def package_for(name: str, block: Collection[str] = (), files: Iterable[str] = ()) -> Package:
+    """Return the package of the client called ``name``; raises PluginError.
+
+    To load all takes as long as the rest of a command: those whose names begin like this are looked
+    at before.
+    """
+    others = {
+        entry.name for entry in entry_points(hookspecs.PROJECT) if not entry.name.startswith(name)
+    }
+    return Setups({*block, *others}).get(name) or Setups(block, files).package(name)

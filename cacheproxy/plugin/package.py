@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+import msgspec
+
 from cacheproxy import hookspecs
 from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.prompt.client import Client
@@ -165,16 +167,15 @@ class Package:
     def ask(self, hook: str, kind: type[_T], argument: object) -> _T:
         """Return what its ``hook`` says, a ``kind``; raises PluginError, whatever the hook does."""
         try:
-            found: _T = self.hooks[hook](argument)
-            is_one = type(found) is kind
-            why = "" if is_one else f"PluginError: {hook} returns a cacheproxy.{kind.__name__}"
+            found = self.hooks[hook](argument)
+            if type(found) is kind:  # what stands in its fields may still be anything
+                return msgspec.convert(msgspec.to_builtins(found, enc_hook=dict), kind)
+            why = f"PluginError: {hook} returns a cacheproxy.{kind.__name__}"
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # what others wrote may raise whatever it likes
             why = reason_of(error)
-        if why:
-            raise PluginError(f"plugin {self.name}: {hook}: {why}")
-        return found
+        raise PluginError(f"plugin {self.name}: {hook}: {why}")
 
     def setup(self, need: Need) -> Setup:
         """Return what its client is told; raises PluginError."""
@@ -266,6 +267,7 @@ def _is_kind(one: object) -> bool:
     return (
         0 < len(one.name) <= _LONGEST_KIND
         and one.name.isprintable()
+        and any(map(str.isalnum, one.name))  # by these it is found again
         and all(isinstance(value, kind) for value, kind in typed if kind in _CHECKED)
         and all(isinstance(path, str) and _PATH.fullmatch(path) for path in paths)
     )

@@ -1,8 +1,8 @@
-"""The plugins of one configuration: their rules, their clients, and what those have to be told."""
+"""The plugins of one configuration: their rules and their clients."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,12 +17,10 @@ from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.hookspecs import PROJECT
-from cacheproxy.plugin.loading import entry_points, installed, load_file, name_of
+from cacheproxy.plugin.loading import installed, load_file, name_of
 from cacheproxy.plugin.package import Package, PluginError, put_in_force, reason_of
 
 _log = Logger()
-_INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
 OWN, ITSELF = "the config file", "cacheproxy itself"
 """Where rules come from that are no package's."""
 
@@ -42,8 +40,7 @@ class Packages(tuple[Package, ...]):
         An installed one that cannot be loaded is among them, with its error. Raises PluginError
         for a file that cannot be loaded, two plugins of one name, and a blocked name nobody has.
         """
-        blocked = set(block)
-        return cls(_serving(installed(blocked))).with_files(files, blocked)
+        return cls().again(block, files)
 
     def again(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
         """Return them with what was installed since, and with ``files``; see ``installed``.
@@ -51,10 +48,10 @@ class Packages(tuple[Package, ...]):
         One that could not be loaded is tried once more. Raises PluginError.
         """
         blocked = set(block)
-        before = [package for package in self if package.file is None]
-        theirs = _serving(installed(blocked, before))
-        ours = [package for package in self if package.file is not None]
-        return Packages([*theirs, *ours]).with_files(files, blocked)
+        theirs = installed(blocked, [package for package in self if package.file is None])
+        found = [package for package in theirs if not package.is_tool]
+        found += (package for package in self if package.file is not None)
+        return Packages(found).with_files(files, blocked)
 
     def with_files(self, files: Sequence[str], block: Iterable[str] = ()) -> Packages:
         """Return them with the plugins in ``files``, absolute paths, instead of other files.
@@ -180,10 +177,6 @@ def _say(name: str, problem: BaseException | str) -> None:
     _log.warn("plugin {name}: {what}", name=name, what=what)
 
 
-def _serving(found: Iterable[Package]) -> Iterator[Package]:
-    return (package for package in found if not package.is_tool)
-
-
 @dataclass(frozen=True, slots=True)
 class Configured:
     """The plugins and rules that a configuration names."""
@@ -211,49 +204,3 @@ def configured(settings: Config, packages: Packages | None = None) -> Configured
     rules = packages.normalizers(own, BUILT_IN)
     active = choose(rules, settings.enable, settings.disable)
     return Configured(packages, tuple(own), tuple(rules), frozenset(rule.name for rule in active))
-
-
-class Setups:
-    """The packages that set their client up, installed ones and ``files``, but for ``block``.
-
-    Raises PluginError for a file that cannot be loaded.
-    """
-
-    def __init__(self, block: Collection[str] = (), files: Iterable[str] = ()) -> None:
-        packages = [*installed(block), *map(load_file, map(Path, files))]
-        self._by_client: dict[str, Package] = {}
-        for package in packages:
-            if package.client and package.client.has_setup:
-                self._by_client.setdefault(package.client.name, package)
-        self._broken = [package for package in packages if package.error is not None]
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The names of the clients."""
-        return sorted(self._by_client)
-
-    def get(self, name: str) -> Package | None:
-        """Return the package of the client called ``name``, or of the package so called."""
-        packages = self._by_client.values()
-        return self._by_client.get(name) or next((p for p in packages if p.name == name), None)
-
-    def package(self, name: str) -> Package:
-        """Return it; raises PluginError where there is none."""
-        found = self.get(name)
-        if found is not None:
-            return found
-        here = f"there are {', '.join(self.clients)}" if self._by_client else "there is none"
-        broken = "".join(f"; {each.name} cannot be loaded: {each.error}" for each in self._broken)
-        raise PluginError(
-            f"no client called {name!r} is installed; {here}{broken}. Others: {_INSTALL}"
-        )
-
-
-def package_for(name: str, block: Collection[str] = (), files: Iterable[str] = ()) -> Package:
-    """Return the package of the client called ``name``; raises PluginError.
-
-    To load all takes as long as the rest of a command: those whose names begin like this are looked
-    at before.
-    """
-    others = {entry.name for entry in entry_points(PROJECT) if not entry.name.startswith(name)}
-    return Setups({*block, *others}).get(name) or Setups(block, files).package(name)

@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete
 
 from cacheproxy.cli.main import main
 from cacheproxy.client_setup.need import Need
-from cacheproxy.plugin.packages import Setups
+from cacheproxy.plugin.loading import Setups
 from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole

@@ -23,23 +23,25 @@ def test_it_installs_and_its_tests_pass(tmp_path):
     assert f"made {folder}/cacheproxy_my_agent.py" in result.output
     environ = os.environ | {"PYTHONPATH": str(target)}
 
-    def run(*arguments, cwd=tmp_path):
+    def run(*arguments, cwd=tmp_path, exits=0):
         command = [sys.executable, "-m", *arguments]
-        return subprocess.run(
+        done = subprocess.run(
             command,
-            check=True,
+            check=False,
             stdout=subprocess.PIPE,
             text=True,
             timeout=300,
             cwd=cwd,
             env=environ,
-        ).stdout
+        )
+        assert done.returncode == exits
+        return done.stdout
 
     alone = ("--no-deps", "--no-index", "--no-build-isolation")
     run("pip", "install", "-q", *alone, "--target", str(target), str(folder))
     assert "8 passed" in run("pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=folder)
     assert "my-agent-pin-date" in run("cacheproxy", "plugins")
-    assert "OPENAI_BASE_URL" in run("cacheproxy", "env", "my-agent")
+    assert "OPENAI_BASE_URL" in run("cacheproxy", "env", "my-agent", exits=1)  # no proxy runs
 
 
 @pytest.mark.parametrize(

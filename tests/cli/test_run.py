@@ -254,6 +254,38 @@ def test_a_proxy_before_another_server_is_not_used(user):
         assert "log: ~/state/cacheproxy/log" in result.stderr
 
 
+def test_one_whose_address_is_not_known_is_not_used(user):
+    """It may listen at a Unix socket: the command starts its own."""
+    result = user.run("0", CACHEPROXY_LISTEN=f"unix:{user.folder / 'socket'}")
+    assert result.returncode == 0
+    assert "log: ~/state/cacheproxy/log" in result.stderr
+
+
+def test_a_file_that_cannot_be_written(user):
+    """One line, and nothing stays."""
+    plugin = user.folder / "emacs.py"
+    plugin.write_text(
+        "from cacheproxy import Client, Launch, Setup, hookimpl\n"
+        "CLIENT = Client('emacs')\n"
+        "@hookimpl\n"
+        "def cacheproxy_setup(need):\n"
+        "    return Setup(launch=Launch('claude', 'make', files={'no/folder': ''}))\n"
+    )
+    user.before = user.files()
+    result = subprocess.run(
+        [*user.command()[:-1], "emacs"],
+        env=user.env | {"CACHEPROXY_PLUGIN": str(plugin)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cacheproxy: cannot write ")
+    assert line.endswith("(No such file or directory): set TMPDIR to a folder with room")
+    assert {name for name in user.left() if "pyc" not in name} == LOG
+
+
 def test_two_at_once_have_a_log_each(user):
     """And a proxy; a third that comes after both has the first one's file."""
     with user.started("wait") as one:

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from cacheproxy.client_setup.need import Need
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import is_quick
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.plugin.loading import (
+    Setups,
     entry_points,
     load_file,
     search_path,
@@ -35,6 +37,7 @@ from tests.plugin.installing import (
     distribution,
     imported,
     loaded,
+    others,
     request_of,
     running,
 )
@@ -648,3 +651,58 @@ def test_only_a_file_whose_text_changed_is_run_again(write):
     assert plugins.adopt(after) == ["rules"]
     assert plugins.adopt(after.with_files([str(two)])) == ["rules"]
     assert [package.name for package in plugins.packages] == ["two"]
+
+
+SETUP = """
+from cacheproxy import Setup
+CLIENT = Client({client!r})
+@hookimpl
+def cacheproxy_setup(need): {does}
+"""
+NEED = Need("http://here")
+
+
+def with_setup(name, does="return Setup({'URL': need.url})"):
+    return SETUP.format(client=name, does=does)
+
+
+def test_a_client_is_found_by_its_name_before_a_package_is(install):
+    """Of two packages for one client, the first by name counts."""
+    install("a-package", with_setup("mine"))
+    install("b-package", with_setup("mine", "return None"))
+    install("other", with_setup("a-package"))
+    install("silent", "CLIENT = Client('silent')\nRULES = ()")
+    setups = Setups(others())
+    assert setups.package("mine").client.has_setup
+    assert setups.clients == ["a-package", "mine"]
+    assert setups.package("mine").name == "a-package"
+    assert setups.package("a-package").name == "other"
+    assert setups.package("other").name == "other"
+    assert setups.package("mine").setup(NEED).variables == {"URL": "http://here"}
+
+
+def test_one_that_is_not_there(install):
+    """The message says what is, what cannot be loaded, and how to get others."""
+    with pytest.raises(PluginError, match="no client called 'mine' is installed; there is none"):
+        Setups(others()).package("mine")
+    install("mine-package", "raise OSError('no disk')")
+    install("silent", "CLIENT = Client('silent')\nRULES = ()")
+    with pytest.raises(PluginError, match="there is none; mine-package cannot be loaded: OSError"):
+        Setups(others()).package("silent")
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("raise OSError('no disk')", "OSError: no disk"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("return None", "PluginError: cacheproxy_setup returns a cacheproxy.Setup"),
+        ("return 5", "PluginError: cacheproxy_setup returns a cacheproxy.Setup"),
+    ],
+)
+def test_a_hook_that_fails_is_one_line_with_its_plugins_name(install, does, said):
+    """Whatever it raises or returns."""
+    install("mine-package", with_setup("mine", does))
+    with pytest.raises(PluginError) as caught:
+        Setups(others()).package("mine").setup(NEED)
+    assert str(caught.value) == f"plugin mine-package: cacheproxy_setup: {said}"

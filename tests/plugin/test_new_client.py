@@ -18,7 +18,8 @@ from cacheproxy.core.servers.profile import Profile
 from cacheproxy.daemon import banner
 from cacheproxy.doctor.facts import look_at_clients
 from cacheproxy.doctor.report import judge
-from cacheproxy.plugin.packages import Configured, Setups
+from cacheproxy.plugin.loading import Setups
+from cacheproxy.plugin.packages import Configured
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
 from tests.doctor.builders import facts
@@ -134,11 +135,23 @@ def test_doctor_examines_it(packages, tmp_path):
     assert need.text.endswith("Novel Agent sends one at night")
 
 
-@pytest.mark.parametrize("answer", ["1 / 0", "None"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "1 / 0",
+        "None",
+        "Checkup(5)",
+        "Checkup(('a',))",
+        "Checkup((Finding('a', FindingState.OK, None),))",
+        "Checkup(needless=None)",
+        "Checkup(volatile=Volatile('a', ('b',), ('c', 'd'), 'e', 'f'))",
+    ],
+)
 def test_a_checkup_that_fails_is_a_finding(install, answer, tmp_path):
     """With the plugin's name; the others are asked all the same."""
+    names = "from cacheproxy import Checkup, Finding, FindingState, Volatile"
     hook = f"@hookimpl\ndef cacheproxy_checkup(): return {answer}"
-    install("broken", f'CLIENT = Client("broken")\n{hook}')
+    install("broken", f'{names}\nCLIENT = Client("broken")\n{hook}')
     install("novel-agent", PACKAGE, client=False)
     found = look_at_clients(loaded(), Case({}, tmp_path, PROXY, "http://127.0.0.1:8080"), ())
     assert [len(one.checkup.findings) for one in found] == [1, 0]

@@ -110,7 +110,7 @@ MESSAGES = Dialect(
             is_rest=True,
         ),
     ),
-    end=EndMarks(lambda message: message.get("type") in _LAST, _LAST),
+    end=EndMarks(lambda message: str(message.get("type")) in _LAST, _LAST),
     # "Streaming messages": any number of these may come anywhere.
     ping=b'event: ping\ndata: {"type": "ping"}\n\n',
     error=_error,

@@ -94,6 +94,6 @@ RESPONSES = Dialect(
         ),
     ),
     says_reused=True,
-    end=EndMarks(lambda message: message.get("type") in _LAST, _LAST),
+    end=EndMarks(lambda message: str(message.get("type")) in _LAST, _LAST),
 )
 """``/v1/responses``."""

@@ -157,7 +157,7 @@ def _is_allowed(name: bytes) -> bool:
 def _names_session(name: bytes, text: str) -> bool:
     """Whether its value names a session, as it is stored anyway, or a subagent or a thread."""
     names = SESSION_ID.fullmatch(name) or AGENT_ID.fullmatch(name) or _OWN.fullmatch(name)
-    return bool(names) and _is_plain_name(name) and _SECRET_NAME.search(text) is None
+    return names is not None and _is_plain_name(name) and _SECRET_NAME.search(text) is None
 
 
 def _pair(pair: str) -> str:

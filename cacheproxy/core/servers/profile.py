@@ -187,7 +187,7 @@ def for_people(profile: Profile) -> Json:
 
 def says(profile: Profile) -> dict[str, str]:
     """Return what is known in a line each: of the memory and its reporting, of the template."""
-    memory = "; ".join([*_memory(profile), *_reporting(profile)])
+    memory = "; ".join(_memory(profile))
     rendering = re.sub("^it ", "the template ", "; ".join(_template(profile)))
     return {name: text for name, text in (("memory", memory), ("rendering", rendering)) if text}
 
@@ -205,15 +205,10 @@ def _memory(profile: Profile) -> Iterator[str]:
         yield f"{memory.slots} slots {shared}"
     if memory.has_ram:
         yield "a prompt that leaves its slot is kept in RAM"
-
-
-def _reporting(profile: Profile) -> Iterator[str]:
-    if profile.reuses is False or profile.reporting not in _REPORTING:
-        return
-    text = _REPORTING[profile.reporting].format(flag=profile.flag or "a flag")
-    if profile.counts_reuse and profile.reporting is not Reporting.ALWAYS:
-        text += "; its metrics count it"
-    yield text
+    if profile.reporting in _REPORTING:
+        yield _REPORTING[profile.reporting].format(flag=profile.flag or "a flag")
+        if profile.counts_reuse and profile.reporting is not Reporting.ALWAYS:
+            yield "its metrics count it"
 
 
 def _template(profile: Profile) -> Iterator[str]:

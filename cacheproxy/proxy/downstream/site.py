@@ -94,7 +94,15 @@ class Draining:
         site.drain()
         # Those that have nothing more to send close meanwhile.
         await deferLater(self._clock, _LOOK_EVERY)
-        _log_start(len(site.channels), seconds)
+        if site.channels:
+            _log.info(
+                "stopping: {answers} may take up to {seconds:g} s to finish; a second signal cuts "
+                "them off",
+                answers=_answers(len(site.channels)),
+                seconds=seconds,
+            )
+        else:
+            _log.info("stopping")
         await self._while(lambda: bool(site.channels) and not self._hurried, seconds)
         left = tuple(site.channels)
         for channel in left:
@@ -113,18 +121,6 @@ class Draining:
         until = self._clock.seconds() + seconds
         while holds() and self._clock.seconds() < until:
             await deferLater(self._clock, _LOOK_EVERY)
-
-
-def _log_start(waiting: int, seconds: float) -> None:
-    if waiting:
-        _log.info(
-            "stopping: {answers} may take up to {seconds:g} s to finish; a second signal cuts "
-            "them off",
-            answers=_answers(waiting),
-            seconds=seconds,
-        )
-    else:
-        _log.info("stopping")
 
 
 def _answers(count: int) -> str:

@@ -39,7 +39,7 @@ class Deadline:
     def stop(self) -> None:
         """Leave no timer behind, and hold on to nobody: who has one is called by it."""
         self.moment = None
-        self._expired = _nothing
+        self._expired = lambda: None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -55,10 +55,6 @@ class Deadline:
         else:
             self.moment = None
             self._expired()
-
-
-def _nothing() -> None:
-    """Nobody is called any more."""
 
 
 class Silence:

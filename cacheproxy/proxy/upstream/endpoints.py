@@ -16,7 +16,7 @@ from typing import Any, cast
 from twisted.internet import tcp
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import (
     HostnameEndpoint,
     TCP4ClientEndpoint,
@@ -120,9 +120,7 @@ class DirectEndpoint:
         try:
             skt = socket.socket(self._family, socket.SOCK_STREAM)
         except OSError as error:  # out of descriptors
-            found: Deferred[IProtocol] = Deferred()
-            found.errback(ConnectBindError(error.errno, os.strerror(error.errno or 0)))
-            return found
+            return fail(ConnectBindError(error.errno, os.strerror(error.errno or 0)))
         protocol = protocolFactory.buildProtocol(None)  # type: ignore[arg-type]
         assert protocol is not None
         connection = DirectConnection(skt, protocol, self._reactor)
@@ -188,7 +186,8 @@ class DirectConnection(tcp.Connection):
 
     def loseConnection(self, _connDone: Any = None) -> None:  # noqa: N803 - Twisted's
         """Close: at once if nothing waits to be written."""
-        if self.connected and not self.disconnecting and not self._waits_to_write():
+        waits_to_write = self._tempDataBuffer or self.dataBuffer
+        if self.connected and not self.disconnecting and not waits_to_write:
             self.connectionLost(_CLOSED)
         else:
             super().loseConnection()
@@ -200,9 +199,6 @@ class DirectConnection(tcp.Connection):
     def getPeer(self) -> IPv4Address | IPv6Address:
         """The upstream's end."""
         return _address(self._address)
-
-    def _waits_to_write(self) -> bool:
-        return bool(self._tempDataBuffer or self.dataBuffer)
 
     def _settle(self, code: int) -> None:
         if code not in (0, errno.EISCONN):

@@ -138,3 +138,12 @@ def test_how_an_answer_was_cut_into_pieces_does_not_matter(case, cuts, short, ca
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader_module, "_TOGETHER", 0)
         assert is_cut(path, *(body[start:stop] for start, stop in pairwise(bounds))) == whole
+
+
+@pytest.mark.parametrize("path", [MESSAGES, RESPONSES])
+@pytest.mark.parametrize("kind", [["message_stop", "response.completed"], {"error": 1}, None, 5])
+def test_a_type_that_is_no_text_is_no_end(path, kind):
+    """A reader never raises, whatever a server sends."""
+    reader = UsageReader(SSE, ending=ending_of(path))
+    reader.feed(events({"type": kind, "said": "message_stop response.completed"}))
+    assert reader.is_cut

@@ -102,6 +102,13 @@ def test_llama_server_gets_the_flags_that_fit_its_memory(evidence, has_ram, flag
     assert [line.split(": ")[:2] for line in lines] == [["llama-server", flag] for flag in flags]
 
 
+def test_of_a_single_slot_every_prompt_takes_what_it_holds():
+    """Likeness decides nothing there: only the RAM cache helps."""
+    profile = at("llama-server", memory=Memory(slots=1))
+    (line,) = told(broke(Reason.EVICTED, evidence=(OTHERS,)), profile)
+    assert line.startswith("llama-server: --cache-ram 8192: ")
+
+
 KEPT = ThinkingProfile(Thinking.ON_REQUEST, ("clear_thinking", False))
 DROPPED = ThinkingProfile(Thinking.DROPPED)
 FLAG = "'{\"clear_thinking\": false}'"

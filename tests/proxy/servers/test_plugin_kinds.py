@@ -158,6 +158,7 @@ def test_a_kind_that_raises_is_left_out_and_named(start, broken, why):
     [
         ("SERVERS = [7]", "cacheproxy_server returns cacheproxy.ServerKind objects with names"),
         ('from cacheproxy import ServerKind\nSERVERS = [ServerKind("\\n")]', "objects with names"),
+        ('from cacheproxy import ServerKind\nSERVERS = [ServerKind("--")]', "objects with names"),
         (
             'from cacheproxy import ServerKind\nSERVERS = [ServerKind("vLLM")]',
             "a kind that is there already, or twice",
