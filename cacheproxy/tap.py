@@ -16,9 +16,9 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.route.stamp import Stamp
-from cacheproxy.daemon.lasting import Lasting
 from cacheproxy.daemon.listening import Listening, raise_limit
 from cacheproxy.daemon.options import Options
+from cacheproxy.daemon.process_parts import ProcessParts
 from cacheproxy.daemon.reloading import ConfigParts, Reloading
 from cacheproxy.daemon.service import ProxyService, stop
 from cacheproxy.daemon.signals import hold
@@ -56,10 +56,10 @@ def makeService(options: Options) -> IService:
     poll_plainly(reactor)
     keep_time(reactor)
     try:
-        lasting = Lasting(reactor, options.settings)
-        lasting.shown.file = options.file
-        listening = Listening(reactor, options.settings, lasting.site)
-        arrangement = arrange(lasting, options.settings)
+        process = ProcessParts(reactor, options.settings)
+        process.shown.file = options.file
+        listening = Listening(reactor, options.settings, process.site)
+        parts = arrange(process, options.settings)
     except (
         CaptureError,
         ConfigError,
@@ -69,29 +69,29 @@ def makeService(options: Options) -> IService:
     ) as error:
         stop(2, str(error))
     reloading = Reloading(
-        lasting.plugins.workers,
+        process.plugins.workers,
         options.read,
-        partial(arrange, lasting, again=True),
+        partial(arrange, process, again=True),
         options.settings,
         options.file,
     )
-    return ProxyService(lasting, listening, arrangement, reloading, options.parent)
+    return ProxyService(process, listening, parts, reloading, options.parent)
 
 
-def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> ConfigParts:
+def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> ConfigParts:
     """Make what depends on the configuration; raises ConfigError, PluginError, UpstreamURLError.
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     ``again``: look for packages that were installed since the start, too.
     """
-    reactor, plugins, store = lasting.reactor, lasting.plugins, lasting.store
+    reactor, plugins, store = process.reactor, process.plugins, process.store
     packages = plugins.packages.again if again else plugins.packages.with_files
     found = configured(config, packages(files=config.plugin, block=config.block))
     servers = Servers(
-        [_server(lasting, config, table) for table in config.servers],
+        [_server(process, config, table) for table in config.servers],
         [table.route(number) for number, table in enumerate(config.route, 1)],
         store,
-        lasting.pricing.speed,
+        process.pricing.speed,
     )
     edits = any(server.edits for server in servers.all)
     context = ExchangeContext(
@@ -103,17 +103,17 @@ def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> ConfigP
             found.packages.plan(found.on if edits else ()),
             store,
             workers=plugins.workers,
-            collector=lasting.collector,
-            memo=lasting.memo,
+            collector=process.collector,
+            memo=process.memo,
         ),
         store=store,
-        finished=lasting.take,
+        finished=process.take,
         wall=time.time,
-        via=lasting.via,
-        probe=lasting.shown.probe,
-        keep_bodies=lasting.capture is not None,
+        via=process.via,
+        probe=process.shown.probe,
+        keep_bodies=process.capture is not None,
         ping_after=config.ping_after,
-        progressed=lasting.shown.latest,
+        progressed=process.shown.latest,
     )
     access = Access(
         frozenset(name.lower() for name in config.allow_host),
@@ -127,16 +127,16 @@ def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> ConfigP
         edits=edits,
         resource=ProxyResource(
             context,
-            lasting.shown.pages(servers, found, access, edits=edits),
+            process.shown.pages(servers, found, access, edits=edits),
         ),
         limits=_limits(config),
         access=access,
     )
 
 
-def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
+def _server(process: ProcessParts, config: Config, table: UpstreamTable) -> Server:
     """Make all that deals with one upstream; raises UpstreamURLError."""
-    reactor, store, via = lasting.reactor, lasting.store, b"1.1 " + lasting.via
+    reactor, store, via = process.reactor, process.store, b"1.1 " + process.via
     url = UpstreamURL.parse(table.url)
     edits = config.edit_remote or (is_local(url.host) and not table.remote)
     upstream = Upstream(

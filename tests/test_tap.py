@@ -17,7 +17,7 @@ from twisted.internet.error import CannotListenError
 
 from cacheproxy import sources, tap
 from cacheproxy.config import Config, options
-from cacheproxy.daemon import lasting, listening
+from cacheproxy.daemon import listening, process_parts
 from cacheproxy.proxy.upstream.upstream import UpstreamURL
 from cacheproxy.tap import Options
 from tests.proxy.harness import (
@@ -351,8 +351,8 @@ def test_a_failure_to_listen_without_a_number():
 
 def test_it_runs_without_being_installed(monkeypatch):
     """From a checkout, the version says so."""
-    monkeypatch.setattr(lasting, "distribution_version", _not_found)
-    assert lasting.version() == "0 (not installed)"
+    monkeypatch.setattr(process_parts, "distribution_version", _not_found)
+    assert process_parts.version() == "0 (not installed)"
 
 
 def _not_found(name):

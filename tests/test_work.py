@@ -20,7 +20,7 @@ from cacheproxy.core.document.document import Document
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.tap import Lasting, arrange
+from cacheproxy.tap import ProcessParts, arrange
 
 ANSWER = json.dumps(
     {
@@ -96,9 +96,9 @@ class Machine:
         config = Config(
             upstream=f"http://127.0.0.1:{upstream.port}", port=1, state_dir="none", poll=0
         )
-        lasting = Lasting(reactor, config)
-        parts = arrange(lasting, config)
-        self._judging = lasting.judging
+        process = ProcessParts(reactor, config)
+        parts = arrange(process, config)
+        self._judging = process.judging
         self._judging.start()
         site = ProxySite(parts.resource, reactor, parts.limits, parts.access)
         reactor.startRunning(installSignalHandlers=False)

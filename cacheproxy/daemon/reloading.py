@@ -83,7 +83,7 @@ class Reloading:
     def ask(self, adopt: _Adopt) -> Deferred[str]:
         """Reload once, however often this is called meanwhile, and once more after that.
 
-        ``adopt`` puts an arrangement in force and returns the names of the plugins that are not
+        ``adopt`` puts an parts in force and returns the names of the plugins that are not
         what they were, or raises ConfigError. Fires with the line that is logged; errbacks with
         ReloadError, which was logged, too.
         """
@@ -117,27 +117,27 @@ class Reloading:
     async def _reload(self, adopt: _Adopt) -> str:
         self._workers.forgive()
         try:
-            wanted, arrangement = await self._workers.run(_NAME, self._prepare, _SECONDS)
-            plugins = adopt(arrangement)
+            wanted, parts = await self._workers.run(_NAME, self._prepare, _SECONDS)
+            plugins = adopt(parts)
         except (TookTooLongError, NoThreadError) as error:
             raise ReloadError(f"{_NOT}: it {error}") from None
         except (ConfigError, PluginError, UpstreamURLError) as error:
             raise ReloadError(f"{_NOT}: {error}") from None
-        outdated = [each.name for each in arrangement.found.packages if each.outdated]
+        outdated = [each.name for each in parts.found.packages if each.outdated]
         line = summary(self._running, wanted, plugins, outdated)
-        self._running = arrangement.config
+        self._running = parts.config
         return line
 
     def _prepare(self) -> tuple[Config, ConfigParts]:
         wanted = self._read()
-        lasting = {name: getattr(self._running, name) for name in NEED_A_RESTART}
-        arrangement = self._arrange(msgspec.structs.replace(wanted, **lasting))
+        kept = {name: getattr(self._running, name) for name in NEED_A_RESTART}
+        parts = self._arrange(msgspec.structs.replace(wanted, **kept))
         if _lost_its_upstream(self._running, wanted, self._file):
             raise ConfigError(
                 f"{self._file or 'the config file'} names no upstream any more. If it is whole, "
                 "and the default is meant, write upstream there"
             )
-        return wanted, arrangement
+        return wanted, parts
 
 
 def _lost_its_upstream(running: Config, wanted: Config, file: str) -> bool:

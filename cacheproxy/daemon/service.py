@@ -20,8 +20,8 @@ from cacheproxy.core.route.route import FREE
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.daemon import banner
-from cacheproxy.daemon.lasting import Lasting, share_out, version
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
+from cacheproxy.daemon.process_parts import ProcessParts, share_out, version
 from cacheproxy.daemon.reloading import ConfigParts, Reloading
 from cacheproxy.daemon.signals import exit_with, take
 from cacheproxy.observe.log import BareFailures, TerminalObserver
@@ -45,23 +45,23 @@ class ProxyService(MultiService):
 
     def __init__(
         self,
-        lasting: Lasting,
+        process: ProcessParts,
         listening: Listening,
-        arrangement: ConfigParts,
+        parts: ConfigParts,
         reloading: Reloading,
         twistd: Any = None,
     ) -> None:
         super().__init__()
-        self._lasting = lasting
+        self._process = process
         self._listening = listening
-        self._arrangement = arrangement
+        self._parts = parts
         self._reloading = reloading
         self._twistd = twistd
-        self._pollers = self._made_pollers(arrangement)
-        for service in (lasting, listening, *self._pollers):
+        self._pollers = self._made_pollers(parts)
+        for service in (process, listening, *self._pollers):
             service.setServiceParent(self)
-        lasting.shown.reload = self._reload
-        self._put_in_force(arrangement)
+        process.shown.reload = self._reload
+        self._put_in_force(parts)
 
     def setServiceParent(self, parent: Any) -> None:
         """Under ``twistd -n`` without a log file, log in our own plain lines."""
@@ -81,10 +81,10 @@ class ProxyService(MultiService):
             super().privilegedStartService()
         except CannotListenHereError as error:
             self._refuse_start(1, str(error))
-        if lacking := self._needs_token(self._arrangement):
+        if lacking := self._needs_token(self._parts):
             self._refuse_start(2, lacking)
-        itself = self._itself(self._arrangement)
-        if itself and self._arrangement.config.upstreams:  # else it may still be mended by a reload
+        itself = self._itself(self._parts)
+        if itself and self._parts.config.upstreams:  # else it may still be mended by a reload
             self._refuse_start(2, itself)
 
     def startService(self) -> None:
@@ -92,17 +92,17 @@ class ProxyService(MultiService):
         if not self._listening.url:  # "twist" starts services without privileges
             self.privilegedStartService()
         super().startService()
-        if self._lasting.totals is not None:
-            self._lasting.totals.start()
-        self._arrangement.servers.start()
-        reactor = self._lasting.reactor
+        if self._process.totals is not None:
+            self._process.totals.start()
+        self._parts.servers.start()
+        reactor = self._process.reactor
         reactor.callWhenRunning(take, reactor, self._asked_to_stop, self._asked_to_reload)
         option = banner.proxy_option(self._listening.url)
-        lasting = self._lasting
-        lasting.log_line.proxy = lasting.alarming.proxy = lasting.shown.option = option
-        where = self._arrangement.servers.where
+        process = self._process
+        process.log_line.proxy = process.alarming.proxy = process.shown.option = option
+        where = self._parts.servers.where
         self._say(banner.first_line(version(), self._listening.url, where))
-        for sentence in ignored(os.environ, self._arrangement.config):
+        for sentence in ignored(os.environ, self._parts.config):
             self._say(sentence)
         # Not before signals are taken: who reads "Ready." may send one.
         reactor.callWhenRunning(lambda: self._run(self._introduce()))
@@ -115,22 +115,22 @@ class ProxyService(MultiService):
         )
 
     async def _stop(self) -> None:
-        self._lasting.shown.live.close()
-        self._arrangement.servers.stop()
+        self._process.shown.live.close()
+        self._parts.servers.stop()
         for service in reversed(list(self)):
             await maybeDeferred(service.stopService)
         if self._listening.broken_off:
             exit_with(1)
 
-    def _made_pollers(self, arrangement: ConfigParts) -> list[Poller]:
-        seconds = arrangement.config.poll
+    def _made_pollers(self, parts: ConfigParts) -> list[Poller]:
+        seconds = parts.config.poll
         if not seconds:
             return []
-        return [Poller(server.asker, seconds, self._looked) for server in arrangement.servers.all]
+        return [Poller(server.asker, seconds, self._looked) for server in parts.servers.all]
 
     def _looked(self, look: Look) -> None:
-        self._lasting.looked(look)
-        server = self._arrangement.servers.at(look.url)
+        self._process.looked(look)
+        server = self._parts.servers.at(look.url)
         if server is not None:
             server.proving.looked(look)
             server.profiling.looked(look)
@@ -138,7 +138,7 @@ class ProxyService(MultiService):
     def _asked_to_stop(self) -> None:
         """The first time, stop in order; then, at once."""
         if self.running:
-            self._lasting.reactor.stop()
+            self._process.reactor.stop()
         else:
             self._listening.hurry()
 
@@ -152,25 +152,25 @@ class ProxyService(MultiService):
         if not self.running:
             raise ReloadError("settings not reloaded: the proxy is about to stop")
         said = await self._reloading.ask(self._adopt)
-        return said, list(self._lasting.shown.dashboard.active)
+        return said, list(self._process.shown.dashboard.active)
 
-    def _adopt(self, arrangement: ConfigParts) -> list[str]:
-        """Put ``arrangement`` in force for what begins from now on; raises ConfigError.
+    def _adopt(self, parts: ConfigParts) -> list[str]:
+        """Put ``parts`` in force for what begins from now on; raises ConfigError.
 
         Return the names of the plugins that are not what they were.
         """
-        objection = self._itself(arrangement) or self._needs_token(arrangement)
+        objection = self._itself(parts) or self._needs_token(parts)
         if objection:
             raise ConfigError(objection)
-        before, self._arrangement = self._arrangement, arrangement
+        before, self._parts = self._parts, parts
         before.servers.stop()
-        changed = self._lasting.plugins.adopt(arrangement.found.packages)
+        changed = self._process.plugins.adopt(parts.found.packages)
         for rule in before.found.on:
             if type(rule) is Rule:  # else its workers know whether it is called again
-                self._lasting.plugins.failures.forgive(rule.name)
-        self._put_in_force(arrangement)
-        self._look_at(arrangement)
-        for package in arrangement.found.packages:
+                self._process.plugins.failures.forgive(rule.name)
+        self._put_in_force(parts)
+        self._look_at(parts)
+        for package in parts.found.packages:
             if package.error is not None:
                 _log.warn(
                     "plugin {name} could not be loaded: {error}",
@@ -179,59 +179,59 @@ class ProxyService(MultiService):
                 )
             if package.warning is not None and package.name in changed:
                 _log.warn("plugin {name}: {warning}", name=package.name, warning=package.warning)
-        for server in arrangement.servers.all:
+        for server in parts.servers.all:
             self._run(server.profiling.learn())
         return changed
 
-    def _look_at(self, arrangement: ConfigParts) -> None:
-        """Ask the servers of ``arrangement`` from now on."""
-        arrangement.servers.start()
-        if len(self._pollers) == 1 == len(arrangement.servers.all):
-            self._pollers[0].asker = arrangement.servers.first.asker
+    def _look_at(self, parts: ConfigParts) -> None:
+        """Ask the servers of ``parts`` from now on."""
+        parts.servers.start()
+        if len(self._pollers) == 1 == len(parts.servers.all):
+            self._pollers[0].asker = parts.servers.first.asker
             return
         for poller in self._pollers:
             poller.disownServiceParent()
-        self._pollers = self._made_pollers(arrangement)
+        self._pollers = self._made_pollers(parts)
         for poller in self._pollers:
             poller.setServiceParent(self)
 
-    def _put_in_force(self, arrangement: ConfigParts) -> None:
-        lasting, board = self._lasting, self._lasting.shown.dashboard
-        lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
-        servers = arrangement.servers
-        share_out(arrangement.config.memory, lasting.store, lasting.memo, lasting.judging)
-        lasting.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
-        lasting.shown.latest.keep(servers.urls)
-        lasting.pricing.prices = {
+    def _put_in_force(self, parts: ConfigParts) -> None:
+        process, board = self._process, self._process.shown.dashboard
+        process.site.adopt(parts.resource, parts.limits, parts.access)
+        servers = parts.servers
+        share_out(parts.config.memory, process.store, process.memo, process.judging)
+        process.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
+        process.shown.latest.keep(servers.urls)
+        process.pricing.prices = {
             one.name: one.target.price for one in servers.all if one.target.price != FREE
         }
-        lasting.log_line.verbose = arrangement.config.verbose
-        lasting.alarming.adopt(arrangement.config.alarm)
-        self._listening.grace = arrangement.config.grace
+        process.log_line.verbose = parts.config.verbose
+        process.alarming.adopt(parts.config.alarm)
+        self._listening.grace = parts.config.grace
         board.url = servers.first.upstream.url.text
         board.profile = lambda: servers.first.profiling.profile
         board.words = servers.first.words
-        board.speed = partial(lasting.pricing.speed, board.url)
+        board.speed = partial(process.pricing.speed, board.url)
         board.upstreams = servers.as_list
-        board.active = [rule.name for rule in arrangement.found.on if arrangement.edits]
-        lasting.shown.applying.adopt(board.active)
-        board.clients = arrangement.found.packages.clients
-        board.captures = arrangement.config.capture
-        lasting.shown.prompts.configured = arrangement.config.show_prompts
-        lasting.shown.prompts.access = arrangement.access
-        lasting.shown.live.close()  # browsers come back, and in by the new settings
+        board.active = [rule.name for rule in parts.found.on if parts.edits]
+        process.shown.applying.adopt(board.active)
+        board.clients = parts.found.packages.clients
+        board.captures = parts.config.capture
+        process.shown.prompts.configured = parts.config.show_prompts
+        process.shown.prompts.access = parts.access
+        process.shown.live.close()  # browsers come back, and in by the new settings
 
-    def _itself(self, arrangement: ConfigParts) -> str:
+    def _itself(self, parts: ConfigParts) -> str:
         """Return which upstream is this very proxy, "" for none."""
-        for server in arrangement.servers.all:
+        for server in parts.servers.all:
             url = server.upstream.url
             if is_same(self._listening.host, url):
                 return f"upstream {server.name or url.text} is this proxy itself"
         return ""
 
-    def _needs_token(self, arrangement: ConfigParts) -> str:
+    def _needs_token(self, parts: ConfigParts) -> str:
         """Return what is missing where others can reach us without a token, "" for nothing."""
-        if not self._listening.is_open_to_others or arrangement.access.token:
+        if not self._listening.is_open_to_others or parts.access.token:
             return ""
         return (
             f"{self._listening.url} can be reached from other machines: set a secret in "
@@ -240,10 +240,10 @@ class ProxyService(MultiService):
 
     async def _introduce(self) -> None:
         """Say the rest, with what one look at the upstream tells: the poller's, if it looks."""
-        arrangement, lasting = self._arrangement, self._lasting
-        first, listening = arrangement.servers.first, self._listening
+        parts, process = self._parts, self._process
+        first, listening = parts.servers.first, self._listening
         profiling = first.profiling
-        others = arrangement.servers.all[1:]
+        others = parts.servers.all[1:]
         asked = [Deferred.fromCoroutine(server.profiling.learn()) for server in others]
         if self._pollers:
             await self._pollers[0].first_look(_LOOK_SECONDS)
@@ -251,7 +251,7 @@ class ProxyService(MultiService):
             await profiling.learn()
         look, why = profiling.last_look, None
         if look is None or look.state is UpstreamState.DOWN:
-            seconds = arrangement.config.connect_timeout + 1.0
+            seconds = parts.config.connect_timeout + 1.0
             why = await first.asker.trouble(seconds)
         else:
             await profiling.learn()
@@ -263,9 +263,9 @@ class ProxyService(MultiService):
         lines = banner.rest(
             listening.url,
             None if look is None else look.server,
-            arrangement.found.on,
-            lasting.plugins.packages,
-            edits=arrangement.edits,
+            parts.found.on,
+            process.plugins.packages,
+            edits=parts.edits,
             open_to_others=listening.is_open_to_others,
             is_loop=is_same(listening.host, first.upstream.url),
             lifetime=so_far,
@@ -273,14 +273,14 @@ class ProxyService(MultiService):
             trouble=why,
             name=first.name,
             others=[(one.name, one.profiling.profile.server) for one in others],
-            warnings=arrangement.servers.warnings(),
+            warnings=parts.servers.warnings(),
         )
         gc.freeze()  # what has been made by now stays: the collector need not look at it again
         for line in lines:
             self._say(line)
 
     async def _lifetime(self) -> str | None:
-        totals = self._lasting.totals
+        totals = self._process.totals
         try:
             kept = None if totals is None else await totals.ask(lifetime)
         except Exception:  # the log has said why

@@ -9,7 +9,7 @@ import pytest
 
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.daemon.lasting import share_out
+from cacheproxy.daemon.process_parts import share_out
 from cacheproxy.observe.judging import Judging
 from tests.proxy.harness import Client, Proxy, Upstream
 

@@ -12,7 +12,7 @@ from cacheproxy import hookimpl
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Pair, Place
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.daemon.lasting import Lasting
+from cacheproxy.daemon.process_parts import ProcessParts
 from cacheproxy.plugin.package import TAKEN, PluginError
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Observer, Plugins
@@ -145,7 +145,7 @@ def test_what_is_gone_is_unregistered_and_sees_what_waits(install):
 def test_our_own_are_in_the_manager_like_others_and_their_names_are_taken(tmp_path):
     """No entry point and no file may have one of them."""
     folder = str(tmp_path)
-    plugins = Lasting(TurningReactor(), Config(capture=folder, state_dir=folder)).plugins
+    plugins = ProcessParts(TurningReactor(), Config(capture=folder, state_dir=folder)).plugins
     others = {package.name for package in plugins.packages}
     ours = {name for name, _ in plugins.manager.list_name_plugin()} - others
     assert ours | {"spans", "unkept"} == TAKEN

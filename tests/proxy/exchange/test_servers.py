@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.route.facts import RequestKind
 from cacheproxy.core.servers.profile import UNKNOWN, ServerFacts
 from cacheproxy.tables import RouteTable, UpstreamTable
-from cacheproxy.tap import Lasting, arrange
+from cacheproxy.tap import ProcessParts, arrange
 from tests.core.route.builders import asking, found
 from tests.logs import looking
 
@@ -25,7 +25,7 @@ TITLE = "Generate a concise title."
 class Pool:
     """Servers, and the store that their conversations are in."""
 
-    def __init__(self, *routes, lasting=None, names=NAMES, **keys):
+    def __init__(self, *routes, process=None, names=NAMES, **keys):
         tables = tuple(
             UpstreamTable(
                 name, f"http://127.0.0.1:{9001 + NAMES.index(name)}", **keys.get(name, {})
@@ -33,16 +33,16 @@ class Pool:
             for name in names
         )
         config = Config(upstreams=tables, route=routes, state_dir="none", poll=0)
-        self.lasting = lasting or Lasting(MemoryReactorClock(), config)
-        self.servers, self.store = arrange(self.lasting, config).servers, self.lasting.store
+        self.process = process or ProcessParts(MemoryReactorClock(), config)
+        self.servers, self.store = arrange(self.process, config).servers, self.process.store
 
     def with_only(self, name):
         """The same proxy, with one of the servers alone."""
-        return Pool(lasting=self.lasting, names=(name,))
+        return Pool(process=self.process, names=(name,))
 
     def with_servers(self, servers):
         """The same proxy, with other servers."""
-        other = Pool(lasting=self.lasting)
+        other = Pool(process=self.process)
         other.servers = servers
         return other
 
@@ -109,7 +109,7 @@ def test_a_conversation_stays_where_it_is_though_its_server_gets_another_name():
     pool = Pool()
     for number, session in enumerate(SESSIONS):
         config = Config(upstream=f"http://127.0.0.1:{9001 + number % 3}", state_dir="none", poll=0)
-        alone = pool.with_servers(arrange(pool.lasting, config).servers)
+        alone = pool.with_servers(arrange(pool.process, config).servers)
         assert alone.choose(session, asking()) == ([""], "")
         assert pool.choose(session, asking(answers=("a",)))[0][0] == NAMES[number % 3]
 

@@ -60,7 +60,7 @@ _CURE, _CURE_SECONDS = "cure", 30.0
 """A rule is proven in a thread of plugins: for how long."""
 
 
-class Lasting(Service):
+class ProcessParts(Service):
     """Judges and prices what ``take`` is given; nothing is lost when it stops.
 
     ``judging`` delivers to ``pricing``, which delivers to the observers of ``plugins``. ``capture``
@@ -171,26 +171,26 @@ class Pages:
 
     reload: Callable[[], Awaitable[tuple[str, list[str]]]]
 
-    def __init__(self, lasting: Lasting) -> None:
+    def __init__(self, process: ProcessParts) -> None:
         self.file = self.option = ""
         self.probe = os.urandom(16).hex().encode()
         self.recent = Recent()
         self.metrics = Metrics()
         self.latest = Latest()
-        unkept, plugins = InMemoryTotals(time.time), lasting.plugins
+        unkept, plugins = InMemoryTotals(time.time), process.plugins
         self._version = version()
-        source = lasting.totals or unkept
+        source = process.totals or unkept
         self.dashboard = Dashboard(source, self.recent, self.latest, self._version)
         self.prompts = Prompts()
-        self.applying = Applying(lambda: self.reload(), lasting.in_thread)  # noqa: PLW0108 (set later)
+        self.applying = Applying(lambda: self.reload(), process.in_thread)  # noqa: PLW0108 (set later)
         self.dashboard.is_applied = self.applying.is_applied
-        self.live = Live(self.dashboard, lasting.reactor)
+        self.live = Live(self.dashboard, process.reactor)
         self.latest.changed = self.live.progressed
-        self._lasting = lasting
+        self._process = process
         plugins.register(self.recent, "recent")
         plugins.register(self.metrics, "metrics")
         plugins.register(self.live, "live")
-        if lasting.totals is None:
+        if process.totals is None:
             plugins.register(unkept, "unkept")
 
     def looked(self, look: Look) -> None:
@@ -206,8 +206,8 @@ class Pages:
 
         ``edits``: whether the rules of ``found`` are used with any upstream.
         """
-        lasting = self._lasting
-        rules, failures = found.on if edits else (), lasting.plugins.failures
+        process = self._process
+        rules, failures = found.on if edits else (), process.plugins.failures
         page = partial(
             health,
             self._version,
@@ -224,17 +224,17 @@ class Pages:
             MetricsSources(
                 self._version,
                 failures,
-                lasting.reactor.seconds,
+                process.reactor.seconds,
                 lambda: list(self.latest.looks.values()),
             ),
             [rule.name for rule in rules],
-            lasting.in_thread,
-            lasting.site.channels,
+            process.in_thread,
+            process.site.channels,
         )
         board = self.dashboard
         cures = Cures(
             recent=self.recent,
-            store=lasting.store,
+            store=process.store,
             found=found,
             edits=edits,
             file=self.file,
@@ -274,17 +274,17 @@ class Pages:
                 b"/_cacheproxy/break/": one.broken,
                 b"/_cacheproxy/diagnose/": one.diagnosis,
             },
-            lasting.take.settle,
+            process.take.settle,
         )
 
     def _prove(self, work: Callable[[], _T]) -> Awaitable[_T]:
         """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
 
         def paused() -> _T:
-            with self._lasting.collector.paused():
+            with self._process.collector.paused():
                 return work()
 
-        return self._lasting.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
+        return self._process.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
 
 
 class DeferredObserver:

@@ -2,7 +2,7 @@
 
 from twisted.internet.task import Clock
 
-from cacheproxy.daemon.lasting import DeferredObserver
+from cacheproxy.daemon.process_parts import DeferredObserver
 
 
 def test_they_are_seen_in_their_order_not_at_once():
