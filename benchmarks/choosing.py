@@ -21,8 +21,9 @@ from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.route.facts import RequestKind
+from cacheproxy.daemon.process_parts import ProcessParts
 from cacheproxy.tables import RouteTable, UpstreamTable
-from cacheproxy.tap import Lasting, arrange
+from cacheproxy.tap import arrange
 from cacheproxy.testing import find_captures, load_capture
 
 RUNS, CHOICES, COUNT = 20, 2000, 10
@@ -39,8 +40,8 @@ ROUTES = tuple(
 def main() -> int:
     """Print the figures."""
     config = Config(upstreams=UPSTREAMS, route=(*ROUTES, RouteTable(NAMES)), state_dir="none")
-    lasting = Lasting(MemoryReactorClock(), config)
-    servers, store = arrange(lasting, config).servers, lasting.store
+    process = ProcessParts(MemoryReactorClock(), config)
+    servers, store = arrange(process, config).servers, process.store
     (file,) = find_captures("claude-resume.jsonl", Path(__file__))
     prepared = None
     for request in load_capture(file):
