@@ -28,10 +28,8 @@ next and the Runtime line at the end, from 2026.2.15 on the heading above.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from cacheproxy import (
@@ -40,11 +38,8 @@ from cacheproxy import (
     Client,
     CodeRule,
     Edit,
-    Launch,
-    Need,
     Request,
     Rule,
-    Setup,
     blocks_of,
     hookimpl,
     lines_outside_code,
@@ -53,6 +48,9 @@ from cacheproxy import (
     quick,
     to_pointer,
 )
+from cacheproxy_openclaw.env import cacheproxy_setup
+
+__all__ = ["CLIENT", "RULES", "cacheproxy_session", "cacheproxy_setup"]
 
 _HEADING = "## Inbound Context (trusted metadata)"
 # The heading, and a few lines of plain text up to the JSON.
@@ -104,10 +102,6 @@ _CONTEXT = re.compile(
 _SAID = ("type", "role", "name", "tool_calls", "tool_call_id", "call_id", "arguments", "output")
 _THOUGHTS = ("thinking", "redacted_thinking")
 _RUNTIME = re.compile(r"(?m)^Runtime: (?:[a-z_]+=[^|\n]* \| )+sessionId=(?P<id>[\w.:-]+)")
-
-_FILE = "~/.openclaw/openclaw.json"
-_VARIABLE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
-"""What it puts a variable's text for, unless another dollar stands before."""
 
 _Found = tuple[tuple[str | int, ...], str]
 
@@ -320,46 +314,3 @@ def cacheproxy_session(request: Request) -> str | None:
         if ids:
             return f"openclaw/{ids[-1]}"
     return None
-
-
-@hookimpl
-def cacheproxy_setup(need: Need) -> Setup:
-    """Return its file (docs.openclaw.ai: local models, custom providers)."""
-    name = _VARIABLE.sub("$$", need.model_name)
-    model: dict[str, Any] = {
-        "id": name,
-        "name": name,
-        "reasoning": False,
-        "input": ["text"],
-        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
-    }
-    if need.context is not None:
-        model |= {"contextWindow": need.context, "maxTokens": need.output}
-    provider: dict[str, Any] = {
-        "baseUrl": need.openai,
-        "apiKey": f"${{{need.key_variable}}}" if need.key_variable else need.key,
-        "api": "openai-completions",
-        "models": [model],
-    }
-    if need.needs_header:
-        provider["headers"] = {need.token_header: "${CACHEPROXY_TOKEN}"}
-    value = {
-        "models": {"mode": "merge", "providers": {need.provider: provider}},
-        "agents": {"defaults": {"model": {"primary": f"{need.provider}/{name}"}}},
-    }
-    return Setup.of_json(_FILE, value, need, launch=_launch(need, value))
-
-
-def _launch(need: Need, value: dict[str, Any]) -> Launch:
-    """Return how it is started: with a file that includes the user's own, if there is one."""
-    variables = {"OPENCLAW_CONFIG_PATH": f"{need.folder}/openclaw.json"}
-    users = Path(os.environ.get("OPENCLAW_CONFIG_PATH") or _FILE).expanduser()
-    if users.exists():
-        value = {"$include": str(users), **value}
-        variables["OPENCLAW_INCLUDE_ROOTS"] = str(users.parent)
-    return Launch(
-        "openclaw",
-        "npm install --global openclaw",
-        variables=variables,
-        files={"openclaw.json": Setup.json(value)},
-    )
