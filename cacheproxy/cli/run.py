@@ -193,8 +193,12 @@ def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
         if is_named or answer.status == 401:
             fail(refused(answer, shown(site.url)))
         return False
-    urls = [each["url"] for each in page["upstreams"] or [page["upstream"]]]
-    return upstream is None or any(is_same(upstream, each) for each in urls)
+    return upstream is None or any(is_same(upstream, each["url"]) for each in _upstreams(page))
+
+
+def _upstreams(page: Any) -> Any:
+    """Return what the health page says of each server: one alone is no list there."""
+    return page["upstreams"] or [page["upstream"]]
 
 
 def _server(settings: Config) -> str:
@@ -224,7 +228,7 @@ def _up(site: Site) -> Any:
     page = site.health()
     if page is None:
         raise CommandError(f"the proxy at {shown(site.url)} does not say how it is")
-    upstreams = page["upstreams"] or [page["upstream"]]
+    upstreams = _upstreams(page)
     if all(each["state"] != "up" for each in upstreams):
         _no_server("at " + ", ".join(shown(each["url"]) for each in upstreams))
     return page

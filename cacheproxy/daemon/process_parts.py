@@ -177,9 +177,9 @@ class Pages:
         self.recent = Recent()
         self.metrics = Metrics()
         self.latest = Latest()
-        unkept, plugins = InMemoryTotals(time.time), process.plugins
+        plugins = process.plugins
         self._version = version()
-        source = process.totals or unkept
+        source = InMemoryTotals(time.time) if process.totals is None else process.totals
         self.dashboard = Dashboard(source, self.recent, self.latest, self._version)
         self.prompts = Prompts()
         self.applying = Applying(lambda: self.reload(), process.in_thread)  # noqa: PLW0108 (set later)
@@ -191,7 +191,7 @@ class Pages:
         plugins.register(self.metrics, "metrics")
         plugins.register(self.live, "live")
         if process.totals is None:
-            plugins.register(unkept, "unkept")
+            plugins.register(source, "unkept")
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""

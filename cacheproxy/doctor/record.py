@@ -196,7 +196,7 @@ def summary(last: Sequence[Exchange]) -> str:
 def failure(one: Exchange, now: float) -> str:
     """Return when and how a request failed, for people."""
     how = "an answer that broke off"
-    if (one.status or 0) >= 400:
+    if one.has_failed:
         said = said_of(one)
         how = f"HTTP {one.status}" + (f': "{said}"' if said else "")
     return f"{ago(now - one.wall)} on {one.received.path or 'a path'}, with {how}"

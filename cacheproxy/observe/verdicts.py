@@ -98,8 +98,9 @@ class Verdicts:
             verdict = judge(turn) if is_break else verdict
         if inferred is not None:
             _infer(inferred, verdict, turn)
-        end = exchange.wall + exchange.seconds
-        self.passed.add(Passed(key, exchange.upstream, exchange.wall, end, usage.evaluated))
+        self.passed.add(
+            Passed(key, exchange.upstream, exchange.wall, exchange.ended, usage.evaluated)
+        )
         following = before
         if before is None or exchange.usage != NOTHING:  # else the cache still holds that one
             following = Before(
@@ -110,7 +111,7 @@ class Verdicts:
                 exchange.upstream,
                 exchange.usage.output,
                 verdict.judgement is Judgement.OK,
-                end,
+                exchange.ended,
                 profile.start,
             )
         curable = is_curable(verdict)

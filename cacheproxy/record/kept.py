@@ -238,13 +238,12 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
         "rules": ",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
         "turn": 0 if failed else exchange.turn,
         "failed": failed,
-        "lost": None,
+        "lost": None if failed else exchange.lost,
         "up": len(received.body),
         "place": None if where is None else where.path[:LONGEST_PLACE],
         "equal": None,
     }
     if verdict is not None and verdict.reason is not None:
-        record["lost"] = None if verdict.lost is None else verdict.lost.tokens
         equal = verdict.expected if where is None else where.position  # to the turn before
         record["equal"] = None if equal is None else equal.tokens
     return record

@@ -318,7 +318,7 @@ class _Running:
 
     def _shows_key(self, body: bytes) -> bool:
         """Whether an error's ``body`` repeats the key that we sent: it must not be recorded."""
-        keys = self.server.upstream.keys if (self.record.status or 0) >= 400 else ()
+        keys = self.server.upstream.keys if self.record.has_failed else ()
         plain = decoded(body, self.record.response_headers) if keys else body
         return any(key in plain for key in keys)
 
