@@ -102,7 +102,9 @@ class Store:
                 lanes.append(lane)
             shared = turn.shared if turn.source is turn.lane else 0
             lane.go_on(bare, prompt, kin.prompt, shared)
-            self._count(known, lane)
+            self.bytes_kept += known.count(lane)
+            if self.bytes_kept > self.most_bytes:
+                self._drop()
             return Place(lane.number, lane.turns + 1, False, replaced, pair)
 
     def end(
@@ -138,7 +140,9 @@ class Store:
             if broke and place.pair is not None and (curable or kept is None or not kept.curable):
                 lane.broken = place.pair._replace(turn=lane.turns, curable=curable)
             if session in self._known:
-                self._count(known, lane)
+                self.bytes_kept += known.count(lane)
+                if self.bytes_kept > self.most_bytes:
+                    self._drop()
             return known.place(lane, replaced=place.replaced)
 
     def home(self, turn: Turn, route: str) -> Home | None:
@@ -186,7 +190,8 @@ class Store:
             known = self._known.get(session)
             if known is not None:
                 known.thoughts.keep(place, thought)
-                self._count(known)
+                self.bytes_kept += known.count()
+                self._drop()
 
     def _lanes(self, session: Session) -> Sequence[Lane]:
         known = self._known.get(session)
@@ -205,12 +210,8 @@ class Store:
             alike.append(known.session)
             del alike[:-_MOST_ALIKE]
 
-    def _count(self, known: Conversation, lane: Lane | None = None) -> None:
-        """Count what a conversation takes, of which ``lane`` has changed.
-
-        The least recently used ones go, if need be.
-        """
-        self.bytes_kept += known.count(lane)
+    def _drop(self) -> None:
+        """Let the least recently used ones go, if need be."""
         while self.bytes_kept > self.most_bytes and len(self._known) > 1:
             session, gone = self._known.popitem(last=False)
             self.bytes_kept -= gone.cost
