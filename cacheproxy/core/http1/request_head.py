@@ -72,11 +72,12 @@ class RequestHead:
     ``scheme``: of the URL that was the target, in lower case; b"" if it was none. ``values``
     returns all values of the header of a name in lower case. ``path``: the target without its
     query. ``length``: bytes of the body; None if it is chunked. ``connection``: what Connection
-    names, in lower case. Raises RequestError where it is ambiguous how long the body is.
+    names, in lower case. ``persistent``: whether the client lets the connection serve another
+    request (section 9.3). Raises RequestError where it is ambiguous how long the body is.
     """
 
     __slots__ = (
-        *("connection", "headers", "length", "method", "path", "scheme", "target"),
+        *("connection", "headers", "length", "method", "path", "persistent", "scheme", "target"),
         *("values", "version"),
     )
 
@@ -92,6 +93,7 @@ class RequestHead:
         values = self.values = by_name(headers)
         found = values(b"connection")
         self.connection = tokens(found) if found else found
+        self.persistent = version == b"HTTP/1.1" and b"close" not in self.connection
         self.length: int | None = 0
         lengths, codings = values(b"content-length"), values(b"transfer-encoding")
         if codings:
@@ -142,11 +144,6 @@ class RequestHead:
         scheme, authority, path = url
         headers = ((b"Host", authority), *others)
         return RequestHead(self.method, path, self.version, headers, scheme)
-
-    @property
-    def persistent(self) -> bool:
-        """Whether the client lets the connection serve another request (section 9.3)."""
-        return self.version == b"HTTP/1.1" and b"close" not in self.connection
 
     @property
     def expects_continue(self) -> bool:
