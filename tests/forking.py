@@ -29,6 +29,8 @@ _MOST = 1 << 20
 _AT_START = ("PYTHONHASHSEED", "PYTHONWARNINGS", "PYTHONDEVMODE")
 """Variables that the interpreter itself reads when it starts: with one, a process must be new."""
 
+_OURS = dict(os.environ)
+
 
 class Forked:
     """A child as subprocess.Popen has it: Python with ``arguments``, which begin with -m or -c.
@@ -108,9 +110,9 @@ class Forked:
 def popen(command: Sequence[str], **options: Any) -> Forked | subprocess.Popen[Any]:
     """What Popen does with ``command``, a Python with -m or -c, by a fork where that can be."""
     env = options.get("env") or os.environ
-    path = os.environ.get("PYTHONPATH")
+    path = _OURS.get("PYTHONPATH")
     is_new = path is not None and env.get("PYTHONPATH") != path
-    if is_new or any(env.get(name) != os.environ.get(name) for name in _AT_START):
+    if is_new or any(env.get(name) != _OURS.get(name) for name in _AT_START):
         return subprocess.Popen(command, **options)
     options.pop("text", None)
     return Forked(command[1:], **options)
