@@ -251,7 +251,7 @@ class UpstreamConnection(Protocol):
         elif self.transport is not None:
             self.transport.abortConnection()
 
-    stopProducing = loseConnection = abortConnection = abort
+    stopProducing = loseConnection = abortConnection = abort  # noqa: N815 - Twisted's
 
     def pauseProducing(self) -> None:
         """Stop reading from the upstream: the client does not keep up."""
