@@ -133,10 +133,10 @@ class _Running:
             prefill=PrefillReader() if is_stream(response.head) else None,
             progressed=self._progressed,
         )
-        relay.start()
+        ending = relay.start()
         if not response.goes_on:  # else the head goes down with the body's first bytes
             down.flush()
-        await relay.done
+        await ending
 
     async def _prepare(self) -> Prepared:
         """Take the request through the rules, once its body is plain; raises CodingError."""
