@@ -18,8 +18,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import LogLevel, formatEvent
 
+from cacheproxy.child.process import ServerProcess
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import capture_name, find_captures, load_capture
+from tests import forking
 from tests.logs import looking
 
 settings.register_profile(
@@ -60,6 +62,14 @@ def _nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
             patch.delenv(name)
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked() -> Iterator[None]:
+    """Children do not start from nothing, but for the tests of how they start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServerProcess, "popen", staticmethod(forking.popen))
         yield
 
 
