@@ -38,16 +38,10 @@ class ProxyResource(Resource):
             return request.answer(400, "only request targets that start with '/' are relayed")
         if request.method == b"TRACE":  # it echoes credentials
             return request.answer(501, "TRACE is not relayed")
-        if _wants_websocket(request):
+        # RFC 6455, section 4.1: no answer would be a handshake
+        if b"upgrade" in request.connection and b"websocket" in tokens(request.values(b"upgrade")):
             return request.answer(501, "WebSockets are not relayed: use plain HTTP requests")
-        vias = request.header_values(b"via")
+        vias = request.values(b"via")
         if vias and self._via_token in b",".join(vias).lower():
             return request.answer(508, "the upstream leads back to cacheproxy itself: a loop")
         return begin(self._context, request)
-
-
-def _wants_websocket(request: ProxyRequest) -> bool:
-    """Whether it is a WebSocket's handshake (RFC 6455, section 4.1): no answer would be one."""
-    return b"upgrade" in tokens(request.header_values(b"connection")) and (
-        b"websocket" in tokens(request.header_values(b"upgrade"))
-    )

@@ -45,14 +45,14 @@ class StaticFile:
     def __call__(self, request: ProxyRequest) -> bytes:
         """Answer with the file, or with 304 to a browser that has it."""
         only(request)
-        if request.header_values(b"if-none-match") == [self._etag]:
+        if request.values(b"if-none-match") == [self._etag]:
             request.setResponseCode(304)
             for name, value in self._headers:
                 request.setHeader(name, value)
             return b""
         body, headers = self.body, self._headers
         # what has a weight is left out, as for q=0
-        if b"gzip" in tokens(request.header_values(b"accept-encoding")):
+        if b"gzip" in tokens(request.values(b"accept-encoding")):
             body, headers = self._packed, (*headers, (b"Content-Encoding", b"gzip"))
         return respond(request, Content(self._kind, body, headers=headers))
 

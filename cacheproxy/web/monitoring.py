@@ -102,7 +102,7 @@ async def ready(is_up: Callable[[], Awaitable[bool]]) -> Answer:
 
 def named_or(access: Access, page: Page, other: Page, request: ProxyRequest) -> bytes | int:
     """Answer with ``page``; to who calls us by a name that is not ours, with ``other``."""
-    is_named = access.is_named(request.header_values, request.address)
+    is_named = access.is_named(request.values, request.address)
     return answer(request, page if is_named else other)
 
 
@@ -168,4 +168,4 @@ def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
 
 
 def _header(request: ProxyRequest, name: bytes) -> str:
-    return b",".join(request.header_values(name)).decode("latin-1")
+    return b",".join(request.values(name)).decode("latin-1")

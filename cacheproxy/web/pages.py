@@ -281,7 +281,7 @@ class Prompts:
 
     def why_not(self, request: ProxyRequest) -> str | None:
         """Return why who asks may not see them, nor change the settings; None if they may."""
-        trusted = self.access.is_trusted(request.header_values, request.peer)
+        trusted = self.access.is_trusted(request.values, request.peer)
         return None if trusted else _NOT_YOU
 
     def as_json(self, request: ProxyRequest) -> Json:
@@ -312,7 +312,7 @@ class Prompts:
         request headers), and whose Origin is another's does not come this far.
         """
         only(request, b"POST", _POST)
-        kinds = request.header_values(b"content-type")
+        kinds = request.values(b"content-type")
         if [kind.partition(b";")[0].strip().lower() for kind in kinds] != [b"application/json"]:
             raise PageError("send it with Content-Type: application/json", 415)
         self.check(request)

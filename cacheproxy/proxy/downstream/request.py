@@ -74,6 +74,10 @@ class ProxyRequest:
         self.path = head.path
         self.version = head.version
         self.headers = head.headers
+        self.values = head.values
+        """Returns all values of a header, by its name in lower case."""
+        self.connection = head.connection
+        """What Connection names, in lower case."""
         self.body = body
         self.sharing = sharing
         self.started = False
@@ -81,7 +85,6 @@ class ProxyRequest:
         self.framed = False
         """Whether an answer that ends early can be told from a whole one."""
         self.finished = False
-        self._head = head
         self._chunked = False
         self._bodiless = False
         self._unsent = b""
@@ -91,10 +94,6 @@ class ProxyRequest:
         self._own_status = 200
         self._own_reason = b"OK"
         self._own_headers: dict[bytes, bytes] = {}
-
-    def header_values(self, name: bytes) -> list[bytes]:
-        """Return all values of the header called ``name``, in whatever case."""
-        return self._head.values(name.lower())
 
     @property
     def address(self) -> str:
