@@ -302,7 +302,7 @@ class ProxyChannel(Protocol):
             if request.started:
                 self.abort()
                 return
-            answer = request.answer(500, "an internal error; see the proxy's log")
+            answer = request.refuse(500, "an internal error; see the proxy's log")
         if answer is not NOT_DONE_YET:
             request.write(answer)
             request.finish()

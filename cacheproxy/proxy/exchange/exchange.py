@@ -19,7 +19,7 @@ from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
-from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
 from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.exchange.servers import Chosen, Server
@@ -252,11 +252,7 @@ class _Running:
             for name, value in headers
             if name.lower() not in (b"content-type", b"content-length")
         )
-        kind = (b"Content-Type", b"application/json")
-        length = (b"Content-Length", b"%d" % len(body))
-        self.down.send_head(status, reason_of(status), (*others, kind, length))
-        self.down.write(body)
-        self.down.finish()
+        self.down.answer(status, body, (*others, (b"Content-Type", b"application/json")))
 
     def _failed(self, failure: Failure) -> None:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
@@ -280,8 +276,7 @@ class _Running:
             down.channel.abort()
         else:
             record.status = status
-            down.write(down.answer(status, message))
-            down.finish()
+            down.refuse(status, message)
         record.error = message
         if failure.check(TranslationError, CodingError):
             record.outcome = Outcome.REFUSED

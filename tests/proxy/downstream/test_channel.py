@@ -88,7 +88,7 @@ def asked(data=GET, **keywords):
 
 
 def at_once(request):
-    request.setHeader(b"Content-Length", b"2")
+    request.send_head(200, b"OK", ((b"Content-Length", b"2"),))
     return b"ok"
 
 
