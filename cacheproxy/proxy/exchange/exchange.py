@@ -160,7 +160,9 @@ class _Running:
         why: Exception | None = None
         for place, server in enumerate(chosen.servers, start=1):
             after = next(iter(chosen.servers[place:]), None)
-            attempt = Attempt(self.context, server, self.came, prepared, record, self.started)
+            attempt = Attempt(
+                self.context, server, self.came, prepared, record, started=self.started
+            )
             self.attempt, self.server = attempt, server
             server.health.waiting += 1
             try:
