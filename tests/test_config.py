@@ -14,7 +14,7 @@ from msgspec import Meta
 from cacheproxy import sources
 from cacheproxy.config import Config, ConfigError, options
 from cacheproxy.sources import check_secrets, load
-from tests import golden
+from tests import transcript
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_what_is_read_and_what_is_refused(toml):
             assert "kanarien" not in said
             return said.replace(str(file), "FILE").partition(" TOML:")[0]
 
-    golden.holds("settings.txt", globals() | {"read": read})
+    transcript.holds("settings.txt", globals() | {"read": read})
 
 
 def test_the_table_has_every_field_but_the_tables():

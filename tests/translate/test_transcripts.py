@@ -16,7 +16,7 @@ from cacheproxy.translate.counting import estimate
 from cacheproxy.translate.reading import TranslationError
 from cacheproxy.translate.stream import COMMENT, CommentFinder
 from cacheproxy.translate.translation import MessagesToChat, chat_of, models
-from tests import golden
+from tests import transcript
 from tests.translate.streams import feed_all
 
 from .chunks import MESSAGE, USAGE, events, exchange, message_of
@@ -172,7 +172,7 @@ def estimated(**body):
 @pytest.mark.parametrize("surface", ["requests", "answers", "streams", "prompts"])
 def test_all_that_is_said(surface):
     """Of the whole translation: whoever changes it reads the difference."""
-    golden.holds(f"{surface}.txt", globals())
+    transcript.holds(f"{surface}.txt", globals())
 
 
 def test_an_estimate_is_near_the_truth():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cacheproxy.core.dialects.dialects import DIALECTS, beside, dialect_of
-from tests import golden
+from tests import transcript
 
 
 def test_what_each_dialect_answers():
-    golden.holds("dialects.txt", globals())
+    transcript.holds("dialects.txt", globals())
 
 
 def test_each_dialect_has_a_name_and_paths_of_its_own():

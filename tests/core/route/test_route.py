@@ -25,7 +25,7 @@ from cacheproxy.core.route.stamp import root_key
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.fold import run
 from cacheproxy.plugin import packages as packages_
-from tests import golden
+from tests import transcript
 
 from .builders import asking, found
 
@@ -51,7 +51,7 @@ def key(client, identity, *headers):
 
 
 def test_which_way_each_request_goes():
-    golden.holds("routes.txt", globals())
+    transcript.holds("routes.txt", globals())
 
 
 def test_tokens_are_estimated_by_the_turn_before():

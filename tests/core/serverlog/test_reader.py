@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cacheproxy.core.serverlog.reader import LogReader
-from tests import golden
+from tests import transcript
 
 
 def read(text):
@@ -40,7 +40,7 @@ def judged(*turns):
 
 
 def test_what_is_read_out_of_each_build_s_lines():
-    golden.holds("logs.txt", globals())
+    transcript.holds("logs.txt", globals())
 
 
 LOGS = Path(__file__).with_name("logs.txt").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ from cacheproxy.core.servers.status import (
     ServerFigures,
     UpstreamState,
 )
-from tests import golden
+from tests import transcript
 from tests.test_docs import ROOT
 
 URL = "http://localhost:8080"
@@ -99,7 +99,7 @@ def learned(known, *facts):
 @pytest.mark.parametrize("surface", ["pages", "looks", "known_pages", "counters", "learned"])
 def test_all_that_is_said(surface):
     """By each server's pages, as it writes them and as it should not."""
-    golden.holds(f"{surface}.txt", globals())
+    transcript.holds(f"{surface}.txt", globals())
 
 
 @pytest.mark.parametrize("server", BUILT_IN, ids=lambda server: server.name)

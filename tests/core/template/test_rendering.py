@@ -22,7 +22,7 @@ from cacheproxy.core.template.rendering import (
     tool_questions,
 )
 from cacheproxy.core.template.traits import asking_traits
-from tests import golden
+from tests import transcript
 from tests.core.templates import asked, inline
 
 QUESTIONS = first_questions() | tool_questions()
@@ -45,7 +45,7 @@ def thoughts(template):
 
 
 def test_what_each_template_tells():
-    golden.holds("templates.txt", globals())
+    transcript.holds("templates.txt", globals())
 
 
 PLAINLY = inline(**QUESTIONS[PLAIN])
