@@ -10,9 +10,10 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool

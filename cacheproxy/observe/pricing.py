@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed
 from cacheproxy.core.conversation.usage import Usage

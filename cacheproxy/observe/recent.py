@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
@@ -74,7 +75,7 @@ def _bare(exchange: Exchange) -> Exchange:
     if verdict is not None and verdict.where is not None:
         where = verdict.where
         was, now = hide_text(where.was, known), hide_text(where.now, known)
-        verdict = replace(verdict, where=replace(where, was=was, now=now))
+        verdict = structs.replace(verdict, where=structs.replace(where, was=was, now=now))
     return replace(
         exchange,
         received=bare,

@@ -6,8 +6,10 @@ And from recent events at its upstream: finished turns, and the states of its sl
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import replace as copied
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Before, Lane
@@ -107,7 +109,7 @@ class Verdicts:
                 sent,
                 unedited,
                 exchange.usage.prompt,
-                lane.request if request.body is lane.request.body else replace(request),
+                lane.request if request.body is lane.request.body else copied(request),
                 exchange.upstream,
                 exchange.usage.output,
                 verdict.judgement is Judgement.OK,

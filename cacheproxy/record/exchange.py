@@ -15,6 +15,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn, Self
 
+from msgspec import structs
+
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import NOTHING, Usage
@@ -240,7 +242,8 @@ def redacted(exchange: Exchange) -> Exchange:
     if response_body is not None:
         response_body, answered = _hidden(response_body, answered, known)
     if verdict is not None and verdict.where is not None:
-        verdict = replace(verdict, where=replace(verdict.where, was="", now=""))
+        bare = structs.replace(verdict.where, was="", now="")
+        verdict = structs.replace(verdict, where=bare)
     return replace(
         exchange,
         received=kept,

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
@@ -161,7 +162,7 @@ def test_what_was_lost_comes_with_the_record(read):
     assert kept.rows[0].lost == 900
     assert kept.lost_share == 0.05
     assert recorded(
-        replace(kept.rows[0], verdict=replace(kept.rows[0].verdict, lost=None)), now=NOW
+        replace(kept.rows[0], verdict=structs.replace(kept.rows[0].verdict, lost=None)), now=NOW
     ).lost_share == pytest.approx(1 / 18)
 
 
