@@ -96,7 +96,8 @@ class Metrics:
                     continue
                 if isinstance(amount, dict):
                     for value, each in amount.items():
-                        series[*values, value if last is None else last.of(value)] += each
+                        label = value if last is None else last.known.get(value) or last.of(value)
+                        series[*values, label] += each
                 elif series.row.buckets:
                     series.observe(values, amount)
                 else:
@@ -133,21 +134,21 @@ class Labels:
     """The values of one label: the first ``most`` are kept, the rest are ``other``.
 
     Others may have chosen them, and each is a time series of its own for as long as the proxy and
-    its Prometheus live.
+    its Prometheus live. ``known``: those that are kept, by what they stand for.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: dict[str, str] = {}
+        self.known: dict[str, str] = {}
 
     def of(self, text: str, carried: Callable[[], Collection[bytes]] = tuple) -> str:
         """Return the value for ``text``; ``carried`` returns credentials that may stand in it."""
         text = text[:LONGEST]
-        value = self._known.get(text)
+        value = self.known.get(text)
         if value is None:
-            if len(self._known) >= self._most:
+            if len(self.known) >= self._most:
                 return OTHER
-            value = self._known[text] = clean(text, carried())
+            value = self.known[text] = clean(text, carried())
         return value
 
 

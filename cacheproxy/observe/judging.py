@@ -141,18 +141,15 @@ class Judging:
         if not exchange.turn or is_too_much:
             self._ready_now.append(exchange)
             return
-        if not self._waiting and self._is_quick(exchange):
-            self._take(exchange, self._judged(exchange))
-            return
+        if not self._waiting:
+            for one in (exchange.received, exchange.sent or exchange.received):
+                if len(one.body) > _THREAD_ABOVE and not one.is_quick(_THREAD_ABOVE):
+                    break
+            else:  # small, or mostly known: none takes longer than it has bytes
+                self._take(exchange, self._judged(exchange))
+                return
         self._waiting += size
         self._pool.callInThread(self._judge_in_thread, exchange, size)
-
-    def _is_quick(self, exchange: Exchange) -> bool:
-        """Whether its bodies are small, or mostly known: none takes longer than it has bytes."""
-        for one in (exchange.received, exchange.sent or exchange.received):
-            if len(one.body) > _THREAD_ABOVE and not one.is_quick(_THREAD_ABOVE):
-                return False
-        return True
 
     def _judge_in_thread(self, exchange: Exchange, size: int) -> None:
         with self._collector.paused():

@@ -101,7 +101,9 @@ class _Upstream:
         Where it told no time, what the tokens by themselves take.
         """
         start, took = (usage.reused or 0) - tokens, usage.prompt_seconds
-        without = cost.seconds(start, usage.prompt) if usage.prompt is not None else None
+        without = None
+        if took is not None and usage.prompt is not None:
+            without = cost.seconds(start, usage.prompt)
         if without is None or took is None:
             return Spared(tokens, self.seconds(cost, start, tokens))
         seconds = max(0.0, without - took) if tokens > 0 else min(0.0, without - took)

@@ -114,24 +114,26 @@ def _turn(exchange: Exchange) -> str:
     if exchange.server:
         said += f"  at {exchange.server}"
     edits = _edits(exchange) if exchange.reports else ""
-    return f"{said}  {edits}" if edits else said
+    return f"{said}  ({edits})" if edits else said
 
 
-def _edits(exchange: Exchange) -> str:
-    """How many late system messages were given to the user: messages, not edits; and the rest."""
-    count = sum([count_of(report.edits) for report in exchange.reports if report.rule == NAME])
-    placed = f"placed {count} late system message{'' if count == 1 else 's'}" if count else ""
-    edited = "; ".join(filter(None, (placed, _edited(exchange))))
-    return f"({edited})" if edited else ""
+def _edits(exchange: Exchange, *, placed: bool = True) -> str:
+    """How many late system messages were given to the user: messages, not edits; and the rest.
 
-
-def _edited(exchange: Exchange) -> str:
-    """How many places each rule changed."""
-    return ", ".join([
-        f"{(count := len(report.edits))} edit{'' if count == 1 else 's'} by rule {report.rule}"
-        for report in exchange.reports
-        if report.edits and report.rule != NAME
-    ])  # fmt: skip
+    That is how many places each rule changed; not ``placed``: that alone.
+    """
+    count, said = 0, []
+    for report in exchange.reports:
+        edits = report.edits
+        if report.rule == NAME:
+            count += count_of(edits)
+        elif edits:
+            said.append(f"{len(edits)} edit{'' if len(edits) == 1 else 's'} by rule {report.rule}")
+    edited = ", ".join(said)
+    if not (count and placed):
+        return edited
+    late = f"placed {count} late system message{'' if count == 1 else 's'}"
+    return f"{late}; {edited}" if edited else late
 
 
 def _refused(exchange: Exchange, label: str) -> str:
@@ -142,7 +144,7 @@ def _refused(exchange: Exchange, label: str) -> str:
         name = name_of(who.decode("latin-1")) or "the upstream"
         where = f" at {_path(exchange)}" if exchange.status in _NOT_THERE else ""
         said = f" from {name}{where}{_quoted(exchange.error)}"
-    edited = _edited(exchange)
+    edited = _edits(exchange, placed=False)
     return f"{label}  {exchange.status}{said}" + (f"  ({edited})" if edited else "")
 
 

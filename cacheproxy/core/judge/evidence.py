@@ -123,9 +123,9 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
             was, now = (before.unedited, self.unedited) if unaided else (before.sent, self.sent)
             if not was.order is now.order is order:
                 was, now = reordered(was, order), reordered(now, order)
-            profile = self.profile
-            if unaided and (profile.server is not None or profile.placement is not None):
-                was, now = (as_unaided(one, self.api, profile) for one in (was, now))
+            profile, api = self.profile, self.api
+            if unaided and (_hoists(profile) or _repair_at(profile, api) is not None):
+                was, now = as_unaided(was, api, profile), as_unaided(now, api, profile)
             found = self.partings[key] = Parted(was, now, parting(was, now))
         return found
 
@@ -140,7 +140,7 @@ def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     Late system messages that the server refuses or drops stay where they are: so nothing is
     claimed for having placed them.
     """
-    if profile.placement is not None and profile.placement.late is Late.HOISTED:
+    if _hoists(profile):
         made = hoisted(prompt.made)
         prompt = prompt if made is prompt.made else remade(prompt, made)
     return as_repaired(prompt, api, profile)
@@ -152,7 +152,7 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
     Some servers remove what a system text begins with, if they know it (see
     ``ServerKind.repairs``). Older versions may not: then we claim less than is due.
     """
-    repair = kind_of(profile).repair_of(api)
+    repair = _repair_at(profile, api)
     if repair is None:
         return prompt
     made, changed = prompt.made, {}
@@ -168,6 +168,15 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
         mended = [_mended(piece, repair) for piece in heads]
         made = made._replace(run=PieceRun().then((*mended, *made.run.pieces[made.heads :])))
     return prompt if made is prompt.made else remade(prompt, made)
+
+
+def _repair_at(profile: Profile, api: Dialect | None) -> Repair | None:
+    """Return what the server of ``profile`` mends in prompts of ``api``."""
+    return None if profile.server is None else kind_of(profile).repair_of(api)
+
+
+def _hoists(profile: Profile) -> bool:
+    return profile.placement is not None and profile.placement.late is Late.HOISTED
 
 
 def _mended(piece: Piece, repair: Repair) -> Piece:
