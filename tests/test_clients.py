@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import ast
 import configparser
+import json
 import re
+import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
-from cacheproxy.client_setup.need import Need
+from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.plugin.loading import Setups
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import request
+from tests import golden
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
@@ -120,30 +125,52 @@ def test_each_is_described_and_named_alike(name):
     assert listed == {rule.name: "on" if rule.default else "off" for rule in package.rules}
 
 
-@each_client
-def test_files_hold_no_secret(client):
-    """They can be shown and shared; shells need the value."""
-    for key in ("", "SERVERKEY"):
-        need = Need(URL, token="SECRET", api_key=key, model="m", context=4096)
-        setup = SETUPS.package(client).setup(need)
-        text = f"{setup.content} {setup.notes}"
-        assert "SECRET" not in text
-        assert "SERVERKEY" not in text
-        assert bool(setup.variables) != bool(setup.content)
-        if setup.file:
-            assert setup.file.startswith("~/")
-            assert "in the environment of the client" in text
+ODD = """Qwen "3" \\ü 'c' {env:HOME} {file:/a} ${HOME} $${HOME} ${{ secrets.HOME }} = [x]\u2028"""
+KEYS = Need(URL, token="SECRET", api_key="SERVERKEY", model="m", context=4096, folder="/there")
+NEEDS = {
+    "nothing is known": Need(URL, late="unknown"),
+    "an odd name": Need(URL, model=ODD, context=131_072, folder="/there", late="inline"),
+    "two keys": KEYS,
+    "a token": replace(KEYS, api_key="", late="refused"),
+    "a name it may know": Need(URL, model="claude-local", context=65_536, serves=lambda _: False),
+}
+PARSED = {".json": json.loads, ".toml": tomllib.loads, ".yaml": yaml.safe_load}
+
+
+def written(setup: Setup) -> Iterator[str]:
+    """All of a setup, for people who compare."""
+    yield from (f"unset {name}" for name in setup.unset)
+    yield from (f"{name}={value}" for name, value in setup.variables.items())
+    if setup.content is not None:
+        yield f"--- {setup.file}"
+        yield setup.content
+    yield from (f"note: {note}" for note in setup.notes)
+    yield from (f"warning: {warning}" for warning in setup.warnings)
+    if setup.launch is not None:
+        yield f"--- run: {[setup.launch.program, *setup.launch.arguments]}"
+        for name, value in {**setup.launch.variables, **setup.launch.files}.items():
+            yield f"{name}={'the same' if value == setup.content else value}"
 
 
 @each_client
-def test_without_a_running_proxy(client):
-    """The base URL is there all the same, and no window is made up."""
-    setup = SETUPS.package(client).setup(Need(URL))
-    text = f"{setup.variables} {setup.content or ''} {setup.notes}"
-    assert URL in text
+@pytest.mark.parametrize("known", NEEDS)
+def test_what_it_is_told(client, known, monkeypatch, tmp_path):
+    """All of it, as in setup.txt beside the tests of its package; files hold no secret."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("OPENCLAW_CONFIG_PATH", raising=False)
+    setup = SETUPS.package(client).setup(NEEDS[known])
+    file = ROOT / "clients" / SETUPS.package(client).name / "tests" / "setup.txt"
+    golden.agrees(
+        file, f"{client}: {known}", "\n".join(written(setup)).replace("\u2028", "(U+2028)")
+    )
+    assert bool(setup.variables) != bool(setup.content)
+    parsed = PARSED.get(Path(setup.file or "").suffix)
+    assert parsed is None or parsed(setup.content)
+    text = f"{setup.content or ''} {setup.notes}"
+    assert "SECRET" not in text
+    assert "SERVERKEY" not in text
     assert "None" not in text
-    assert "null" not in text
-    assert not [line for line in text.splitlines() if "ontext" in line]
+    assert not setup.file or (setup.file.startswith("~/") and "null" not in setup.content)
 
 
 @each_client

@@ -53,13 +53,6 @@ from cacheproxy.doctor.server_log import read as read_log
         "may push out a conversation."
     ),
 )
-@click.option(
-    "--watch",
-    metavar="SECONDS",
-    type=click.FloatRange(0, 3600),
-    default=0.0,
-    help="Watch the server and the proxy for this many seconds while you use your agent.",
-)
 @rules_options
 @json_option
 def doctor(
@@ -70,7 +63,6 @@ def doctor(
     api_key: str | None,
     model: str | None,
     send: bool | None,
-    watch: float,
     config: str | None,
     plugin: tuple[str, ...],
     as_json: bool,
@@ -107,7 +99,6 @@ def doctor(
                 model=model,
                 send=send,
                 ask=ask,
-                watch=watch,
             )
             report = report_of(*examine(inputs, on_step))
     if as_json:

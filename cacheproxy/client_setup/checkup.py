@@ -42,10 +42,6 @@ class Volatile:
     what: str  #: as lines name it: ``billing header``
     rules: tuple[str, ...]  #: the package's that make it constant, the first as a rule
     texts: tuple[str, str, str]  #: as three conversations have it
-    next_turn: str  #: as the third conversation has it in its next turn
-    repaired: str
-    """What it means if the server reuses the third prompt for ``next_turn`` by itself, after "on
-    PATH the server"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,4 @@ class Checkup:
     findings: tuple[Finding, ...] = ()
     """Lines of the report. One that says where the client sends its requests has the client's
     name; if it is a FAIL, they go past the proxy."""
-    needless: str = ""
-    """Why none of the client's requests needs a rule of the package, as far as its settings say
-    so; "": they do."""
     volatile: Volatile | None = None  #: for the test prompt; None: its head is constant

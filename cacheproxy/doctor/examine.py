@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from cacheproxy.asking import Site
 from cacheproxy.client_setup.checkup import Case
-from cacheproxy.client_setup.finding import Finding, FindingState
+from cacheproxy.client_setup.finding import Finding
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
@@ -30,7 +30,6 @@ from cacheproxy.doctor.facts import (
     router_cure,
 )
 from cacheproxy.doctor.guard import Ask, Guard
-from cacheproxy.doctor.report import judge, need
 from cacheproxy.doctor.trial import APIS, NO_MODEL, PromptSender, Trial
 from cacheproxy.plugin.packages import configured
 
@@ -47,7 +46,6 @@ CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
     server_checks.memory,
     server_checks.late_messages,
     server_checks.next_turns,
-    need,
     proxy_checks.traffic,
     proxy_checks.agents,
     proxy_checks.settings,
@@ -70,23 +68,13 @@ class Inputs:
     model: str | None = None  #: to ask for; None: the first that the server lists
     send: bool | None = None  #: test prompts; None: ask where they might push out a conversation
     ask: Ask = lambda _: False  #: people, where there are any
-    watch: float = 0.0  #: seconds to wait for the agent's own requests
     clock: Callable[[], float] = time.time  #: returns seconds since the epoch
 
 
 def examine(inputs: Inputs, on_step: OnStep) -> tuple[Examination, list[Finding]]:
     """Return what is known, and what the checks say. Raises ConfigError or PluginError."""
     facts = _ask(inputs, on_step)
-    findings = [finding for check in CHECKS for finding in check(facts)]
-    needed, excused = judge(facts), set()
-    if needed is not None and needed.is_superfluous:  # then it is no fault to go past it
-        excused = {"proxy", "traffic", *(one.client.name for one in facts.checked)}
-    return facts, [
-        replace(one, state=FindingState.WARN)
-        if one.state is FindingState.FAIL and one.name in excused
-        else one
-        for one in findings
-    ]
+    return facts, [finding for check in CHECKS for finding in check(facts)]
 
 
 def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
@@ -98,19 +86,9 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
     on_step("asking the model server")
     site = Site(url, inputs.headers)
     upstream = look_at_server(site)
-
-    def remembered() -> record.Record:
-        return record.read(running.url, inputs.token, inputs.clock(), known)
-
-    kept = remembered() if running.is_up else record.NO_RECORD
-    before, watched = (upstream.look, kept), 0.0
-    if inputs.watch and running.is_up and upstream.server is not None:
-        watched = inputs.watch
-        on_step(f"watching for {watched:.0f} s: use your agent now")
-        time.sleep(watched)
-        now = remembered()
-        kept = now if now.is_kept else kept
-        upstream = replace(upstream, look=look_at_server(site).look)
+    kept = record.NO_RECORD
+    if running.is_up:
+        kept = record.read(running.url, inputs.token, inputs.clock(), known)
     context = upstream.server.context if upstream.server is not None else None
     case = Case(inputs.environ, inputs.home, running.url, url, context)
     facts = Examination(
@@ -122,8 +100,6 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
         record=kept,
         checked=tuple(look_at_clients(found.packages, case, kept.clients())),
         send=inputs.send,
-        before=before,
-        watched=watched,
     )
     profile = _profile(inputs, upstream, running if facts.is_own else None, on_step)
     guard = Guard(site, profile, facts.own, None if inputs.send else inputs.ask)

@@ -122,8 +122,6 @@ class Examination:
     not_sent: str = ""  #: why the slots' sake forbade test prompts; "": it did not
     send: bool | None = None  #: test prompts, as the user wishes
     router_cure: str = ""  #: what mends the router before several servers
-    before: tuple[Look | None, Record] = (None, NO_RECORD)  #: before it was watched
-    watched: float = 0.0  #: seconds
 
     @property
     def server(self) -> ServerFacts | None:

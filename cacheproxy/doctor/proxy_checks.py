@@ -124,8 +124,6 @@ def traffic(facts: Examination) -> Iterator[Finding]:
             "agent uses the proxy. Look in the proxy's log: each request has a line"
         )
         yield warn("traffic", text)
-    elif facts.watched:
-        yield _watched(facts)
     elif record.rows:
         text = f"{counted(len(record.rows), 'request')} with a prompt came through this proxy"
         yield ok("traffic", text)
@@ -136,39 +134,9 @@ def traffic(facts: Examination) -> Iterator[Finding]:
     else:
         text = (
             f"{work}, but no agent request has come through this proxy. If you used your agent "
-            f"since then, it talks to {shown(facts.upstream.url)} directly. To be sure, use your "
-            f"agent during: cacheproxy doctor --watch 60{proxy_option(facts.proxy.url)}"
+            f"since then, it talks to {shown(facts.upstream.url)} directly"
         )
         yield warn("traffic", text, _through(facts))
-
-
-def _watched(facts: Examination) -> Finding:
-    look, earlier = facts.before
-    new = facts.record.after(earlier)
-    then, now = _evaluated(look), _evaluated(facts.upstream.look)
-    tokens = None if then is None or now is None else max(0, now - then)
-    did = f"evaluated {tokens:,} prompt tokens" if tokens is not None else "worked on requests"
-    when = f"within {facts.watched:.0f} s"
-    if new:
-        ours = sum((one.usage.prompt or 0) - (one.usage.reused or 0) for one in new)
-        elsewhere = (tokens or 0) - ours
-        text = f"{counted(len(new), 'request')} came through this proxy {when}"
-        if elsewhere <= _NOISE:
-            return ok("traffic", text)
-        text += f", but the server {did}, {elsewhere:,} of them for requests from elsewhere"
-        return warn("traffic", text, _through(facts))
-    tasks = [each and each.tasks for each in (look, facts.upstream.look)]
-    if not (tokens if tokens is not None else tasks[0] != tasks[1]):
-        text = (
-            f"{when} no request came through this proxy, and none to the server, as far as the "
-            "server tells"
-        )
-        return warn("traffic", text, "use your agent while doctor watches")
-    text = (
-        f"{when} the server {did}, but no request came through this proxy: your agent still talks "
-        f"to {shown(facts.upstream.url)} directly"
-    )
-    return fail("traffic", text, _through(facts))
 
 
 def _evaluated(look: Look | None) -> int | None:

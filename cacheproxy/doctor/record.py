@@ -156,11 +156,6 @@ class Record:
         """Return how many requests each client sent."""
         return Counter(one.client for one in self.rows)
 
-    def after(self, earlier: Record) -> tuple[Exchange, ...]:
-        """Return what came since ``earlier`` was read."""
-        last = max((one.number for one in earlier.rows), default=0)
-        return tuple(one for one in self.rows if one.number > last)
-
 
 NO_RECORD = Record((), 0.0, is_kept=False)
 

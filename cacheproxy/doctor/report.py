@@ -1,4 +1,4 @@
-"""Verdict and report: whether the cache works, if the proxy is needed; a line for each finding."""
+"""Verdict and report: whether the cache works, and a line for each finding."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from cacheproxy.asking import shown, with_proxy
-from cacheproxy.client_setup.finding import Finding, FindingState, ok
-from cacheproxy.core.rules.built_in import NAMES
+from cacheproxy.client_setup.finding import Finding, FindingState
 from cacheproxy.core.servers.profile import for_people
 from cacheproxy.core.servers.status import NOTHING, Look
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Record, summary
 from cacheproxy.doctor.trial import Shot, Trial, TrialOutcome
 from cacheproxy.words import counted
-
-_LATE = "this server's template does not accept system messages where they stand"
-_MOST_NAMED, _RULES = 5, "cacheproxy rules"
 
 _LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)
 """They show that the cache does not work."""
@@ -38,7 +34,6 @@ class Working(StrEnum):
     MOSTLY = "MOSTLY"
     NO = "NO"
     NOT_MEASURED = "NOT MEASURED"
-    NOT_NEEDED = "NOT NEEDED"
 
 
 _COLOURS = {
@@ -50,7 +45,6 @@ _COLOURS = {
     Working.MOSTLY: "bold yellow",
     Working.NO: "bold red",
     Working.NOT_MEASURED: "bold yellow",
-    Working.NOT_NEEDED: "bold green",
 }
 
 
@@ -62,76 +56,14 @@ class Conclusion:
     text: str  #: the sentence that says why
 
 
-class Needed(NamedTuple):
-    """Whether the proxy is needed at all: some servers and settings make it superfluous."""
-
-    is_superfluous: bool  #: whether to take it out
-    text: str  #: why, or why not
-
-
-def judge(facts: Examination) -> Needed | None:
-    """Return whether the proxy is needed, as far as it is known; None if nothing is."""
-    placement, tried, heads = facts.profile.placement, facts.tried, facts.heads
-    if placement is not None and placement.late.harms:
-        late = [one.sends_late for one in facts.found.packages.clients if one.sends_late]
-        return Needed(False, f"needed: {_LATE}" + f"; {', and '.join(late)}" * bool(late))
-    if tried is None or heads is None:
-        return None
-    trials = [one for one in facts.trials if one.error is None and one.is_measured]
-    measured = [one for one in trials if one.without is not None]
-    text = tried.checkup.needless
-    if not text and measured and all(trial.works_without for trial in measured):
-        text = f"the server reuses a prompt although its {heads.what} changes"
-    if not text:
-        return _needed(measured, heads.repaired) if measured else None
-    others = [name for name in facts.rules if name not in NAMES and name not in tried.rules]
-    if others or (tried.checkup.needless and facts.record.clients().keys() - {tried.client.name}):
-        named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
-        rest = f"; other rules: {named}" if others else ""
-        whom = tried.client.called
-        return Needed(False, f"not needed for {whom}: {text}; perhaps for others{rest}")
-    is_off = bool(tried.checkup.needless)
-    left = "; only its statistics are left" if is_off else ", with the rules and without"
-    return Needed(True, f"not needed: {text}{left}")
-
-
-def need(facts: Examination) -> Iterator[Finding]:
-    """Yield the finding on whether it is needed."""
-    needed = judge(facts)
-    if needed is not None:
-        yield ok("need", needed.text)
-
-
-def _needed(measured: Sequence[Trial], repaired: str) -> Needed | None:
-    working = [trial for trial in measured if trial.works and not trial.works_without]
-    mended = [one for one in working if one.next_turn is not None and one.next_turn.is_reused]
-    if not mended:
-        return Needed(False, f"needed: {_on_others(working)}") if working else None
-    path, without = mended[0].path, mended[0].without
-    left = without.usage.reused or 0 if without is not None else 0
-    text = f"partly: on {path} the server {repaired}, and reuses {left:,} tokens without the proxy"
-    others = _on_others(working, path)
-    return Needed(False, f"{text}. {others}" if others else text)
-
-
-def _on_others(working: Sequence[Trial], but: str = "") -> str:
-    return ", ".join(
-        f"on {trial.path} {trial.without.figures} tokens are reused without the proxy"
-        for trial in working
-        if trial.path != but and trial.without is not None
-    )
-
-
 def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
     """Return the verdict: what agents' requests showed comes before what ours did."""
     if facts.server is None:
         return Conclusion(Working.NOT_MEASURED, _sentence(facts.upstream.problem or ""))
-    record, needed = facts.record, judge(facts)
+    record = facts.record
     if record.failing:
         failing = map(summary, record.failing.values())
         return Conclusion(Working.NO, _sentence(", and ".join(failing)))
-    if needed is not None and needed.is_superfluous:
-        return Conclusion(Working.NOT_NEEDED, _sentence(needed.text.partition(": ")[2]))
     if record.later or record.cut:
         return of_record(record)
     failed = {finding.name for finding in findings if finding.state is FindingState.FAIL}
@@ -299,7 +231,7 @@ def _printable(text: str) -> str:
 
 def _trial(trial: Trial) -> dict[str, Any]:
     told = {name: getattr(trial, name) for name in ("path", "through_proxy", "error")}
-    for name in ("first", "second", "without", "next_turn", "same"):
+    for name in ("first", "second", "without", "same"):
         shot: Shot | None = getattr(trial, name)
         told[name] = shot and {
             "prompt": shot.usage.prompt,

@@ -60,7 +60,7 @@ where it keeps nothing."""
 _TRIES, _PAUSE = 10, 0.05
 """Looks, and seconds between them: the counters may be behind the answer."""
 _NOT_SERVED = (404, 405, 501)
-_CONSTANT = Volatile("", (), ("", "", ""), "", "")
+_CONSTANT = Volatile("", (), ("", "", ""))
 """Where no client is known whose prompt has a volatile head: one prompt is sent again."""
 
 
@@ -141,7 +141,6 @@ class Trial:
     first: Shot | None = None  #: through the rules, as ``second``, behind different heads
     second: Shot | None = None  #: see ``first``
     without: Shot | None = None  #: a third head, not edited
-    next_turn: Shot | None = None  #: ``without`` a turn later, which some servers repair
     same: Shot | None = None  #: exactly what was sent last: does the server reuse anything at all
     again: Shot | None = None  #: the first, after those unlike it: has one slot a RAM cache
     repeated: Shot | None = None
@@ -196,11 +195,6 @@ class Trial:
         """Whether it was reused with the rules."""
         return self.second is not None and self.second.is_reused
 
-    @property
-    def works_without(self) -> bool:
-        """Whether it was reused without them, too."""
-        return self.without is not None and self.without.is_reused
-
 
 class _EndedError(Exception):
     """The trial ends here; the message says why. "": it is held back, or the path is not known."""
@@ -226,8 +220,8 @@ class PromptSender:
     def measure(self, api: Dialect, mark: str) -> Trial | None:
         """Send the requests; None if the server does not serve the API.
 
-        Three of about 600 tokens, of which one or two are computed, and a few that are repeated; a
-        fourth where it tells more; and longer ones where the server keeps large blocks. ``mark``:
+        Three of about 600 tokens, of which one or two are computed, and a few that are repeated;
+        longer ones where the server keeps large blocks. ``mark``:
         text that no earlier prompt has, so that the first is cold. Never raises.
         """
         trial = Trial(api, self.proxy is not None, mark)
@@ -303,10 +297,8 @@ class PromptSender:
                 self._send_same(trial, other, with_rules=True)
             trial.translated = True
             return
-        if trial.api is MESSAGES and not without.is_reused:
-            self._send(trial, "next_turn", heads.next_turn, with_rules=False, is_new=True)
         if is_lost:
-            self._send_same(trial, heads.next_turn if trial.next_turn else third, with_rules=False)
+            self._send_same(trial, third, with_rules=False)
         if self.has_one_slot and second.is_reused and not without.is_reused:
             self._send(trial, "again", first, with_rules=True)
 

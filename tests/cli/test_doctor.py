@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from cacheproxy.cli.doctor import doctor
-from cacheproxy.plugin.packages import Packages
 from tests.cli.invoking import invoke, refused
 from tests.core.serverlog.test_reader import turn
 from tests.doctor.conftest import llama, model, nobody, peer, proxy  # noqa: F401 (fixtures)
@@ -78,22 +77,6 @@ def test_settings_of_the_client(llama, proxy):  # noqa: F811
     assert "Exit code 1." in result.stdout
     for command in ("cacheproxy doctor --json", "cacheproxy env claude"):
         assert f"{command} --proxy {proxy.url}" in result.stdout  # so that it can be copied
-
-
-@pytest.mark.slow
-@pytest.mark.llama
-def test_not_needed_is_no_fault(llama, nobody):  # noqa: F811
-    """The client's own switch does it: no proxy, no problem."""
-    rules = [rule.name for package in Packages.load() for rule in package.rules if rule.default]
-    others = [name for name in rules if "billing-header" not in name]
-    value, findings = told(
-        *("--proxy", nobody, "--upstream", llama.url, "--no-send"),
-        code=0,
-        CLAUDE_CODE_ATTRIBUTION_HEADER="0",
-        CACHEPROXY_DISABLE=",".join(others),
-    )
-    assert value["answer"] == "NOT NEEDED"
-    assert findings["proxy"]["state"] == "warn"
 
 
 def test_a_server_without_usage(peer, nobody):  # noqa: F811

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cacheproxy.client_setup.checkup import Checkup, Volatile
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers.profile import Profile, ServerFacts
 from cacheproxy.core.servers.status import Look, Sample, ServerFigures, UpstreamState
@@ -28,13 +29,12 @@ HEADS = Volatile(
     "billing header",
     (RULE,),
     (head("1a2", "a1b2c"), head("3b4", "d3e4f"), head("5c6", "0a9b8")),
-    head("5c6", "7c6d5"),
-    "repairs the header's cch itself, but a new conversation has another cc_version",
 )
 """What Claude Code's package says of its header, in short."""
 CLIENT = Client(
     "claude",
     title="Claude Code",
+    has_setup=True,
     start="ANTHROPIC_BASE_URL={url} claude",
     sends_late="Claude Code sends one in each turn",
 )
@@ -68,7 +68,7 @@ def shot(reused):
     return Shot(Usage(prompt=640, reused=reused), 1.0)
 
 
-def trial(second, without, next_turn=None, api=CHAT):
+def trial(second, without, api=CHAT):
     """A trial of prompts of 640 tokens, by how many were reused of each."""
     return Trial(
         api,
@@ -76,7 +76,6 @@ def trial(second, without, next_turn=None, api=CHAT):
         first=shot(0),
         second=shot(second),
         without=shot(without),
-        next_turn=None if next_turn is None else shot(next_turn),
     )
 
 
@@ -103,7 +102,7 @@ def facts(kind="llama-server", **more):
         "proxy": RUNS,
         "upstream": SeenUpstream(SERVER, server_look(kind)),
         "found": HERE,
-        "profile": Profile(server=ServerFacts(kind)),
+        "profile": Profile(server=ServerFacts(kind), placement=alike(Late.INLINE, "")),
         "checked": (CHECKED,),
     }
     return Examination(**(usual | more))

@@ -25,7 +25,6 @@ class Model:
     most: int | None = None  #: tokens of a prompt that it reads, of longer ones the end
     status: int = 200  #: that it answers prompts with
     said: str = "out of memory"  #: what it says then
-    slots: int = 0  #: of a llama-server that does not tell what they hold
     seen: list = field(default_factory=list)
 
     def chat(self, asked):
@@ -47,11 +46,7 @@ class Model:
 
     @property
     def pages(self):
-        pages = {CHAT: self.chat, "/v1/models": {"data": [{"id": "m"}]}}
-        if self.slots:
-            settings = {"default_generation_settings": {"n_ctx": 8192}, "total_slots": self.slots}
-            pages["/props"] = settings
-        return pages
+        return {CHAT: self.chat, "/v1/models": {"data": [{"id": "m"}]}}
 
 
 def _alike(words, others):
@@ -97,13 +92,10 @@ SITUATIONS = {
     "breaks half the time": Model(),
     "cuts": Model(most=1_500),
     "refuses": Model(status=500),
-    "refuses as malformed": Model(status=400, said="tools: unknown field"),
     "hung": None,
     "one malformed": Model(),
     "one of two down": Model(),
     "no proxy": Model(),
-    "fresh": Model(),
-    "slots are not told": Model(slots=1),
 }
 """By name, the model server in it."""
 
@@ -130,7 +122,7 @@ def situation(name, *, turns=9):
             proxy = stack.enter_context(ChildProxy(server)).url
         if name == "one malformed":
             assert malformed(proxy) == 400
-        if name not in ("hung", "fresh"):
+        if name != "hung":
             converse(proxy, turns, breaks=name == "breaks half the time")
         yield proxy, server
 

@@ -31,9 +31,9 @@ def through(llama):
 def look(through, tmp_path):
     """Examine it; return the verdict and the findings by name."""
 
-    def look(on_step=lambda _: None, **more):
+    def look(**more):
         inputs = Inputs(Config(), through.url, None, {}, tmp_path, **({"send": False} | more))
-        known, found = examine(inputs, on_step)
+        known, found = examine(inputs, lambda _: None)
         return conclude(known, found), {finding.name: finding for finding in found}
 
     return look
@@ -76,16 +76,3 @@ def test_our_own_prompts_leave_no_trace(look, through):
     assert Site(through.url).get("/_cacheproxy/exchanges").json() == before
     assert len(before["exchanges"]) == 2
     assert Site(through.url).get("/_cacheproxy/diagnose/last").json()["number"] == 2
-
-
-def test_an_agent_that_goes_past_the_proxy(look, llama):
-    """Seen while it works."""
-
-    def on_step(doing):
-        if doing.startswith("watching"):
-            converse(llama.url, "past", 2)
-
-    conclusion, findings = look(on_step, watch=0.1)
-    assert findings["traffic"].state is FindingState.FAIL
-    assert conclusion.answer is Working.NOT_MEASURED
-    assert conclusion.text == "No agent request has come through the proxy yet."

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
 
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
-from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
-from cacheproxy.core.diagnose.report import report
-from cacheproxy.core.dialects.messages import MESSAGES
-from cacheproxy.core.judge.advice import advice
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.profile import Memory, Profile, ServerFacts
 from cacheproxy.core.servers.status import Slot
-from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.doctor.facts import look_at_proxy
 from cacheproxy.doctor.guard import at_stake, kept
 from cacheproxy.doctor.record import NO_RECORD
 from cacheproxy.doctor.report import Working, conclude
-from cacheproxy.doctor.trial import Trial
-from cacheproxy.record.exchange import Exchange
-from cacheproxy.web.answers import todo
 from tests.doctor import builders
-from tests.doctor.builders import facts, recorded
+from tests.doctor.builders import recorded
 
 NEW = Slot(0, 65_536, 0, busy=False)
 
@@ -96,40 +84,6 @@ def test_nothing_is_shown_without_such_a_turn():
     assert not kept(recorded(MAIN[0], TITLE, held_by(3, "a", 2, 11_200, 7)), 1, 0.1)
 
 
-def memory(trials=(), **more):
-    return list(server_checks.memory(facts(trials=tuple(trials), **more)))
-
-
-def test_what_the_proxy_says_of_dropped_prompts_is_said(peer):
-    """A title that took the slot, say: what helps is told by its To do, and by nothing else."""
-    found = report(
-        Exchange(Request("POST", ""), number=6), Verdict(Judgement.BREAK, Reason.EVICTED)
-    )
-    top = {"number": 6, "reason": "evicted", "shape": None, "share": 0.4}
-    profile = Profile(server=ServerFacts("llama-server"), memory=Memory(has_ram=False))
-    found = replace(found, advice=advice(Verdict(Judgement.BREAK, Reason.EVICTED), profile))
-    sums = {"prompt": 9, "reused": 5, "evaluated": 4}
-    cards = todo(profile, None, sums, [top, top | {"reason": "moved"}], lambda _: found)
-    assert [card["id"] for card in cards] == ["evicted", "moved"]
-    health = {"version": "9", "upstream": {"url": builders.SERVER}}
-    pages = {"/_cacheproxy/health": health, "/_cacheproxy/data": {"todo": cards}}
-    proxy = look_at_proxy(peer(pages).url, {})
-    (line,) = memory(proxy=proxy)
-    assert (line.name, line.state) == ("slots", FindingState.WARN)
-    assert line.text == "The server had dropped the earlier prompt"
-    assert line.fix.startswith("llama-server: --cache-ram 8192: ")
-    assert memory(proxy=replace(proxy, upstream="http://localhost:1")) == []
-    assert memory() == []
-
-
-@pytest.mark.parametrize(("reused", "state"), [(639, FindingState.OK), (33, FindingState.WARN)])
-def test_our_own_prompt_that_came_back_or_not(reused, state):
-    """On a server with one slot it proves the RAM cache, or that there is none."""
-    trial = Trial(MESSAGES, through_proxy=True, again=builders.shot(reused))
-    (found,) = memory(trials=[trial])
-    assert (found.name, found.state) == ("cache-ram", state)
-
-
 ONE, FOUR = {"n_parallel": 1}, {"n_parallel": 4, "kv_unified": True}
 CACHE, NO_CACHE = {"cache_ram_mib": 8192}, {"cache_ram_mib": 0}
 AGENT = {"User-Agent": "opencode/1.18", "X-Session-Id": "3f9a"}
@@ -184,62 +138,43 @@ def around(model, tmp_path):
 
 @pytest.mark.llama
 @pytest.mark.parametrize(
-    ("settings", "title"),
+    ("settings", "title", "answer", "sends", "costs"),
     [
-        (ONE | NO_CACHE, True),
-        (ONE | CACHE, False),
-        (FOUR | NO_CACHE, False),
-        (FOUR | NO_CACHE, True),
-        (FOUR | CACHE, False),
+        (ONE | NO_CACHE, False, "no", False, False),
+        (ONE | NO_CACHE, False, "yes", True, True),
+        (ONE | CACHE, True, "", True, False),
+        (FOUR | NO_CACHE, True, "no", False, False),
+        (FOUR | NO_CACHE, False, "--send", True, True),
+        (FOUR | CACHE, True, "", True, False),
     ],
 )
-def test_the_conversation_outlives_doctor(around, settings, title):
-    """Whatever the server's settings: the next turn evaluates what is new in it."""
-    *_, evaluated, prompt = around(settings, title=title)
-    assert prompt > 2000
-    assert evaluated < 100
+def test_the_conversation_outlives_doctor(  # noqa: PLR0917 (a table)
+    around, settings, title, answer, sends, costs
+):
+    """Unless it is told to send; where a title between two turns shows the RAM cache it just does.
 
-
-@pytest.mark.llama
-@pytest.mark.parametrize(
-    ("settings", "costs"), [(FOUR | NO_CACHE, True), (FOUR | CACHE, False), (ONE | CACHE, False)]
-)
-def test_doctor_that_is_told_to_send_costs_the_conversation(around, settings, costs):
-    """Else there would be nothing to ask for; with the RAM cache it costs nothing."""
-    *_, evaluated, prompt = around(settings, send=True)
-    assert (evaluated > prompt - 100) is costs
-    assert (evaluated < 100) is not costs
-
-
-@pytest.mark.llama
-def test_one_slot_without_a_sign_of_a_ram_cache(around):
-    """It asks, with the figure; told no, it sends nothing, and says which option does."""
+    Told no, it says which option sends, and answers by the agent's own turns; told yes it finds
+    that its own first prompt does not come back, nor does the conversation.
+    """
     asked = []
-    known, findings, evaluated, _ = around(ONE | NO_CACHE, ask=asked.append)
-    (question,) = asked
-    assert "600 tokens; the only slot holds a conversation of 2," in question
-    (found,) = [one for one in findings if one.name == "reuse"]
-    assert found.text.startswith("test prompts were not sent: the only slot holds")
-    assert "--send" in found.fix
-    assert known.trials == ()
-    assert conclude(known, findings).answer is Working.YES  # by the agent's own turns
-    assert evaluated < 100
 
+    def ask(question):
+        asked.append(question)
+        return answer == "yes"
 
-@pytest.mark.llama
-def test_told_yes_it_sends_and_proves_that_there_is_no_ram_cache(around):
-    """Its own first prompt does not come back, nor does the conversation."""
-    known, findings, evaluated, prompt = around(ONE | NO_CACHE, ask=lambda _: True)
-    assert evaluated > prompt - 100
-    (found,) = [one for one in findings if one.name == "cache-ram"]
-    assert found.fix == "start llama-server with --cache-ram 8192"
-    assert [trial.path for trial in known.trials] == ["/v1/chat/completions", "/v1/messages"]
-
-
-@pytest.mark.llama
-@pytest.mark.parametrize("slots", [ONE, FOUR])
-def test_where_the_ram_cache_shows_nobody_is_asked(around, slots):
-    """A title between two turns is enough."""
-    known, _, evaluated, _ = around(slots | CACHE, title=True, ask=pytest.fail)
-    assert len(known.trials) == 2
-    assert evaluated < 100
+    send = True if answer == "--send" else None
+    known, findings, evaluated, prompt = around(settings, title=title, ask=ask, send=send)
+    assert len(asked) == (answer in ("no", "yes"))
+    for question in asked:
+        assert re.search(
+            r"600 tokens; the (only slot holds|4 slots hold up to) a conversation of 2,\d{3} ",
+            question,
+        )
+    assert len(known.trials) == 2 * sends
+    assert prompt > 2000
+    assert (evaluated > prompt - 100) if costs else (evaluated < 100)
+    texts = {one.name: f"{one.text} {one.fix}" for one in findings}
+    assert sends or texts["reuse"].startswith("test prompts were not sent: the ")
+    assert sends or conclude(known, findings).answer is Working.YES
+    if answer == "yes":
+        assert texts["cache-ram"].endswith("start llama-server with --cache-ram 8192")

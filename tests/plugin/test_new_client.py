@@ -11,18 +11,17 @@ from cacheproxy.client_setup.need import Need
 from cacheproxy.core.conversation.session import parent_of
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.advice import advice
-from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.daemon import banner
 from cacheproxy.doctor.facts import look_at_clients
-from cacheproxy.doctor.report import judge
+from cacheproxy.doctor.server_checks import late_messages
 from cacheproxy.plugin.loading import Setups
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
-from tests.doctor.builders import facts
+from tests.doctor.builders import facts, recorded, seen
 from tests.plugin.installing import loaded, others
 
 PROXY = "http://127.0.0.1:8081"
@@ -52,7 +51,7 @@ def cacheproxy_setup(need):
 @hookimpl
 def cacheproxy_checkup(case):
     wrong = Finding("novel", FindingState.FAIL, "it goes past the proxy", "unset NOVEL_URL")
-    heads = Volatile("clock", ("novel-clock",), ("1:00", "2:00", "3:00"), "3:01", "winds it")
+    heads = Volatile("clock", ("novel-clock",), ("1:00", "2:00", "3:00"))
     is_wrong = case.is_upstream(case.environ.get("NOVEL_URL", ""))
     return Checkup((wrong,) if is_wrong else (), volatile=heads)
 """
@@ -131,8 +130,9 @@ def test_doctor_examines_it(packages, tmp_path):
     assert [finding.text for finding in checked.checkup.findings] == ["it goes past the proxy"]
     assert checked.checkup.volatile.what == "clock"
     found = Configured(packages, (), (), frozenset())
-    need = judge(facts(found=found, profile=Profile(placement=alike(Late.REFUSED, ""))))
-    assert need.text.endswith("Novel Agent sends one at night")
+    known = facts(found=found, profile=UNKNOWN, record=recorded(seen(client="novel")))
+    (late,) = late_messages(known)
+    assert "in mid-conversation, which novel sends" in late.text
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_doctor_examines_it(packages, tmp_path):
         "Checkup(5)",
         "Checkup(('a',))",
         "Checkup((Finding('a', FindingState.OK, None),))",
-        "Checkup(needless=None)",
-        "Checkup(volatile=Volatile('a', ('b',), ('c', 'd'), 'e', 'f'))",
+        "Checkup(volatile=5)",
+        "Checkup(volatile=Volatile('a', ('b',), ('c', 'd')))",
     ],
 )
 def test_a_checkup_that_fails_is_a_finding(install, answer, tmp_path):

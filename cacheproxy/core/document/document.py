@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -93,14 +93,7 @@ class Document:
         array = self.array(str(path[0])) if len(path) == 1 else None
         if array is None or each.key is None:
             return each.accepted(value)
-        if each not in array.notes:
-            notes, count = array.before
-            found = notes.get(each, [])
-            found = found[: bisect_left(found, count)]
-            start = count if each in notes else 0
-            later = enumerate(array.values[start:], start)
-            array.notes[each] = found + [at for at, item in later if each.accepts(item)]
-        return [(at, array.values[at]) for at in array.notes[each]]
+        return [(at, array.values[at]) for at in array.accepted(each)]
 
     def entry(self, path: Path) -> Entry:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import InitVar, dataclass, field
 from typing import Any, NamedTuple
+
+from cacheproxy.core.document.pointer import PathStep
 
 _EACH_VALUE = 130
 """Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
@@ -90,6 +92,25 @@ class Container:
         made.items = self.items[:count]
         made.before, made.shared = (self.notes, count), length
         return made
+
+    def accepted(self, step: PathStep) -> list[int]:
+        """Return the numbers of the elements that meet the condition of ``step``, in their order.
+
+        Of an array that is a member only those are looked at that the one before did not have.
+        """
+        if step not in self.notes:
+            notes, count = self.before
+            found = notes.get(step, [])
+            found, start = found[: bisect_left(found, count)], count if step in notes else 0
+            key, values = step.key, step.values
+            found += [
+                number
+                for number, one in enumerate(self.values[start:], start)
+                if isinstance(one, dict) and one.get(key) in values
+            ]
+            self.notes[step] = found
+        kept: list[int] = self.notes[step]
+        return kept
 
     def close(self, length: int) -> None:
         """Note that no more will come: it takes ``length`` bytes, brackets included."""

@@ -65,9 +65,10 @@ def _runs(
 ) -> Iterator[_Run]:
     """Yield which messages become one, for each late message and those that it has to join."""
     run: _Run | None = None
-    for index, item in enumerate(items):
+    for index in range(len(items)) if placement.joins_user else _beside(moved, gone, len(items)):
         if index in gone:
             continue
+        item = items[index]
         if run is not None and _joins(run, items, index, moved, placement):
             if run.home in moved and index not in moved:
                 run.before, run.behind = [run.home, *run.behind], []
@@ -85,6 +86,22 @@ def _runs(
             run = _Run(index, is_result=ends_with_result(item))
     if run is not None and run.changes:
         yield run
+
+
+def _beside(moved: set[int], gone: set[int], count: int) -> list[int]:
+    """Return the late messages and those beside them: where the user's stay apart, no others join.
+
+    ``count``: of all messages.
+    """
+    found = set(moved)
+    for number in moved:
+        for step in (-1, 1):
+            beside = number + step
+            while beside in gone:
+                beside += step
+            if 0 <= beside < count:
+                found.add(beside)
+    return sorted(found)
 
 
 def _joins(

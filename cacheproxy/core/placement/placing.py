@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from cacheproxy.core.dialects.content import call_ids_in
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
-from cacheproxy.core.document.pointer import to_pointer
+from cacheproxy.core.document.pointer import PathStep, to_pointer
 from cacheproxy.core.placement.joining import WHY, ends_with_result, join_late, re_role
 from cacheproxy.core.placement.placement import ROLES, Placement
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
@@ -36,7 +36,7 @@ from cacheproxy.core.rules.fold import RuleReport, describe
 NAME = "late-system-messages"
 """Under which placed messages are reported and counted, beside the rules."""
 _EMPTY = "late system message without any text left out"
-_LITERALS = tuple(f'"{role}"' for role in ROLES)
+_SYSTEM = PathStep("*", key="role", values=ROLES)
 _PLAIN = re.compile(
     rb'\{\s*"role"\s*:\s*"(?P<role>system|developer)(?P<between>"\s*,\s*"content"\s*:\s*")'
     rb'(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"\s*\}'
@@ -60,22 +60,16 @@ class LateMessage(NamedTuple):
 
 def late_messages(request: Request) -> list[LateMessage]:
     """Return the late system messages of ``request``, in their order."""
-    dialect = request.dialect
-    if dialect is None or not any(literal in request.literals for literal in _LITERALS):
+    dialect, document = request.dialect, request.document
+    array = None if dialect is None or document is None else document.array(dialect.items)
+    numbers = [] if array is None else array.accepted(_SYSTEM)
+    if not numbers or dialect is None or document is None or array is None:
         return []
-    _, items = messages_of(request)
-    has_head = bool((request.json or {}).get(dialect.head))
-    found: list[LateMessage] = []
-    leads = True
-    for index, item in enumerate(items):
-        role = item.get("role")
-        if role not in ROLES:
-            leads = False
-        elif has_head or not leads:
-            found.append(LateMessage(index, role, leads))
-        else:
-            has_head = True
-    return found
+    head = 0 if document.value.get(dialect.head) or numbers[0] else 1
+    return [
+        LateMessage(number, array.values[number]["role"], number == rank)
+        for rank, number in enumerate(numbers)
+    ][head:]
 
 
 def count_of(edits: Sequence[Edit]) -> int:
@@ -83,9 +77,12 @@ def count_of(edits: Sequence[Edit]) -> int:
     return sum(edit.why in (WHY, _EMPTY) for edit in edits)
 
 
-def place(request: Request, placement: Placement) -> tuple[Request, RuleReport | None]:
+def place(
+    request: Request, placement: Placement, late: Sequence[LateMessage] | None = None
+) -> tuple[Request, RuleReport | None]:
     """Return ``request`` with its late messages where ``placement`` says, and what was done.
 
+    ``late``: these, where they have been looked for.
     It never raises: what cannot be placed goes on as it came, and the report says why.
     """
     (root, items), document = messages_of(request), request.document
@@ -93,7 +90,8 @@ def place(request: Request, placement: Placement) -> tuple[Request, RuleReport |
         return request, None
     splices: list[Splice] = []
     try:
-        moved, gone = _needed(request, items, placement)
+        late = late_messages(request) if late is None else late
+        moved, gone = _needed(late, items, placement)
         edits = [Edit(f"/{root}/{number}", REMOVE, _EMPTY) for number in sorted(gone)]
         done = list(edits)
         if placement.joins_user or (moved and placement.joins_tool):
@@ -124,12 +122,14 @@ def _edited(request: Request, splices: list[Splice]) -> Request:
     return request if body is request.body else request.with_body(body, splices)
 
 
-def _needed(request: Request, items: list[Any], placement: Placement) -> tuple[set[int], set[int]]:
+def _needed(
+    late: Sequence[LateMessage], items: Sequence[Any], placement: Placement
+) -> tuple[set[int], set[int]]:
     """Return which late messages become the user's, and which go: they say nothing."""
     moved: set[int] = set()
     gone: set[int] = set()
     behind: set[int] = set()
-    for number, role, leads in late_messages(request):
+    for number, role, leads in late:
         content = items[number].get("content")
         if not isinstance(content, str | list):
             continue

@@ -7,7 +7,7 @@ kind's name, and whoever reads it has the same kinds. Plugins are put in force a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from functools import lru_cache
 
 from cacheproxy.core.servers.kind import RenderingPage, ServerKind
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
@@ -24,26 +24,22 @@ BUILT_IN = (LLAMA_CPP, OLLAMA, VLLM, SGLANG, LM_STUDIO, TABBY, MLX_LM, TRANSFORM
 """In the order in which they are tried."""
 EXAMPLE = LLAMA_CPP
 """Whose settings are named where nobody knows the kind: most people's."""
-_MOST_CALLED = 64
 
 
 class _InForce:
     """What is known now. It is replaced, never changed: any thread may read it."""
 
     kinds: tuple[ServerKind, ...] = BUILT_IN
-    called: ClassVar[dict[str, ServerKind]] = {}  #: by how servers' facts spell them
 
 
 def put_in_force(of_plugins: Iterable[ServerKind]) -> None:
     """Have these recognised from now on, before those that are built in."""
     _InForce.kinds = (*of_plugins, *BUILT_IN)
-    _InForce.called = {}
 
 
 def leave_out(name: str) -> None:
     """Have none of that name recognised any more, until others are put in force."""
     _InForce.kinds = tuple(kind for kind in _InForce.kinds if kind.name != name)
-    _InForce.called = {}
 
 
 def all_kinds() -> tuple[ServerKind, ...]:
@@ -60,14 +56,14 @@ def kind_called(name: str) -> ServerKind:
     """Return the kind that a server's ``ServerFacts.kind`` names, however it is spelt."""
     if name in ("", UNKNOWN_KIND):
         return UNKNOWN_SERVER
-    known = _InForce.called.get(name)
-    if known is None:
-        plain = _plain(name)
-        same = (one for one in all_kinds() if plain.startswith(_plain(one.name)))
-        known = next(same, None) or ServerKind(name)
-        if len(_InForce.called) < _MOST_CALLED:
-            _InForce.called[name] = known
-    return known
+    return _called(name, _InForce.kinds)
+
+
+@lru_cache(maxsize=64)
+def _called(name: str, kinds: tuple[ServerKind, ...]) -> ServerKind:
+    plain = _plain(name)
+    same = (one for one in kinds if plain.startswith(_plain(one.name)))
+    return next(same, None) or ServerKind(name)
 
 
 def name_of(software: str) -> str:
@@ -78,8 +74,13 @@ def name_of(software: str) -> str:
 
 def page_at(path: str) -> RenderingPage | None:
     """Return the page where servers render conversations that has this ``path``."""
-    pages = (kind.rendering for kind in all_kinds() if kind.rendering is not None)
-    return next((page for page in pages if page.path == path), None)
+    return _pages(_InForce.kinds).get(path)
+
+
+@lru_cache(maxsize=1)
+def _pages(kinds: tuple[ServerKind, ...]) -> dict[str, RenderingPage]:
+    pages = [kind.rendering for kind in kinds if kind.rendering is not None]
+    return {page.path: page for page in reversed(pages)}
 
 
 def _plain(name: str) -> str:

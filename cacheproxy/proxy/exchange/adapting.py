@@ -7,7 +7,7 @@ by the store, in the conversation that it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -26,7 +26,7 @@ from cacheproxy.core.http1.content_coding import codings_of, decoded
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, guessed
-from cacheproxy.core.placement.placing import late_messages, place
+from cacheproxy.core.placement.placing import LateMessage, late_messages, place
 from cacheproxy.core.placement.refusal import (
     LARGEST,
     STATUSES,
@@ -72,7 +72,7 @@ class Placed:
 
     request: Request  #: as it goes on
     report: RuleReport | None = None  #: what was edited; None: nothing
-    late: bool = False  #: whether it has any
+    late: Sequence[LateMessage] = ()  #: those that it has
     by: Placement | None = None  #: what was known of the upstream
     guess: tuple[Key, Placement] | None = None
     """Of what it was placed by, where that is yet to be proved."""
@@ -179,7 +179,7 @@ class Adapting:
         """Return ``request`` as this upstream can take it. It never fails for this."""
         if self._placing == OFF:
             return Placed(request)
-        late = bool(late_messages(request))
+        late = late_messages(request)
         if late:
             placement = await self._of(request)
         elif self._profiling.mends:
@@ -188,7 +188,7 @@ class Adapting:
             return Placed(request)
         if placement is None or not (placement.places or placement.mends):
             return Placed(request, late=late, by=placement)
-        return await self._placed(request, placement, late=late)
+        return await self._placed(request, placement, late)
 
     async def healed(
         self, placed: Placed, received: Request, response: UpstreamConnection, *, may_heal: bool
@@ -225,7 +225,7 @@ class Adapting:
         if not guess.places and placed.late and not short_ids:
             guess = replace(_LATE, joins_user=guess.joins_user, short_ids=guess.short_ids)
         guess = _with(guess, error)
-        again = await self._placed(received, guess, late=placed.late)
+        again = await self._placed(received, guess, placed.late)
         if again.request.body == placed.request.body:
             return None
         return replace(
@@ -249,14 +249,16 @@ class Adapting:
         await self._profiling.learn_for(request, quietly=quietly or self._placing == QUIET)
         return known(request) or known(request, fresh=False)
 
-    async def _placed(self, request: Request, placement: Placement, *, late: bool) -> Placed:
+    async def _placed(
+        self, request: Request, placement: Placement, late: Sequence[LateMessage]
+    ) -> Placed:
         # To join takes ten times as long as to give a message to the user in its place.
         is_short = len(request.body) <= _THREAD_ABOVE
         joins = placement.joins_tool or placement.mends
         if is_short or (not joins and request.is_quick(_THREAD_ABOVE)):
-            after, report = place(request, placement)
+            after, report = place(request, placement, late)
         else:
-            after, report = await self._in_thread(place, request, placement)
+            after, report = await self._in_thread(place, request, placement, late)
         if report is not None and report.error is not None:
             _log.warn("late system messages stay as they are: {error}", error=report.error)
         elif report is not None:

@@ -134,10 +134,10 @@ class _Running:
             prefill=PrefillReader() if is_stream(response.head) else None,
             progressed=self._progressed,
         )
-        relay.start()
+        ending = relay.start()
         if not response.goes_on:  # else the head goes down with the body's first bytes
             down.flush()
-        await relay.done
+        await ending
 
     async def _prepare(self) -> Prepared:
         """Take the request through the rules, once its body is plain; raises CodingError."""
@@ -164,7 +164,9 @@ class _Running:
         why: Exception | None = None
         for place, server in enumerate(chosen.servers, start=1):
             after = next(iter(chosen.servers[place:]), None)
-            attempt = Attempt(self.context, server, self.came, prepared, record, self.started)
+            attempt = Attempt(
+                self.context, server, self.came, prepared, record, started=self.started
+            )
             self.attempt, self.server = attempt, server
             server.health.waiting += 1
             try:

@@ -119,6 +119,7 @@ class DirectEndpoint:
         """Fire with the connected protocol, often at once; errbacks with a ConnectError."""
         try:
             skt = socket.socket(self._family, socket.SOCK_STREAM)
+            skt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:  # out of descriptors
             return fail(ConnectBindError(error.errno, os.strerror(error.errno or 0)))
         protocol = protocolFactory.buildProtocol(None)  # type: ignore[arg-type]

@@ -32,11 +32,6 @@ VOLATILE = Volatile(
     what="billing header",
     rules=(BILLING_HEADER.name, DROP_BILLING_HEADER.name),
     texts=(header("1a2", "a1b2c"), header("3b4", "d3e4f"), header("5c6", "0a9b8")),
-    next_turn=header("5c6", "7c6d5"),
-    repaired=(
-        "repairs the header's cch itself, so it also reuses the turns of one Claude Code "
-        "conversation without the proxy; but a new conversation or subagent has another cc_version"
-    ),
 )
 
 
@@ -67,11 +62,8 @@ class ClaudeSettings:
 def cacheproxy_checkup(case: Case) -> Checkup:
     """Return the findings; none if Claude Code is not used here."""
     settings = read(case.environ, case.home)
-    off, needless = settings.header_off, ""
-    if off is not None:
-        needless = f"with {_ATTRIBUTION}=0 Claude Code has no volatile header to make constant"
     found = _findings(settings, case) if settings.present or case.seen else ()
-    return Checkup(tuple(found), needless, VOLATILE)
+    return Checkup(tuple(found), VOLATILE)
 
 
 def read(environ: Mapping[str, str], home: Path) -> ClaudeSettings:

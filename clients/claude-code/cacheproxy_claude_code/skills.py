@@ -27,7 +27,7 @@ _CONTEXT = (
     "<system-reminder>\nAs you answer the user's questions, you can use the following context:"
 )
 _REMINDER = re.compile(r"<system-reminder>\n[\s\S]*\n</system-reminder>\s*")
-_PLACES = re.compile(_HEAD.encode())
+_PLACE = _HEAD.encode()
 
 
 @quick
@@ -57,9 +57,12 @@ def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
 
 def _has_stayed(request: Request, previous: Request) -> bool:
     """Whether each list of the turn before stands in this body, as far from its start."""
-    before = [found.start() for found in _PLACES.finditer(previous.body)]
-    places = (found.start() for found in _PLACES.finditer(request.body))
-    return all(place == now for place, now in zip(before, places, strict=False))
+    place = now = -1
+    while place == now:
+        place, now = previous.body.find(_PLACE, place + 1), request.body.find(_PLACE, now + 1)
+        if -1 in (place, now):
+            return True
+    return False
 
 
 def _is_copy(blocks: list[Any], had: list[Any], *, is_new: bool) -> bool:
