@@ -165,8 +165,10 @@ class ResponseReader:
         """Settle the body's length by RFC 9112, section 6.3, in its order."""
         lengths, codings = head.values(b"content-length"), head.values(b"transfer-encoding")
         if lengths:
-            lengths = tokens(lengths)
             announced = lengths[0]
+            if len(lengths) > 1 or b"," in announced:
+                lengths = tokens(lengths)
+                announced = lengths[0]
             if len(set(lengths)) > 1 or not announced.isdigit() or len(announced) >= 19:
                 raise ResponseError(_NO_LENGTH)
             if len(lengths) > 1:  # they agree, and one is left (RFC 9110, section 8.6)

@@ -211,7 +211,7 @@ class UpstreamConnection(Protocol):
         for data in early:
             protocol.dataReceived(data)
         if self._ended is not None:
-            self._tell_end(self._ended)
+            self._end(self._ended)
         elif early:
             self.resumeProducing()
 
@@ -298,11 +298,7 @@ class UpstreamConnection(Protocol):
 
     def _end(self, why: Failure) -> None:
         """Tell how the body ended. The first word counts."""
-        if self._ended is None:
-            self._ended = why
-            self._tell_end(why)
-
-    def _tell_end(self, why: Failure) -> None:
+        why = self._ended = self._ended or why
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.connectionLost(why)
