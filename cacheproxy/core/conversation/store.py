@@ -89,8 +89,7 @@ class Store:
                 known = self._known[session] = Conversation(session, root)
                 self._name(known)
             self._known.move_to_end(session)
-            head = request.method, request.target, request.headers
-            bare = Request(*head, request.body, request.memo)  # without what was read of it
+            bare = request.bare()
             pair, lanes = None, known.lanes
             if lane is not None and lane in lanes:
                 pair = Pair(lane.request, bare)

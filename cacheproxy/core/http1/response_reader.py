@@ -61,11 +61,6 @@ class ResponseHead:
         values = self.values = by_name(headers)
         self.content_type = b"".join(values(b"content-type")[:1]).lower()
 
-    @property
-    def ends_with_connection(self) -> bool:
-        """Whether nothing but the end of the connection says where a body ends."""
-        return self.length is None and not self.values(b"transfer-encoding")
-
     def tokens(self, name: bytes) -> list[bytes]:
         """Return the comma-separated values of the header called ``name``, in lower case."""
         return tokens(self.values(name))
@@ -165,8 +160,10 @@ class ResponseReader:
         """Settle the body's length by RFC 9112, section 6.3, in its order."""
         lengths, codings = head.values(b"content-length"), head.values(b"transfer-encoding")
         if lengths:
-            lengths = tokens(lengths)
             announced = lengths[0]
+            if len(lengths) > 1 or b"," in announced:
+                lengths = tokens(lengths)
+                announced = lengths[0]
             if len(set(lengths)) > 1 or not announced.isdigit() or len(announced) >= 19:
                 raise ResponseError(_NO_LENGTH)
             if len(lengths) > 1:  # they agree, and one is left (RFC 9110, section 8.6)

@@ -6,8 +6,9 @@ Also what a server repairs by itself: the prompt that it would have seen without
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from cacheproxy.core.conversation.divergence import Parting, parting
 from cacheproxy.core.conversation.lanes import Before
@@ -40,8 +41,7 @@ class Meanwhile(NamedTuple):
 NOTHING_SEEN = Meanwhile()
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True):
     """What a comparison of rendered prompts shows."""
 
     before: int  #: tokens of the turn before
@@ -67,8 +67,7 @@ class Parted(NamedTuple):
     left: Parting  #: where they part
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, eq=False):
     """What a verdict on a turn rests on."""
 
     before: Before | None
@@ -85,9 +84,7 @@ class Evidence:
     is_replaced: bool = False
     """The client wrote the history anew (see ``Place``): no break as long as what stands before the
     messages was reused."""
-    partings: dict[tuple[PromptOrder, bool], Parted] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    partings: dict[tuple[PromptOrder, bool], Parted] = msgspec.field(default_factory=dict)
     """The prompts, compared: by the order of their parts, and whether they are those that nobody
     edited. It is kept when a field is replaced, so each comparison is made once."""
 
@@ -123,12 +120,12 @@ class Evidence:
         key = order, unaided
         found = self.partings.get(key)
         if found is None:
-            if unaided:
-                api, profile = self.api, self.profile
-                was = as_unaided(reordered(before.unedited, order), api, profile)
-                now = as_unaided(reordered(self.unedited, order), api, profile)
-            else:
-                was, now = reordered(before.sent, order), reordered(self.sent, order)
+            was, now = (before.unedited, self.unedited) if unaided else (before.sent, self.sent)
+            if not was.order is now.order is order:
+                was, now = reordered(was, order), reordered(now, order)
+            profile, api = self.profile, self.api
+            if unaided and (_hoists(profile) or _repair_at(profile, api) is not None):
+                was, now = as_unaided(was, api, profile), as_unaided(now, api, profile)
             found = self.partings[key] = Parted(was, now, parting(was, now))
         return found
 
@@ -143,7 +140,7 @@ def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     Late system messages that the server refuses or drops stay where they are: so nothing is
     claimed for having placed them.
     """
-    if profile.placement is not None and profile.placement.late is Late.HOISTED:
+    if _hoists(profile):
         made = hoisted(prompt.made)
         prompt = prompt if made is prompt.made else remade(prompt, made)
     return as_repaired(prompt, api, profile)
@@ -155,7 +152,7 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
     Some servers remove what a system text begins with, if they know it (see
     ``ServerKind.repairs``). Older versions may not: then we claim less than is due.
     """
-    repair = kind_of(profile).repair_of(api)
+    repair = _repair_at(profile, api)
     if repair is None:
         return prompt
     made, changed = prompt.made, {}
@@ -171,6 +168,15 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
         mended = [_mended(piece, repair) for piece in heads]
         made = made._replace(run=PieceRun().then((*mended, *made.run.pieces[made.heads :])))
     return prompt if made is prompt.made else remade(prompt, made)
+
+
+def _repair_at(profile: Profile, api: Dialect | None) -> Repair | None:
+    """Return what the server of ``profile`` mends in prompts of ``api``."""
+    return None if profile.server is None else kind_of(profile).repair_of(api)
+
+
+def _hoists(profile: Profile) -> bool:
+    return profile.placement is not None and profile.placement.late is Late.HOISTED
 
 
 def _mended(piece: Piece, repair: Repair) -> Piece:

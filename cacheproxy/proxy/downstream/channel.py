@@ -20,6 +20,7 @@ from zope.interface import implementer
 from cacheproxy.core.http1.request_head import RequestError, RequestHead
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.access import Door
+from cacheproxy.core.privacy.origins import NOT_SHARED
 from cacheproxy.proxy.downstream.limits import Limits, SiteState, set_options
 from cacheproxy.proxy.downstream.request import ProxyRequest, refusal
 from cacheproxy.proxy.transport import eager
@@ -118,8 +119,9 @@ class ProxyChannel(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Leave nothing behind; tell whoever writes the answer."""
         self._phase = _Phase.CLOSING
+        if self._reader is not _NOTHING:
+            self._drop()
         self._deadline.stop()
-        self._drop()
         self.site.channels.discard(self)
         request, self.request = self.request, None
         if request is not None:
@@ -172,7 +174,7 @@ class ProxyChannel(Protocol):
         self.request = self.producer = None
         if self._phase is _Phase.CLOSING:
             return
-        if self.is_ending:
+        if self.site.closing or not self.persistent:
             self._leave()
             return
         if self._is_plain:
@@ -271,7 +273,7 @@ class ProxyChannel(Protocol):
                 return False
             if head.length is not None and head.length > self.limits.body:
                 raise RequestError.too_large(self.limits)
-            if head.expects_continue:
+            if head.values(b"expect") and head.expects_continue:
                 eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
             self.persistent = head.persistent
             if site.access.token:
@@ -293,7 +295,8 @@ class ProxyChannel(Protocol):
         self._deadline.moment = None
         if self._is_plain:  # to Twisted's transports, what is read and what waits are one number
             self.transport.bufferSize = _QUEUE_SIZE
-        request = self.request = ProxyRequest(self, head, body, self.site.sharing(head))
+        sharing = self.site.sharing(head) if self.site.access.origins else NOT_SHARED
+        request = self.request = ProxyRequest(self, head, body, sharing)
         try:
             answer = self.site.resource.render(request)
         except Exception:
@@ -301,7 +304,7 @@ class ProxyChannel(Protocol):
             if request.started:
                 self.abort()
                 return
-            answer = request.answer(500, "an internal error; see the proxy's log")
+            answer = request.refuse(500, "an internal error; see the proxy's log")
         if answer is not NOT_DONE_YET:
             request.write(answer)
             request.finish()
@@ -322,9 +325,12 @@ class ProxyChannel(Protocol):
 
     def _leave(self) -> None:
         """Close once the client has read what it still has to (twisted#12498)."""
-        self._wait(_Phase.CLOSING, _UNREAD_SECONDS)
+        self._phase = _Phase.CLOSING
         self._drop()
-        self.close()
+        self.transport.unregisterProducer()
+        eager.close(self.transport)
+        if self in self.site.channels:
+            self._deadline.set(_UNREAD_SECONDS)
 
     def _drop(self) -> None:
         """Keep nothing of what has come, and read no more of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import partial
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
@@ -16,12 +16,12 @@ from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
-from cacheproxy.core.http1.headers import PROBE, for_client
+from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
-from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
 from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.exchange.servers import Chosen, Server
@@ -32,6 +32,7 @@ from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 _log = Logger()
+_LENGTH = frozenset({b"content-length"})
 _MOST_TRANSLATED = 64 << 20
 """Bytes of an unstreamed answer that are held to be translated."""
 
@@ -40,40 +41,38 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
     """Relay ``down``; return what a Resource's render does."""
     exchange = _Running(context, down)
     done = Deferred.fromCoroutine(exchange.run())
-    down.on_gone(lambda failure: exchange.client_left(failure, done))
+    down.on_gone = partial(exchange.client_left, done)
     done.addErrback(lambda failure: _log.failure("an observer failed", failure))
     return NOT_DONE_YET
 
 
-@dataclass(slots=True)
 class _Running:
     """One exchange under way, which fills in its record."""
 
-    context: ExchangeContext  #: what every exchange needs
-    down: ProxyRequest  #: the client's request, and where its answer goes
-    record: Exchange = field(init=False)  #: as far as it is known
-    came: Request = field(init=False)  #: the request as it came
-    started: float = field(init=False)  #: when it had been read, by ``context.clock``
-    is_probe: bool = field(init=False)  #: whether it is one of doctor's
-    server: Server = field(init=False)  #: the last that was asked, else the first there is
-    attempt: Attempt | None = None  #: the last to have it answered
-    chosen: Chosen | None = None  #: the servers that may answer it
-    reply: bytes = b""  #: an answer of our own making, or translated as a whole
-    tap: UsageReader | PlacementRefusal | None = None  #: reads along
-    relay: Relay | None = None  #: of the body that goes down
-    unable: tuple[Server, ...] = ()  #: those of ``chosen`` that do not serve its API
-    gone: Failure | None = None  #: how the client left
+    __slots__ = (
+        *("attempt", "came", "chosen", "context", "down", "gone", "is_probe", "record", "relay"),
+        *("reply", "server", "started", "tap", "unable"),
+    )
 
-    def __post_init__(self) -> None:
-        down, context = self.down, self.context
-        self.started, wall = context.clock.seconds(), context.wall()
-        self.is_probe = context.probe in down.header_values(PROBE)
+    def __init__(self, context: ExchangeContext, down: ProxyRequest) -> None:
+        self.context = context  #: what every exchange needs
+        self.down = down  #: the client's request, and where its answer goes
+        self.started: float = context.clock.seconds()
+        """When it had been read, by ``context.clock``."""
+        self.is_probe = context.probe in down.values(PROBE)  #: whether it is one of doctor's
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
-        memo = context.normalizing.memo
+        wall, memo = context.wall(), context.normalizing.memo
         came = Request(method, target, down.headers, down.body, memo)
-        self.came = context.normalizing.plan.clients.introduce(came)
+        self.came = context.normalizing.plan.clients.introduce(came)  #: as it came
         self.record = Exchange(self.came, wall, bytes_down=0, outcome=Outcome.COMPLETE)
-        self.server = context.servers.first
+        self.server = context.servers.first  #: the last that was asked, else the first there is
+        self.attempt: Attempt | None = None  #: the last to have it answered
+        self.chosen: Chosen | None = None  #: the servers that may answer it
+        self.reply = b""  #: an answer of our own making, or translated as a whole
+        self.tap: UsageReader | PlacementRefusal | None = None  #: reads along
+        self.relay: Relay | None = None  #: of the body that goes down
+        self.unable: tuple[Server, ...] = ()  #: those of ``chosen`` that do not serve its API
+        self.gone: Failure | None = None  #: how the client left
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""
@@ -90,7 +89,7 @@ class _Running:
             self._take_end()
             self.context.finished(self.record)
 
-    def client_left(self, failure: Failure, done: Deferred[None]) -> None:
+    def client_left(self, done: Deferred[None], failure: Failure) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""
         self.gone = failure
         done.cancel()
@@ -100,8 +99,9 @@ class _Running:
     async def _relay(self) -> None:
         """Take the request up and the answer down. What goes wrong is raised."""
         context, down, record = self.context, self.down, self.record
+        context.judge()  # it may be the next turn of what has just been answered
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
-        is_packed = self.came.header("content-encoding") is not None
+        is_packed = b"content-encoding" in self.came.by_name
         preparing = context.unpacking.in_turn(self._prepare) if is_packed else self._prepare()
         prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
@@ -122,15 +122,16 @@ class _Running:
             through = translated.stream()
         down.send_head(response.head.status, response.head.reason, record.response_headers)
         # 10. and its body, as it comes.
+        streams = is_stream(response.head)
         relay = self.relay = Relay(
             down,
             response,
             context.clock,
             tap=self.tap,
             through=through,
-            pings=self._pings(response.head),
+            pings=self._pings(response.head) if streams else None,
             keep=context.keep_bodies or attempt.asked is not None,
-            prefill=PrefillReader() if is_stream(response.head) else None,
+            prefill=PrefillReader() if streams else None,
             progressed=self._progressed,
         )
         ending = relay.start()
@@ -197,21 +198,20 @@ class _Running:
 
     def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
         record = self.record
-        record.head_after = self._now()
+        record.head_after = self.context.clock.seconds() - self.started
         record.status = head.status
         # A length beside chunked would contradict itself (RFC 9112, section 6.3).
         chunked = is_translated or head.values(b"transfer-encoding")
-        record.response_headers = for_client(
-            head.headers, frozenset({b"content-length"}) if chunked else frozenset()
-        )
+        also = _LENGTH if chunked else frozenset[bytes]()
+        record.response_headers = end_to_end(head.headers, also, but=FOR_PAGES)
         if head.status >= 400:
             self.tap = PlacementRefusal(record.response_headers, self.server.upstream.keys)
         elif record.turn:
             # A translation sees the end by itself; what is framed has its end from there.
-            tells_no_end = head.ends_with_connection and not is_translated
+            tells_no_end = head.length is None and not chunked
             self.tap = UsageReader(
                 head.content_type.decode("latin-1"),
-                codings=codings_of(head.headers),
+                codings=codings_of(head.headers) if head.values(b"content-encoding") else (),
                 ending=ending_of(record.received.path) if tells_no_end else None,
             )
 
@@ -257,11 +257,7 @@ class _Running:
             for name, value in headers
             if name.lower() not in (b"content-type", b"content-length")
         )
-        kind = (b"Content-Type", b"application/json")
-        length = (b"Content-Length", b"%d" % len(body))
-        self.down.send_head(status, reason_of(status), (*others, kind, length))
-        self.down.write(body)
-        self.down.finish()
+        self.down.answer(status, body, (*others, (b"Content-Type", b"application/json")))
 
     def _failed(self, failure: Failure) -> None:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
@@ -285,8 +281,7 @@ class _Running:
             down.channel.abort()
         else:
             record.status = status
-            down.write(down.answer(status, message))
-            down.finish()
+            down.refuse(status, message)
         record.error = message
         if failure.check(TranslationError, CodingError):
             record.outcome = Outcome.REFUSED
@@ -307,7 +302,8 @@ class _Running:
         record, adapting = self.record, self.server.adapting
         body: bytes | None = self.reply or None
         if relay is not None:
-            body, record.bytes_down = relay.body, relay.bytes_down
+            body = None if relay.kept is None else relay.kept.joined()
+            record.bytes_down = relay.bytes_down
             if relay.first_byte is not None:
                 record.first_byte = relay.first_byte - self.started
         session, asked = record.session, self.attempt.asked if self.attempt else None
@@ -334,4 +330,4 @@ class _Running:
         if record.has_failed or record.sent is None:
             record.turn = 0
         record.upstream, record.server = self.server.upstream.url.text, self.server.name
-        record.seconds = self._now()
+        record.seconds = self.context.clock.seconds() - self.started

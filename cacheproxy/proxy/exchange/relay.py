@@ -80,6 +80,7 @@ class Relay:
 
     Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
 
+    ``kept``: the body as far as it came, if it was to be kept; at most 64 MiB of it.
     ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
     ``progressed`` is called with what it tells of the prompt, and with None when that is over.
 
@@ -112,12 +113,7 @@ class Relay:
         self._progress: Progress | None = None
         self._progressed = progressed
         self._over = False
-        self._kept = Pieces() if keep else None
-
-    @property
-    def body(self) -> bytes | None:
-        """The body as far as it came, if it was to be kept; at most 64 MiB of it."""
-        return None if self._kept is None else self._kept.joined()
+        self.kept = Pieces() if keep else None
 
     def start(self) -> Deferred[None]:
         """Have the body delivered; let the client's pauses pause the upstream.
@@ -128,7 +124,7 @@ class Relay:
         """
         if self._pings is not None:
             self._pings.heard()
-        self._request.register_producer(self)
+        self._request.channel.producer = self
         collecting: Deferred[None] = treq.collect(self._connection, self._take)
         return collecting.addCallbacks(self._end, self._fail)
 
@@ -137,7 +133,10 @@ class Relay:
         if self._over:
             return
         if self.first_byte is None:
-            self._look_at_start(data)
+            if self._prefill is None:
+                self.first_byte = self._clock.seconds()
+            else:
+                self._look_at_start(data, self._prefill)
         if self._tap is not None:
             self._tap.feed(data)
         self._down(data if self._through is None else self._through.feed(data))
@@ -155,7 +154,7 @@ class Relay:
             self._cut()
             raise
         self._stop_all()
-        self._request.unregister_producer()
+        self._request.channel.producer = None
         self._request.finish()
 
     def _fail(self, why: Failure) -> Failure:
@@ -183,10 +182,9 @@ class Relay:
         self._stop_all()
         self._connection.abort()
 
-    def _look_at_start(self, data: bytes) -> None:
+    def _look_at_start(self, data: bytes, reader: PrefillReader) -> None:
         """See whether the answer begins with ``data``, or how far the server is with the prompt."""
-        reader = self._prefill
-        if reader is None or reader.feed(data):
+        if reader.feed(data):
             self.first_byte = self._clock.seconds()
             progress = None
         else:
@@ -206,12 +204,12 @@ class Relay:
         self._request.write(data, waits=self._connection.is_whole)
         if self._pings is not None:
             self._pings.sent(data)
-        if self._kept is not None and self.bytes_down <= _MOST_KEPT:
-            self._kept.add(data)
+        if self.kept is not None and self.bytes_down <= _MOST_KEPT:
+            self.kept.add(data)
 
     def _cut(self) -> None:
         self._stop_all()
-        self._request.unregister_producer()
+        self._request.channel.producer = None
         self._break_off()
 
     def _stop_all(self) -> None:

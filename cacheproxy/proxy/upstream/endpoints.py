@@ -206,7 +206,8 @@ class DirectConnection(tcp.Connection):
             self._failed(getConnectError((code, os.strerror(code))))
             return
         done, self._connecting = self._connecting, None
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
         self.connected = 1
         self.startReading()
         self.protocol.makeConnection(self)

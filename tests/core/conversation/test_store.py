@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation import store as module
 from cacheproxy.core.conversation.conversation import Thought
 from cacheproxy.core.conversation.lanes import Before
-from cacheproxy.core.conversation.prepare import Plan, prepare
+from cacheproxy.core.conversation.plan import Plan
+from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.prompt import prompt_of

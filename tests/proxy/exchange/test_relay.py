@@ -55,7 +55,8 @@ class Answering(Resource):
         self.more = {}
 
     def render(self, request):
-        request.write(b"")
+        request.send_head(200, b"OK", ())
+        request.flush()
         self.connection = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
         self.connection.makeConnection(StringTransport())
         self.relay = Relay(request, self.connection, self.clock, **self.more)
