@@ -195,7 +195,7 @@ class UsageReader:
         self._ending = None if codings else ending  # it might be there, and still be packed
         self._events = EventReader() if "event-stream" in content_type else None
         self._between = b""
-        self._told = 0
+        self._counted = 0
         self._held: deque[bytes] = deque(maxlen=_MOST_HELD)
         self._waiting = bytearray()
         self._lines = "ndjson" in content_type or "jsonl" in content_type
@@ -213,11 +213,10 @@ class UsageReader:
         if self._unpacker is not None:
             data = self._unpacked(self._unpacker, data)
         if self._is_one:
-            self._size += len(data)
-            if self._size <= _LONGEST_KEPT:
-                self._kept += data
-            else:
+            self._kept += data
+            if len(self._kept) > _LONGEST_KEPT:
                 self._kept.clear()
+                self._off = True
         elif len(self._waiting) + len(data) < _TOGETHER:
             self._waiting += data
         else:
@@ -225,11 +224,9 @@ class UsageReader:
 
     def close(self) -> Usage:
         """Return what was found once the body has ended, wholly or not."""
-        if self._is_one:
-            self._read(bytes(self._kept))
-            return self._usage
-        self._look(self._waited())
-        self._release()
+        if not self._is_one:
+            self._look(self._waited())
+            self._release()
         self._read(bytes(self._kept))
         return self._usage
 
@@ -310,8 +307,8 @@ class UsageReader:
 
         Servers that count in every event would else cost as much as their answers are long.
         """
-        self._told += 1
-        if self._told <= _MOST_READ or self._ending is not None or len(event) > _LONGEST_HELD:
+        self._counted += 1
+        if self._counted <= _MOST_READ or self._ending is not None or len(event) > _LONGEST_HELD:
             self._read_events(events.feed(event))
         else:
             self._held.append(event)
