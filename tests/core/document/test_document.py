@@ -456,3 +456,12 @@ def test_a_body_that_is_not_understood_is_searched_all_the_same():
         assert "there" not in literals
     request = Request("POST", "/v1/messages", (), b'{"system": "w999 %b"}' % (b"x" * 99), memo)
     assert [f"w{number}" in request.literals for number in range(1000)].count(True) == 3
+
+
+def test_what_an_array_holds_is_known_up_to_where_it_goes_on_from_another():
+    """Of texts that were not looked for then, and behind that place, nothing is known."""
+    memo, own, long = Memo(), Words(["aa"]), "x" * 300
+    for more, held in ((["bb"], {}), (["bb", "aa"], {"aa", "bb"}), (["aa"], {"aa"})):
+        found = Document(json.dumps({"messages": [long, *more]}).encode(), memo)
+        assert own.held_by(found.short(), found.root.items) == set(held)
+        own.learn("bb")
