@@ -110,6 +110,8 @@ class Memo:
 
     def keep_array(self, array: Container, best: Container | None) -> None:
         """Keep ``array``, in place of ``best``, if that is the one that it goes on from."""
+        if array.length < _HEAD:  # it would never be found
+            return
         # Nearly all of it is still there.
         is_before = best is not None and array.shared > best.length - best.length // _CHANGES
         self._keep(array, best if is_before else None)
