@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.edits import REMOVE, Edit, EditError, Raw, apply, encode
+from cacheproxy.core.document.document import Document, Splice
+from cacheproxy.core.document.edits import REMOVE, Edit, EditError, Raw, apply, encode, splice
 from cacheproxy.core.document.pointer import PathError, to_pointer
 from tests.core import spelling
 
@@ -300,6 +300,13 @@ def test_overlapping_edits_are_refused(edits):
         apply(document, edits)
     assert document.body == text.encode()
     assert apply(document, edits[:1])
+
+
+def test_splices_may_touch_but_not_overlap():
+    """By a byte, even."""
+    assert splice(b"abcd", [Splice(2, 3, b"y"), Splice(0, 2, b"x")]) == b"xyd"
+    with pytest.raises(EditError, match="overlap"):
+        splice(b"abcd", [Splice(1, 3, b"y"), Splice(0, 2, b"x")])
 
 
 def test_removing_one_place_twice_is_removing_it():
