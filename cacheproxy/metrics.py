@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -35,6 +35,7 @@ from cacheproxy.record.metrics import (
     COUNTED,
     LONGEST,
     UNKNOWN,
+    Amount,
     MetricRow,
     amounts_of,
     kind_of,
@@ -50,7 +51,7 @@ OTHER = "other"
 _LONGEST = 64
 _MOST_KINDS = 512
 """Kinds of exchanges whose labels are remembered."""
-_Counted = tuple[str, "Series", Values, "Labels | None"]
+Counted = tuple[str, "Series", Values, "Labels | None"]
 """A metric's name, its series, the values of its labels and, if an amount has the last one, who
 bounds that."""
 _FAMILIES = {
@@ -68,7 +69,7 @@ class Metrics:
     def __init__(self) -> None:
         self.series = {row: Series(row) for row in COUNTED}
         self._labels = {name: Labels(most) for name, most in MOST.items()}
-        self._kinds: dict[tuple[Any, ...], list[_Counted]] = {}
+        self._kinds: dict[tuple[Any, ...], list[Counted]] = {}
 
     def snapshot(self, rules: Iterable[str]) -> list[Series]:
         """Return what has been counted by now; ``rules`` that have not fired are there with 0."""
@@ -89,27 +90,15 @@ class Metrics:
                 if len(self._kinds) >= _MOST_KINDS:
                     self._kinds.clear()
                 counted = self._kinds[kind] = self._counted(exchange)
-            amounts = amounts_of(exchange)
-            for name, series, values, last in counted:
-                amount = amounts[name]
-                if amount is None:
-                    continue
-                if isinstance(amount, dict):
-                    for value, each in amount.items():
-                        label = value if last is None else last.known.get(value) or last.of(value)
-                        series[*values, label] += each
-                elif series.row.buckets:
-                    series.observe(values, amount)
-                else:
-                    series[values] += amount
+            add(counted, amounts_of(exchange))
 
-    def _counted(self, exchange: Exchange) -> list[_Counted]:
+    def _counted(self, exchange: Exchange) -> list[Counted]:
         """Return the series in which exchanges of this kind count."""
         labels, bounded = labels_of(exchange), self._labels
         known = partial(carried, exchange.received.headers, exchange.received.target)
         for name in labels.keys() & bounded:
             labels[name] = bounded[name].of(labels[name], known)
-        found: list[_Counted] = []
+        found: list[Counted] = []
         for row, series in self.series.items():
             values: Any = tuple(map(labels.get, row.labels))
             if None in values[:-1]:
@@ -120,6 +109,24 @@ class Metrics:
             elif row.labels[-1] in BY_AMOUNT:
                 found.append((name, series, values[:-1], bounded.get(row.labels[-1])))
         return found
+
+
+def add(counted: Iterable[Counted], amounts: Mapping[str, Amount]) -> None:
+    """Add ``amounts``, by their metrics' names, to the series in which they count."""
+    for name, series, values, last in counted:
+        amount = amounts[name]
+        if amount is None:
+            continue
+        if isinstance(amount, dict):
+            for value, each in amount.items():
+                label = value if last is None else last.known.get(value) or last.of(value)
+                series[*values, label] += each
+        elif buckets := series.row.buckets:
+            figure = series[values]
+            figure[bisect_left(buckets, amount)] += 1  # the first whose bound is no less
+            figure[-1] += amount
+        else:
+            series[values] += amount
 
 
 def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:
@@ -163,8 +170,8 @@ def clean(text: str, known: Collection[bytes] = ()) -> str:
 class Series(dict[Values, Any]):
     """All series of one row.
 
-    A counter's is a number, never lowered: ``series[values] += 1``. A histogram's is a list, filled
-    by ``observe``: how many amounts lie between each bound and the one before, and their sum.
+    A counter's is a number, never lowered: ``series[values] += 1``. A histogram's is a list: how
+    many amounts lie between each bound and the one before, and their sum.
     """
 
     def __init__(self, row: MetricRow, items: Iterable[tuple[Values, Any]] = ()) -> None:
@@ -176,12 +183,6 @@ class Series(dict[Values, Any]):
             return 0.0
         made = self[values] = [0.0] * (len(self.row.buckets) + 2)
         return made
-
-    def observe(self, values: Values, amount: float) -> None:
-        """Count ``amount`` in the first bucket whose bound is no less."""
-        buckets = self[values]
-        buckets[bisect_left(self.row.buckets, amount)] += 1
-        buckets[-1] += amount
 
     def copied(self) -> Series:
         """Return what there is now, to stay as it is."""

@@ -51,7 +51,7 @@ from cacheproxy.web.monitoring import MetricsResource, health, named_or, ready
 from cacheproxy.web.pages import OwnPages, Prompts, answer, login, queried
 
 _T = TypeVar("_T")
-_SOON = 0.03
+_SOON = 0.04
 """Seconds before the first: what has finished is seen together."""
 _MANY = 32
 """Exchanges that do not wait so long: their bodies would add up."""

@@ -37,7 +37,7 @@ def test_they_are_seen_in_their_order_not_at_once_and_within_50_ms():
     seen = Seen()
     for number in range(20):
         seen.take(number)
-    seen.clock.advance(0.029)
+    seen.clock.advance(0.039)
     assert not seen.portions
     seen.meanwhile = [20]
     seen.clock.advance(0.002)

@@ -10,6 +10,7 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
@@ -36,6 +37,9 @@ _MOST_AT_ONCE = 1 << 20
 """Bytes that one of its pieces may come to: more would hold the reactor too long."""
 _HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint})
 """What messages with counts contain, if these do not stand in "usage"."""
+_MOST_READ, _MOST_HELD, _LONGEST_HELD = 64, 8, 16 << 10
+"""Events with counts that are read as they come; those after them that are held, and bytes of one
+of these."""
 _TOGETHER = 4 << 10
 """Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 
@@ -190,7 +194,9 @@ class UsageReader:
         self._usage = NOTHING
         self._ending = None if codings else ending  # it might be there, and still be packed
         self._events = EventReader() if "event-stream" in content_type else None
-        self._at_start = True
+        self._between = b""
+        self._counted = 0
+        self._held: deque[bytes] = deque(maxlen=_MOST_HELD)
         self._waiting = bytearray()
         self._lines = "ndjson" in content_type or "jsonl" in content_type
         self._is_one = self._events is None and not self._lines
@@ -207,11 +213,10 @@ class UsageReader:
         if self._unpacker is not None:
             data = self._unpacked(self._unpacker, data)
         if self._is_one:
-            self._size += len(data)
-            if self._size <= _LONGEST_KEPT:
-                self._kept += data
-            else:
+            self._kept += data
+            if len(self._kept) > _LONGEST_KEPT:
                 self._kept.clear()
+                self._off = True
         elif len(self._waiting) + len(data) < _TOGETHER:
             self._waiting += data
         else:
@@ -221,6 +226,7 @@ class UsageReader:
         """Return what was found once the body has ended, wholly or not."""
         if not self._is_one:
             self._look(self._waited())
+            self._release()
         self._read(bytes(self._kept))
         return self._usage
 
@@ -277,23 +283,42 @@ class UsageReader:
 
     def _feed_events(self, events: EventReader, data: bytes) -> None:
         """Read only events that may tell of usage; most do not."""
-        begun = 0
-        if self._at_start or not events.is_between:
-            self._at_start = False
-            first = data.find(b"\n\n")
-            begun = len(data) if first < 0 else first + 2
+        begun, between = 0, self._between
+        if not between or not events.is_between:
+            if not between:
+                self._between = between = b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
+            first = data.find(between)
+            begun = len(data) if first < 0 else first + len(between)
             self._read_events(events.feed(data[:begun]))
-        last = data.rfind(b"\n\n", begun)
+        last = data.rfind(between, begun)
         if last >= 0 and events.is_between:
             whole = data[begun:last]
-            begun = last + 2
+            begun = last + len(between)
             matters = _may_tell if self._ending is None else self._matters
             if matters(whole):
-                for event in whole.split(b"\n\n"):
+                for event in whole.split(between):
                     if matters(event):
-                        self._read_events(events.feed(event + b"\n\n"))
+                        self._whole_event(events, event + between)
         if begun < len(data):
             self._read_events(events.feed(data[begun:]))
+
+    def _whole_event(self, events: EventReader, event: bytes) -> None:
+        """Read an event, or hold it: of many with counts the last ones say all that there is.
+
+        Servers that count in every event would else cost as much as their answers are long.
+        """
+        self._counted += 1
+        if self._counted <= _MOST_READ or self._ending is not None or len(event) > _LONGEST_HELD:
+            self._read_events(events.feed(event))
+        else:
+            self._held.append(event)
+
+    def _release(self) -> None:
+        """Read what was held: nothing later is read before it."""
+        held = b"".join(self._held)
+        self._held.clear()
+        for event in EventReader().feed(held):
+            self._read(event.data, event.type)
 
     def _read_events(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -324,6 +349,8 @@ class UsageReader:
         if self._ending is not None:
             self._ending.see(kind, text)
         if _may_tell(text):
+            if self._held:
+                self._release()
             try:
                 message = msgspec.json.decode(text)
             except (ValueError, RecursionError):  # it refuses more than the standard library does

@@ -22,7 +22,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.kind import Repair
 from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, UNKNOWN_KIND, Profile
 
 
 class Meanwhile(NamedTuple):
@@ -123,9 +123,8 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
             was, now = (before.unedited, self.unedited) if unaided else (before.sent, self.sent)
             if not was.order is now.order is order:
                 was, now = reordered(was, order), reordered(now, order)
-            profile, api = self.profile, self.api
-            if unaided and (_hoists(profile) or _repair_at(profile, api) is not None):
-                was, now = as_unaided(was, api, profile), as_unaided(now, api, profile)
+            if unaided and _mends(self.profile):
+                was, now = (as_unaided(one, self.api, self.profile) for one in (was, now))
             found = self.partings[key] = Parted(was, now, parting(was, now))
         return found
 
@@ -140,7 +139,7 @@ def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
     Late system messages that the server refuses or drops stay where they are: so nothing is
     claimed for having placed them.
     """
-    if _hoists(profile):
+    if profile.placement is not None and profile.placement.late is Late.HOISTED:
         made = hoisted(prompt.made)
         prompt = prompt if made is prompt.made else remade(prompt, made)
     return as_repaired(prompt, api, profile)
@@ -152,7 +151,7 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
     Some servers remove what a system text begins with, if they know it (see
     ``ServerKind.repairs``). Older versions may not: then we claim less than is due.
     """
-    repair = _repair_at(profile, api)
+    repair = kind_of(profile).repair_of(api)
     if repair is None:
         return prompt
     made, changed = prompt.made, {}
@@ -170,13 +169,12 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
     return prompt if made is prompt.made else remade(prompt, made)
 
 
-def _repair_at(profile: Profile, api: Dialect | None) -> Repair | None:
-    """Return what the server of ``profile`` mends in prompts of ``api``."""
-    return None if profile.server is None else kind_of(profile).repair_of(api)
-
-
-def _hoists(profile: Profile) -> bool:
-    return profile.placement is not None and profile.placement.late is Late.HOISTED
+def _mends(profile: Profile) -> bool:
+    """Whether the server of ``profile`` may mend prompts: most do not."""
+    server, placement = profile.server, profile.placement
+    if placement is not None and placement.late is Late.HOISTED:
+        return True
+    return server is not None and server.kind != UNKNOWN_KIND and bool(kind_of(profile).repairs)
 
 
 def _mended(piece: Piece, repair: Repair) -> Piece:

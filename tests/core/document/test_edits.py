@@ -117,7 +117,7 @@ def masked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 @given(text_and_edits())
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_edits_do_to_the_text_what_they_say_of_the_value(case):
     """The edited text means what the same edits make of the parsed value."""
     text, edits = case
@@ -127,7 +127,7 @@ def test_edits_do_to_the_text_what_they_say_of_the_value(case):
 
 
 @given(text_and_edits())
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_nothing_that_no_edit_names_changes(case):
     """Law 1: all bytes outside the edited values survive; so do siblings of removed ones."""
     text, edits = case
@@ -163,7 +163,7 @@ def any_edit(draw, text):
 
 
 @given(spelling.document, st.data())
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_whatever_is_asked_is_done_or_refused(text, data):
     """Any edits of any places: a JSON object that says the same when read, or one of two errors."""
     document = Document(text.encode())
@@ -209,7 +209,7 @@ def test_span_edits_keep_the_spelling_of_the_rest(new, data):
 
 
 @given(new_value)
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 def test_encode_is_json_that_utf8_can_carry(value):
     """Whatever is encoded can be read back, and sent."""
     text = encode(value)
