@@ -495,3 +495,16 @@ def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         if hasattr(socket, "TCP_KEEPIDLE"):
             assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+def test_a_client_that_never_reads_the_end_of_its_answer_is_left():
+    """After ten minutes, by a reset."""
+    down, request = asked(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    request.send_head(*OK)
+    request.finish()
+    assert down.transport.disconnecting
+    down.clock.advance(599)
+    assert not down.transport.aborted
+    down.clock.advance(1)
+    assert down.transport.aborted
+    down.lose()
