@@ -12,6 +12,7 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from threading import Lock
 from typing import Protocol, TypeVar
 
@@ -31,6 +32,7 @@ _CHANGES = 8
 _MOST_READ = 64
 _MOST_BYTES_READ = 4 << 20
 """Requests that stay read, and bytes of their bodies: nearly all of it others have as well."""
+_SPELLED = attrgetter("spelled")
 _Part = TypeVar("_Part", bound=SpelledValue | Container)
 
 
@@ -58,6 +60,7 @@ class Memo:
         self._kept: OrderedDict[SpelledValue | Container, None] = OrderedDict()
         self._items: dict[bytes, tuple[SpelledValue, ...]] = {}
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
+        self._ends: dict[bytes, Container] = {}
         self._read: deque[tuple[Callable[[], Forgetful | None], int]] = deque()
         self._bytes_read = 0
         self._lock = Lock()
@@ -107,6 +110,8 @@ class Memo:
 
     def keep_array(self, array: Container, best: Container | None) -> None:
         """Keep ``array``, in place of ``best``, if that is the one that it goes on from."""
+        if array.length < _HEAD:  # it would never be found
+            return
         # Nearly all of it is still there.
         is_before = best is not None and array.shared > best.length - best.length // _CHANGES
         self._keep(array, best if is_before else None)
@@ -114,17 +119,36 @@ class Memo:
     def _keep(self, new: SpelledValue | Container, gone: Container | None = None) -> None:
         with self._lock:
             if new not in self._kept:
-                taken_over = 0
+                taken_over, renewed = 0, None
                 if gone is not None and isinstance(new, Container) and gone in self._kept:
                     taken_over = new.before[1]
                     del self._kept[gone]
                     self._uncount(gone, taken_over)
+                elif isinstance(new, Container):
+                    renewed = self._renewed(new)
                 self._take(new, taken_over)
+                if renewed is not None:
+                    del self._kept[renewed]
+                    self._uncount(renewed)
             self._kept[new] = None
             self._kept.move_to_end(new)
             while self.bytes_kept > self.most_bytes:
                 # At once: array() moves what it finds without the lock.
                 self._uncount(self._kept.popitem(last=False)[0])
+
+    def _renewed(self, new: Container) -> Container | None:
+        """Return the array that is ``new`` but for the first element: a counter may stand there.
+
+        It is another in each turn, and would fill the memo with arrays that never come again.
+        """
+        if len(new.items) < 2:
+            return None
+        key = bytes(new.spelled[-_HEAD:])
+        known, self._ends[key] = self._ends.get(key), new
+        if known is None or known not in self._kept:
+            return None
+        ours, theirs = (list(map(_SPELLED, one.items[1:])) for one in (new, known))
+        return known if ours == theirs else None
 
     def _take(self, new: SpelledValue | Container, taken_over: int) -> None:
         """Count ``new`` and its items, but for the first ones, which have been."""
@@ -148,6 +172,9 @@ class Memo:
         if isinstance(gone, Container):
             self.bytes_kept -= len(gone.spelled)
             _remove(self._arrays, gone)
+            key = bytes(gone.spelled[-_HEAD:])
+            if self._ends.get(key) is gone:
+                del self._ends[key]
 
 
 def _items_of(kept: SpelledValue | Container) -> Sequence[SpelledValue]:

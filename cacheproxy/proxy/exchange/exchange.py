@@ -99,8 +99,9 @@ class _Running:
     async def _relay(self) -> None:
         """Take the request up and the answer down. What goes wrong is raised."""
         context, down, record = self.context, self.down, self.record
+        context.judge()  # it may be the next turn of what has just been answered
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
-        is_packed = self.came.header("content-encoding") is not None
+        is_packed = b"content-encoding" in self.came.by_name
         preparing = context.unpacking.in_turn(self._prepare) if is_packed else self._prepare()
         prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
