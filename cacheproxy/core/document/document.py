@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.memo import Memo, Word, Words, is_in
@@ -67,33 +67,28 @@ class Document:
             self.root = reader.reread(edited[0].root, self.start, grown)
         self.scanned = reader.scanned
         self.value: dict[str, Any] = self.root.value
+        parts: dict[str, SpelledValue | Container | None]
+        parts = dict(zip(self.root.keys or (), self.root.items, strict=True))
+        arrays = {name: part for name, part in parts.items() if isinstance(part, Container)}
+        self.part: Callable[[str], SpelledValue | Container | None] = parts.get
+        """Return what is remembered of a member; None if it is short, or not there."""
+        self.array: Callable[[str], Container | None] = arrays.get
+        """Return the array that is a member; None if that is none."""
 
     def get(self, path: Path) -> Any:
         """Return the value at ``path``; raises PathError if there is none."""
         return self.entry(path).value
 
-    def part(self, name: str) -> SpelledValue | Container | None:
-        """Return what is remembered of the member ``name``; None if it is short, or not there."""
-        number = self.root.find(name)
-        return None if number is None else self.root.items[number]
-
-    def array(self, name: str) -> Container | None:
-        """Return the array that is the member ``name``; None if that is none."""
-        part = self.part(name)
-        return part if isinstance(part, Container) else None
-
-    def match(self, patterns: Iterable[PathPattern]) -> Iterator[tuple[Path, Any]]:
-        """Yield ``(path, value there)`` for every place that one of ``patterns`` matches.
+    def match(self, patterns: Iterable[PathPattern]) -> list[tuple[Path, Any]]:
+        """Return ``(path, value there)`` for every place that one of ``patterns`` matches.
 
         Of an array of messages only those are looked at that the one before did not have.
         """
         return match_all(self.value, patterns, self._accepted)
 
-    def _accepted(self, path: Path, value: Any, each: PathStep) -> list[tuple[str | int, Any]]:
-        array = self.array(str(path[0])) if len(path) == 1 else None
-        if array is None or each.key is None:
-            return each.accepted(value)
-        return [(at, array.values[at]) for at in array.accepted(each)]
+    def _accepted(self, name: str | int, each: PathStep) -> list[int] | None:
+        array = self.array(str(name))
+        return None if array is None else array.accepted(each)
 
     def entry(self, path: Path) -> Entry:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""

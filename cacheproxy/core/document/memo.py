@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import TypeVar
 
@@ -78,10 +78,10 @@ class Memo:
                 if length > most:
                     best, most = known, length
         if best is not None:
-            try:
+            try:  # suppress() would be three calls
                 self._kept.move_to_end(best)
-            except KeyError:  # another thread let go of it
-                pass
+            except KeyError:
+                return best, most  # another thread let go of it
         return best, most
 
     def keep(self, new: SpelledValue | Container, before: Container | None = None) -> None:
@@ -89,24 +89,29 @@ class Memo:
         with self._lock:
             kept = self._kept
             if new not in kept:
-                taken_over, array = 0, new if isinstance(new, Container) else None
-                if array is not None and before is not None and before in kept:
-                    if array.shared > before.length - before.length // _CHANGES:
-                        taken_over = array.before[1]
-                        del kept[before]
-                        self._uncount(before, taken_over)
-                for item in (new,) if array is None else array.items[taken_over:]:
+                items: Sequence[SpelledValue] = new.items if isinstance(new, Container) else (new,)
+                if (
+                    isinstance(new, Container)
+                    and before is not None
+                    and before in kept
+                    # Nearly all of it is still there.
+                    and new.shared > before.length - before.length // _CHANGES
+                ):
+                    del kept[before]
+                    self._uncount(before, new.before[1])
+                    items = items[new.before[1] :]
+                for item in items:
                     item.holders += 1
                     if item.holders == 1:
                         self.bytes_kept += item.cost
                         if len(item.spelled) >= self.head:
                             key = item.spelled[: self.head]
                             self.items[key] = (item, *self.items.get(key, ())[: _MOST_ALIKE - 1])
-                if array is not None:
-                    self.bytes_kept += len(array.spelled)
-                    key = bytes(array.spelled[: self.head])
+                if isinstance(new, Container):
+                    self.bytes_kept += len(new.spelled)
+                    key = bytes(new.spelled[: self.head])
                     alike = self._arrays.get(key, ())
-                    self._arrays[key] = (array, *alike[: _MOST_CONVERSATIONS - 1])
+                    self._arrays[key] = (new, *alike[: _MOST_CONVERSATIONS - 1])
             kept[new] = None
             kept.move_to_end(new)
             while self.bytes_kept > self.most_bytes:
