@@ -24,8 +24,14 @@ def quick(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """Run all tests."""
+    """Run the tests of each change: all but the nightly ones."""
     module(session, "pytest", "-n", "auto", "--dist", "loadfile", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def nightly(session: nox.Session) -> None:
+    """Run the tests that are left to the night."""
+    module(session, "pytest", "-m", "nightly", "-n", "auto", "--dist", "loadfile", *session.posargs)
 
 
 @nox.session(venv_backend="none")

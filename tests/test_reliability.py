@@ -21,8 +21,8 @@ FLOWING = " ".join(PAGE.split())
 """The page without its line breaks."""
 KIB, MIB = 1 << 10, 1 << 20
 NAMED = sorted(set(re.findall(r"`(tests/[^`]+)`", PAGE)))
-KEEPALIVE = limits._KEEPALIVE
-DEAD = KEEPALIVE["TCP_KEEPIDLE"] + KEEPALIVE["TCP_KEEPINTVL"] * KEEPALIVE["TCP_KEEPCNT"]
+IDLE, INTERVAL, COUNT = (value for _, value in limits._KEEPALIVE)
+DEAD = IDLE + INTERVAL * COUNT
 FIXED = {
     "headers of a request": f"{Limits().headers:,}: 431",
     "speed of a request's body, on the whole": f"{channel._SLOWEST_BODY:,} bytes a second: 408",

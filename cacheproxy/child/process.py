@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Self
 
 from cacheproxy.asking import CommandError
@@ -35,8 +35,10 @@ class ServerProcess:
 
     ``says``: whether its standard output is a pipe to be read, ``stdout``, instead of a part of the
     log. ``log``: an empty file for it. ``url``: where it listens, without a slash at the end; the
-    constructor waits for that.
+    constructor waits for that. ``popen``: what starts it.
     """
+
+    popen: Callable[..., subprocess.Popen[str]] = subprocess.Popen
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class ServerProcess:
         # read with pread alone: the place where the child writes is shared with us
         self._log = log or tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
         self._last_log = ""
-        self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our own module)
+        self._process = self.popen(
             [sys.executable, "-m", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE if says else self._log,

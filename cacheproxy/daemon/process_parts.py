@@ -275,6 +275,7 @@ class Pages:
                 b"/_cacheproxy/diagnose/": one.diagnosis,
             },
             process.take.settle,
+            process.reactor,
         )
 
     def _prove(self, work: Callable[[], _T]) -> Awaitable[_T]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.prepare import Plan, SessionHook
+from cacheproxy.core.conversation.plan import Plan, SessionHook
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, Clients
 from cacheproxy.core.prompt.request import Request

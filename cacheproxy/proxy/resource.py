@@ -18,36 +18,27 @@ class ProxyResource(Resource):
 
     isLeaf = True
 
-    def __init__(
-        self, context: ExchangeContext, own: Callable[[ProxyRequest], bytes | int]
-    ) -> None:
+    def __init__(self, context: ExchangeContext, own: Callable[[ProxyRequest], int]) -> None:
         super().__init__()
         self._context = context
         self._own = own
         self._via_token = context.via.lower()
 
-    def render(self, request: ProxyRequest) -> bytes | int:
+    def render(self, request: ProxyRequest) -> int:
         """Start the exchange, or answer what cannot be relayed."""
         path = request.path
         if is_own(path):
             return self._own(request)
         if request.sharing.is_preflight:
-            request.setResponseCode(204)
-            return b""
+            return request.answer(204, b"")
         if not path.startswith(b"/") and (request.uri, request.method) != (b"*", b"OPTIONS"):
-            return request.answer(400, "only request targets that start with '/' are relayed")
+            return request.refuse(400, "only request targets that start with '/' are relayed")
         if request.method == b"TRACE":  # it echoes credentials
-            return request.answer(501, "TRACE is not relayed")
-        if _wants_websocket(request):
-            return request.answer(501, "WebSockets are not relayed: use plain HTTP requests")
-        vias = request.header_values(b"via")
+            return request.refuse(501, "TRACE is not relayed")
+        # RFC 6455, section 4.1: no answer would be a handshake
+        if b"upgrade" in request.connection and b"websocket" in tokens(request.values(b"upgrade")):
+            return request.refuse(501, "WebSockets are not relayed: use plain HTTP requests")
+        vias = request.values(b"via")
         if vias and self._via_token in b",".join(vias).lower():
-            return request.answer(508, "the upstream leads back to cacheproxy itself: a loop")
+            return request.refuse(508, "the upstream leads back to cacheproxy itself: a loop")
         return begin(self._context, request)
-
-
-def _wants_websocket(request: ProxyRequest) -> bool:
-    """Whether it is a WebSocket's handshake (RFC 6455, section 4.1): no answer would be one."""
-    return b"upgrade" in tokens(request.header_values(b"connection")) and (
-        b"websocket" in tokens(request.header_values(b"upgrade"))
-    )

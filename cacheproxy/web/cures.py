@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.python.failure import Failure
+from twisted.web.server import Request
 
 from cacheproxy.configfile import Appended, AppendError, append
 from cacheproxy.core.conversation.lanes import Pair
@@ -28,7 +29,6 @@ from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
-from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.pages import Answer, PageError, Prompts, answer, found
 
@@ -56,7 +56,7 @@ class ReloadError(PageError):
         super().__init__(why, 409)
 
 
-def reload(ask: Reload, request: ProxyRequest) -> bytes | int:
+def reload(ask: Reload, request: Request) -> bytes | int:
     """Answer POST /_cacheproxy/reload: what has changed, which rules are on; 409 if it cannot be.
 
     What it changes stands in a file that whoever asks cannot write from here.
@@ -172,7 +172,7 @@ class Cures:
     _known: OrderedDict[int, Cure] = field(default_factory=OrderedDict)
     """Cures by the numbers of the requests that they were worked out on."""
 
-    def __call__(self, request: ProxyRequest, name: str) -> bytes | int:
+    def __call__(self, request: Request, name: str) -> bytes | int:
         """Answer with the cure for the exchange called ``name``; ``last``: the last that broke."""
         number, _, verb = name.partition("/")
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+from twisted.web.server import Request
 
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import TurnReport, report
@@ -18,7 +19,6 @@ from cacheproxy.core.prompt.client import NOBODY
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.recent import Latest, Recent
-from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.lists import (
     FILTERS,
@@ -115,7 +115,7 @@ class Dashboard:
             raise PageError(_NO_NEXT) from None
         return Content(b"application/json", page)
 
-    def conversation(self, request: ProxyRequest, name: str) -> bytes | int:
+    def conversation(self, request: Request, name: str) -> bytes | int:
         """Answer with the turns of the one called ``name``: client/session, percent-encoded."""
 
         async def page() -> Content:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from twisted.web.server import Request
+
 from cacheproxy.core.conversation.verdict import Basis, Verdict
 from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport, failed
 from cacheproxy.core.diagnose.texts import Texts, quoted
 from cacheproxy.core.judge.explain import phrase
-from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.row import listed
 from cacheproxy.web.cures import Cures
@@ -71,7 +72,7 @@ class ExchangePages:
     report: Report  #: as the dashboard's
     option: Callable[[], str]  #: returns what a command needs here
 
-    def detail(self, request: ProxyRequest, name: str) -> bytes | int:
+    def detail(self, request: Request, name: str) -> bytes | int:
         """Answer with what there is to say of the exchange called ``name``, without its words."""
 
         async def page() -> Answer:
@@ -79,7 +80,7 @@ class ExchangePages:
 
         return answer(request, page)
 
-    def diagnosis(self, request: ProxyRequest, name: str) -> bytes | int:
+    def diagnosis(self, request: Request, name: str) -> bytes | int:
         """Answer with the report on the exchange called ``name``."""
 
         async def page() -> Answer:
@@ -96,7 +97,7 @@ class ExchangePages:
 
         return answer(request, page)
 
-    def broken(self, request: ProxyRequest, name: str) -> bytes | int:
+    def broken(self, request: Request, name: str) -> bytes | int:
         """Answer with what is known of the break called ``name``; ``last``: that came last."""
 
         async def page() -> Answer:
@@ -115,7 +116,7 @@ class ExchangePages:
                 return exchange
         raise PageError("No turn has lost the cache since the proxy started.", 404)
 
-    async def _break(self, request: ProxyRequest, exchange: Exchange, verdict: Verdict) -> Json:
+    async def _break(self, request: Request, exchange: Exchange, verdict: Verdict) -> Json:
         report = self.report(exchange, verdict)
         told = report.as_json()
         hidden = self.cures.prompts.why_not(request)

@@ -7,9 +7,10 @@ import hashlib
 from collections.abc import Mapping
 from importlib.resources import files
 
+from twisted.web.server import Request
+
 from cacheproxy.core.http1.headers import tokens
-from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.web.pages import Content, DirectPage, only, respond
+from cacheproxy.web.pages import Content, DirectPage, only, respond, values
 
 PAGE = b"/_cacheproxy/"
 FOLDER = b"/_cacheproxy/static/"
@@ -42,22 +43,22 @@ class StaticFile:
         )
         self._kind = kind
 
-    def __call__(self, request: ProxyRequest) -> bytes:
+    def __call__(self, request: Request) -> bytes:
         """Answer with the file, or with 304 to a browser that has it."""
         only(request)
-        if request.header_values(b"if-none-match") == [self._etag]:
+        if values(request, b"if-none-match") == [self._etag]:
             request.setResponseCode(304)
             for name, value in self._headers:
                 request.setHeader(name, value)
             return b""
         body, headers = self.body, self._headers
         # what has a weight is left out, as for q=0
-        if b"gzip" in tokens(request.header_values(b"accept-encoding")):
+        if b"gzip" in tokens(values(request, b"accept-encoding")):
             body, headers = self._packed, (*headers, (b"Content-Encoding", b"gzip"))
         return respond(request, Content(self._kind, body, headers=headers))
 
 
-def redirect(request: ProxyRequest) -> bytes:
+def redirect(request: Request) -> bytes:
     """Lead to the page; a browser keeps the fragment, which may hold the token."""
     return respond(
         request, Content(b"text/plain", b"see /_cacheproxy/\n", 302, ((b"Location", PAGE),))

@@ -15,14 +15,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.web.server import NOT_DONE_YET
+from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.dashboard import LATEST, Dashboard, window_of
-from cacheproxy.web.pages import PageError, begin, only, query_of
+from cacheproxy.web.pages import PageError, begin, break_off, only, query_of
 
 _log = Logger()
 _EVERY = 0.5
@@ -46,7 +45,7 @@ _MOST_PAGES = 256
 class _Page:
     """One open page. What it missed while it did not read, it is sent anew."""
 
-    def __init__(self, live: Live, request: ProxyRequest, window: str) -> None:
+    def __init__(self, live: Live, request: Request, window: str) -> None:
         self.window = window
         self.paused_at: float | None = None
         self.missed = True
@@ -73,12 +72,12 @@ class _Page:
 
     def end(self) -> None:
         """End the stream: the browser comes back by itself."""
-        self._request.unregister_producer()
+        self._request.unregisterProducer()
         self._request.finish()
 
     def drop(self) -> None:
         """Close the connection at once."""
-        self._request.channel.abort()
+        break_off(self._request)
 
 
 class Live:
@@ -112,14 +111,14 @@ class Live:
         self._changes += 1
         self._sent.clear()
 
-    def __call__(self, request: ProxyRequest) -> bytes | int:
+    def __call__(self, request: Request) -> bytes | int:
         """Begin a stream."""
         only(request, b"GET")
         page = _Page(self, request, window_of(query_of(request)))
         if len(self._pages) >= _MOST_PAGES:
             raise PageError(f"there are more than {_MOST_PAGES} open dashboards", 503)
         begin(request, b"text/event-stream")
-        request.register_producer(page)
+        request.registerProducer(page, True)
         request.write(b"retry: 2000\n\n")
         self._pages.add(page)
         request.notifyFinish().addBoth(lambda _: self._pages.discard(page))

@@ -16,12 +16,14 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from prometheus_client.exposition import choose_encoder, generate_latest, gzip_accepted
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from twisted.internet.defer import Deferred
+from twisted.web.server import Request
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.code_rule import Normalizer, client_name
@@ -29,10 +31,9 @@ from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.profile import for_people
 from cacheproxy.metrics import Metrics, MetricsSources, Series
 from cacheproxy.plugin.package import Package
-from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.web.pages import Answer, Content, Headers, Page, answer
+from cacheproxy.web.pages import Answer, Content, Headers, Page, answer, values
 
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 _SOUND = re.compile(r"[A-Za-z0-9/;=., -]+")
@@ -100,9 +101,10 @@ async def ready(is_up: Callable[[], Awaitable[bool]]) -> Answer:
     return Content(b"application/json", body, 200 if is_ready else 503)
 
 
-def named_or(access: Access, page: Page, other: Page, request: ProxyRequest) -> bytes | int:
+def named_or(access: Access, page: Page, other: Page, request: Request) -> bytes | int:
     """Answer with ``page``; to who calls us by a name that is not ours, with ``other``."""
-    is_named = access.is_named(request.header_values, request.address)
+    address = getattr(request.getHost(), "host", "")
+    is_named = access.is_named(partial(values, request), address)
     return answer(request, page if is_named else other)
 
 
@@ -131,7 +133,7 @@ class MetricsResource:
     """Runs a function in a thread: the largest page takes longer than the reactor may wait."""
     channels: Collection[Any] = ()  #: those that are open
 
-    def __call__(self, request: ProxyRequest) -> bytes | int:
+    def __call__(self, request: Request) -> bytes | int:
         """Answer GET and HEAD."""
 
         async def page() -> Content:
@@ -167,5 +169,5 @@ def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
     return (encode, content_type) if _SOUND.fullmatch(content_type) else (generate_latest, PLAIN)
 
 
-def _header(request: ProxyRequest, name: bytes) -> str:
-    return b",".join(request.header_values(name)).decode("latin-1")
+def _header(request: Request, name: bytes) -> str:
+    return b",".join(values(request, name)).decode("latin-1")

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IPushProducer
+from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.server import NOT_DONE_YET
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import NOT_DONE_YET, Request, Site
 from zope.interface import implementer
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.observe.recent import Recent
+from cacheproxy.proxy.downstream import stock
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.file import TotalsError
@@ -34,6 +37,7 @@ _NOT_YOU = (
     "Prompts are shown, and rules applied, on this machine or with the token only: open the page "
     "there, or set CACHEPROXY_TOKEN."
 )
+_INTERNAL = "an internal error; see the proxy's log"
 _POST = "this is asked for by POST"
 
 
@@ -68,10 +72,10 @@ Answer = Mapping[str, Any] | Content | Streamed
 """A JSON object, or what is none."""
 Page = Callable[[], Awaitable[Answer]]
 """Raises PageError."""
-DirectPage = Callable[["ProxyRequest"], bytes | int]
+DirectPage = Callable[[Request], bytes | int]
 """Answers the request by itself, as Resource.render does; raises PageError."""
-Folder = Callable[["ProxyRequest", str], bytes | int]
-"""A DirectPage that also takes what follows its prefix."""
+Folder = Callable[[Request, str], bytes | int]
+"""A DirectPage that also takes what follows its prefix, as it was spelled."""
 QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
 """Takes the query's fields, the last of each name; raises PageError."""
 
@@ -79,36 +83,109 @@ QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
 UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
 
 
-@dataclass(frozen=True, slots=True)
 class OwnPages:
-    """All of them."""
+    """All of them: a tree of resources under one guard. ``before`` is called first each time.
 
-    pages: Mapping[bytes, DirectPage]  #: by their paths
-    folders: Mapping[bytes, Folder]  #: by what their paths begin with
-    before: Callable[[], object]  #: is called first each time
+    ``pages``: by their paths; also such as are made for twisted.web. ``folders``: by what their
+    paths begin with.
+    """
 
-    def __call__(self, request: ProxyRequest) -> bytes | int:
-        """Answer ``request``, which the channel has let in, at once or later."""
-        self.before()
+    def __init__(
+        self,
+        pages: Mapping[bytes, DirectPage | IResource],
+        folders: Mapping[bytes, Folder],
+        before: Callable[[], object],
+        clock: IReactorTime,
+    ) -> None:
+        root = _Branch()
+        for path, page in pages.items():
+            place = root.at(path)
+            if IResource.providedBy(page):
+                place.parent.putChild(place.name, page)
+            else:
+                place.page = page
+        for path, folder in folders.items():
+            root.at(path.rstrip(b"/")).folder = partial(_inside, folder, path)
+        self._site = Site(root, reactor=clock)
+        self._before = before
+        self._clock = clock
+
+    def __call__(self, down: ProxyRequest) -> int:
+        """Answer ``down``, which the channel has let in, at once or later."""
+        self._before()
+        return stock.render(down, self._site, self._clock)
+
+
+def _inside(folder: Folder, path: bytes, request: Request) -> bytes | int:
+    return folder(request, request.path.removeprefix(path).decode("latin-1"))
+
+
+def _nothing(_: Request) -> bytes | int:
+    raise PageError("there is no such page; see /_cacheproxy/health", 404)
+
+
+class _Branch(Resource):
+    """A place in the tree: ``page`` answers for itself, ``folder`` for whatever is below.
+
+    Where neither does, there is no such page.
+    """
+
+    page: DirectPage = staticmethod(_nothing)
+    folder: DirectPage | None = None
+
+    def __init__(self, parent: _Branch | None = None, name: bytes = b"") -> None:
+        super().__init__()
+        self.parent = parent or self
+        self.name = name
+
+    def at(self, path: bytes) -> _Branch:
+        """Return the place of ``path`` below it."""
+        place = self
+        for name in path.split(b"/")[1:]:
+            if name not in place.children:
+                place.putChild(name, _Branch(place, name))
+            place = place.children[name]
+        return place
+
+    def getChild(self, path: bytes, request: Request) -> Resource:  # noqa: N802 - Twisted's name
+        """Return what answers for a place that is not in the tree."""
+        request.postpath = []
+        nowhere = _Branch(self, path)
+        nowhere.page = self.folder or _nothing
+        return nowhere
+
+    def render(self, request: Request) -> int:
+        """Answer; also with what is wrong with the question."""
         try:
-            page = self.pages.get(request.path)
-            if page is not None:
-                return page(request)
-            for prefix, folder in self.folders.items():
-                if request.path.startswith(prefix):
-                    return folder(request, request.path[len(prefix) :].decode("latin-1"))
+            body = self.page(request)
         except PageError as error:
-            return failed(request, error)
-        return failed(request, PageError("there is no such page; see /_cacheproxy/health", 404))
+            body = failed(request, error)
+        except Exception:
+            _log.failure("a page failed")
+            body = failed(request, PageError(_INTERNAL, 500))
+        if isinstance(body, bytes):
+            request.write(body)
+            request.finish()
+        return NOT_DONE_YET
 
 
-def queried(page: QueriedPage, request: ProxyRequest) -> bytes | int:
+def values(request: Request, name: bytes) -> list[bytes]:
+    """Return all values of the header of that name."""
+    return list(request.requestHeaders.getRawHeaders(name, ()))
+
+
+def break_off(request: Request) -> None:
+    """Close the connection at once, so that a part of an answer is not taken for all."""
+    cast("Any", request.transport).abortConnection()
+
+
+def queried(page: QueriedPage, request: Request) -> bytes | int:
     """Answer GET and HEAD with what ``page`` makes of the query."""
     return answer(request, lambda: page(query_of(request)))
 
 
 def only(
-    request: ProxyRequest, methods: bytes = b"GET, HEAD", why: str = "this page can only be read"
+    request: Request, methods: bytes = b"GET, HEAD", why: str = "this page can only be read"
 ) -> None:
     """Raise PageError for other ``methods`` than these."""
     if request.method not in methods.split(b", "):
@@ -116,7 +193,7 @@ def only(
         raise PageError(why, 405)
 
 
-def answer(request: ProxyRequest, page: Page, *, post: str = "") -> bytes | int:
+def answer(request: Request, page: Page, *, post: str = "") -> bytes | int:
     """Answer GET and HEAD with what ``page`` returns; a client that leaves cancels it.
 
     ``post``: why only POST is answered, "" where it is not.
@@ -141,11 +218,11 @@ def answer(request: ProxyRequest, page: Page, *, post: str = "") -> bytes | int:
         except Exception:
             if not left:
                 _log.failure("a page failed")
-            body = failed(request, PageError("an internal error; see the proxy's log", 500))
+            body = failed(request, PageError(_INTERNAL, 500))
         if left:
             return
-        if request.started and body:  # cut off, so that it is not taken for all
-            request.channel.abort()
+        if request.startedWriting and body:
+            break_off(request)
         else:
             request.write(body)
             request.finish()
@@ -160,13 +237,13 @@ def answer(request: ProxyRequest, page: Page, *, post: str = "") -> bytes | int:
     return NOT_DONE_YET
 
 
-async def _write(request: ProxyRequest, stream: Streamed) -> bytes:
+async def _write(request: Request, stream: Streamed) -> bytes:
     """Write ``stream``: each piece when the client has taken the one before; return b""."""
     flow = _Flow()
-    request.register_producer(flow)
+    request.registerProducer(flow, True)
     try:
         async for piece in stream.pieces:
-            if not request.started:
+            if not request.startedWriting:
                 begin(request, stream.type, stream.headers)
             if request.method == b"HEAD":
                 break
@@ -174,7 +251,7 @@ async def _write(request: ProxyRequest, stream: Streamed) -> bytes:
             if flow.paused is not None:
                 await flow.paused
     finally:
-        request.unregister_producer()
+        request.unregisterProducer()
     return b""
 
 
@@ -206,7 +283,7 @@ def found(recent: Recent, name: str, unknown: str = UNKNOWN) -> Exchange:
     return exchange
 
 
-def query_of(request: ProxyRequest) -> dict[str, str]:
+def query_of(request: Request) -> dict[str, str]:
     """Return the fields of the request's query, the last of each name; raises PageError."""
     query = request.uri.partition(b"?")[2].decode("latin-1")
     try:
@@ -215,14 +292,14 @@ def query_of(request: ProxyRequest) -> dict[str, str]:
         raise PageError(f"a query may have at most {_MOST_FIELDS} fields") from None
 
 
-def respond(request: ProxyRequest, content: Content) -> bytes:
+def respond(request: Request, content: Content) -> bytes:
     """Set status and headers for ``content``; return its body."""
     length = (b"Content-Length", b"%d" % len(content.body))
     begin(request, content.type, (length, *content.headers), content.status)
     return content.body
 
 
-def begin(request: ProxyRequest, kind: bytes, headers: Headers = (), status: int = 200) -> None:
+def begin(request: Request, kind: bytes, headers: Headers = (), status: int = 200) -> None:
     """Set status and headers of an answer of that type. Nobody may keep it, or frame it."""
     request.setResponseCode(status)
     usual = {
@@ -236,7 +313,7 @@ def begin(request: ProxyRequest, kind: bytes, headers: Headers = (), status: int
         request.setHeader(name, value)
 
 
-def failed(request: ProxyRequest, error: PageError) -> bytes:
+def failed(request: Request, error: PageError) -> bytes:
     """Answer with an error of our own pages."""
     return respond(request, _json({"error": str(error)}, error.status))
 
@@ -246,7 +323,7 @@ def _json(value: Mapping[str, Any], status: int = 200) -> Content:
     return Content(b"application/json", body, status)
 
 
-def login(access: Access, request: ProxyRequest) -> bytes:
+def login(access: Access, request: Request) -> bytes:
     """Give a browser that has shown the token a cookie for it (POST /_cacheproxy/login).
 
     The channel lets only those in who know the token, by header or cookie. The cookie is not the
@@ -257,7 +334,7 @@ def login(access: Access, request: ProxyRequest) -> bytes:
     if not access.token:
         raise PageError("this proxy asks for no token", 404)
     name, value = access.cookie
-    secure = b"; Secure" if request.secure else b""
+    secure = b"; Secure" if request.isSecure() else b""
     cookie = b"%s=%s; Path=/_cacheproxy; HttpOnly; SameSite=Strict%s" % (name, value, secure)
     headers = ((b"Set-Cookie", cookie),)
     return respond(request, Content(b"application/json", b"{}\n", headers=headers))
@@ -279,17 +356,18 @@ class Prompts:
         """Whether they are shown."""
         return self.configured if self._asked is None else self._asked
 
-    def why_not(self, request: ProxyRequest) -> str | None:
+    def why_not(self, request: Request) -> str | None:
         """Return why who asks may not see them, nor change the settings; None if they may."""
-        trusted = self.access.is_trusted(request.header_values, request.peer)
+        peer = getattr(request.getClientAddress(), "host", "")
+        trusted = self.access.is_trusted(partial(values, request), peer)
         return None if trusted else _NOT_YOU
 
-    def as_json(self, request: ProxyRequest) -> Json:
+    def as_json(self, request: Request) -> Json:
         """Return what is so for who asks."""
         why = self.why_not(request)
         return {"on": self.on, "allowed": why is None, "why_not": why}
 
-    def page(self, request: ProxyRequest) -> bytes | int:
+    def page(self, request: Request) -> bytes | int:
         """Answer POST ``{"show": true}``: show them from now on, or no more."""
 
         async def show() -> Answer:
@@ -297,7 +375,7 @@ class Prompts:
             return {"show": self.on}
 
         try:
-            said = json.loads(request.body[:_LONGEST_SAID])
+            said = json.loads(cast("Any", request.content).read(_LONGEST_SAID))
         except (ValueError, RecursionError):
             said = None
         wanted = said.get("show") if isinstance(said, dict) else None
@@ -305,20 +383,20 @@ class Prompts:
             raise PageError('say {"show": true}, or false')
         return self.change(request, show)
 
-    def change(self, request: ProxyRequest, page: Page) -> bytes | int:
+    def change(self, request: Request, page: Page) -> bytes | int:
         """Answer a POST of JSON by somebody who may change settings with what ``page`` returns.
 
         No form of another site can be of that type (https://fetch.spec.whatwg.org/, CORS-safelisted
         request headers), and whose Origin is another's does not come this far.
         """
         only(request, b"POST", _POST)
-        kinds = request.header_values(b"content-type")
+        kinds = values(request, b"content-type")
         if [kind.partition(b";")[0].strip().lower() for kind in kinds] != [b"application/json"]:
             raise PageError("send it with Content-Type: application/json", 415)
         self.check(request)
         return answer(request, page, post=_POST)
 
-    def check(self, request: ProxyRequest) -> None:
+    def check(self, request: Request) -> None:
         """Raise PageError for somebody who may neither see prompts nor change settings."""
         why = self.why_not(request)
         if why is not None:

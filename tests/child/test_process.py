@@ -6,11 +6,17 @@ import sys
 import pytest
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site
-from cacheproxy.child.process import START_SECONDS, ChildProxy
+from cacheproxy.child.process import START_SECONDS, ChildProxy, ServerProcess
 from tests.peer import NOBODY
 from tests.proxy.harness import TIMEOUT, eventually, running, runs
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _from_nothing(monkeypatch):
+    """A process of its own, as users have it; other tests fork theirs (tests/forking.py)."""
+    monkeypatch.setattr(ServerProcess, "popen", subprocess.Popen)
 
 
 def test_it_listens_on_loopback_with_its_own_settings_and_leaves_when_closed(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from click.testing import CliRunner, Result
 
 from cacheproxy.cli.main import main
@@ -32,3 +34,25 @@ def refused(*words: object, code: int = 2, **environ: str) -> str:
     result = invoke(*words, **environ)
     assert result.stdout == ""
     return one_line(result, code)
+
+
+def transcript(*commands: str, **shown: object) -> str:
+    """What commands say, and their exit codes, as a terminal shows them; each is one line.
+
+    ``shown``: what stands in the text (and in the commands) by these names, in capitals.
+    """
+    names = {name.upper(): str(value) for name, value in shown.items()}
+    lines = []
+    for command in commands:
+        given = command
+        for name, value in names.items():
+            given = given.replace(name, value)
+        result = invoke(*shlex.split(given))
+        assert result.exception is None or isinstance(result.exception, SystemExit), result
+        lines += [f"$ cacheproxy {command}", *result.stdout.splitlines()]
+        lines += [f"! {line}" for line in result.stderr.splitlines()]
+        lines += [f"exit {result.exit_code}"] * bool(result.exit_code)
+    text = "\n".join(lines)
+    for name, value in sorted(names.items(), key=lambda item: -len(item[1])):
+        text = text.replace(value, name)
+    return text

@@ -1,13 +1,16 @@
-"""``cacheproxy plugins``: which packages and rules there are, and which are on."""
+"""``cacheproxy plugins``: which packages and rules there are, and which are on (plugins.txt)."""
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.cli.invoking import invoke, printed, refused
+from cacheproxy.plugin import loading
+from tests import golden
+from tests.cli.invoking import invoke, printed, refused, transcript
 from tests.plugin.installing import distribution
 from tests.proxy.harness import Upstream, whole
 
@@ -40,136 +43,62 @@ OWN = (
     "[[rule]]\nname = 'my-own'\nwhere = 'user'\npattern = 'x'\nreplacement = ''\n"
     "why = 'my reason'\n"
 )
+FILE = Path(__file__).with_name("plugins.txt")
 
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
-    """Plugins are looked for here too."""
+    """A good package is installed here and one that cannot be loaded, and no others."""
+    found = loading.entry_points
+    ours = ("good", "broken")
+    monkeypatch.setattr(
+        loading, "entry_points", lambda group: [one for one in found(group) if one.name in ours]
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("CACHEPROXY_PORT", "1")  # where nobody answers
+    for name, source in (("good", GOOD), ("broken", "raise SystemExit('gone')")):
+        (tmp_path / f"{name}_plugin.py").write_text(source)
+        distribution(tmp_path, f"{name}-plugin", f"{name}_plugin", name, version="1.2")
+    (tmp_path / "own.toml").write_text(OWN)
+    (tmp_path / "off.toml").write_text('enable = ["good-off"]\n' + OWN)
+    (tmp_path / "mine.toml").write_text('plugin = ["mine.py"]\n')
+    mine = GOOD.replace("good-", "mine-").replace('Client("good"', 'Client("mine"')
+    (tmp_path / "mine.py").write_text(mine)
+    (tmp_path / "open.py").write_text(mine)
+    (tmp_path / "open.py").chmod(0o666)
     yield tmp_path
-    for name in ("good_plugin", "broken_plugin"):
-        sys.modules.pop(name, None)
+    for name in ours:
+        sys.modules.pop(f"{name}_plugin", None)
 
 
-@pytest.fixture
-def install(folder):
-    """Put a plugin on the path, as an installer would."""
-
-    def install(name, source=GOOD):
-        (folder / f"{name}_plugin.py").write_text(source)
-        distribution(folder, f"{name}-plugin", f"{name}_plugin", name, version="1.2")
-
-    return install
-
-
-@pytest.fixture
-def own(folder):
-    """A config file; the arguments that name it."""
-
-    def write(text):
-        (folder / "own.toml").write_text(text)
-        return ("--config", str(folder / "own.toml"))
-
-    return write
+CASES = {
+    "two packages and the config file": ("--config FOLDER/own.toml", {}),
+    "as JSON": ("--config FOLDER/own.toml --json", {}),
+    "switched in file and environment": (
+        "--config FOLDER/off.toml",
+        {"CACHEPROXY_DISABLE": "good-stamp,good"},
+    ),
+    "blocked, and not imported": ("", {"CACHEPROXY_BLOCK": "broken"}),
+    "files": ("--plugin FOLDER/mine.py", {}),
+    "a file in the config file": ("--config FOLDER/mine.toml --json", {}),
+    "a file that others may write": ("--plugin FOLDER/open.py", {}),
+}
 
 
-def found(*arguments, **environ):
-    """What ``--json`` says, without the packages this machine has installed otherwise."""
-    data = json.loads(printed("plugins", "--json", *arguments, **environ))
-    return {
-        "packages": {
-            package["name"]: package
-            for package in data["packages"]
-            if package["distribution"] in ("good-plugin", "broken-plugin")
-        },
-        "config": data["config"],
-    }
+@pytest.mark.parametrize("name", CASES)
+def test_what_it_lists(folder, name, monkeypatch):
+    """By name, with version, reason, whose requests a rule edits, and whether it is on."""
+    command, environ = CASES[name]
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    golden.agrees(FILE, name, transcript(f"plugins {command}", folder=folder))
+    assert ("broken_plugin" in sys.modules) is False
 
 
-def test_a_package_and_its_rules(install, own):
-    """By name, with version, reason, whose requests it edits, and whether it is on; then yours."""
-    install("good")
-    lines = printed("plugins", *own(OWN)).splitlines()
-    at = lines.index("good-plugin 1.2")
-    assert lines[at + 1 : at + 4] == [
-        "  on   good-stamp  good  a stamp changes",
-        "  off  good-off    *     rarely needed",
-        "  on   good        good  The first line is the summary.",
-    ]
-    assert lines[lines.index("the config file") + 1] == "  on   my-own  *  my reason"
-    assert lines[-1] == "Switch a rule on or off with --enable NAME, --disable NAME."
-
-
-def test_the_same_as_json(install, own):
-    """For scripts."""
-    install("good")
-    data = found(*own(OWN))
-    assert data["packages"]["good"] == {
-        "name": "good",
-        "distribution": "good-plugin",
-        "version": "1.2",
-        "file": None,
-        "blocked": False,
-        "error": None,
-        "rules": [
-            {
-                "name": "good-stamp",
-                "on": True,
-                "running": None,
-                "client": "good",
-                "why": "a stamp changes",
-            },
-            {
-                "name": "good-off",
-                "on": False,
-                "running": None,
-                "client": "*",
-                "why": "rarely needed",
-            },
-            {
-                "name": "good",
-                "on": True,
-                "running": None,
-                "client": "good",
-                "why": "The first line is the summary.",
-            },
-        ],
-        "servers": [],
-    }
-    assert data["config"] == [
-        {"name": "my-own", "on": True, "running": None, "client": "*", "why": "my reason"}
-    ]
-
-
-def test_settings_switch_rules(install, own):
-    """As they would for the proxy: file and environment."""
-    install("good")
-
-    def on(**environ):
-        package = found(*own('enable = ["good-off"]\n' + OWN), **environ)["packages"]["good"]
-        return [rule["name"] for rule in package["rules"] if rule["on"]]
-
-    assert on() == ["good-stamp", "good-off", "good"]
-    assert on(CACHEPROXY_DISABLE="good-stamp,good") == ["good-off"]
-
-
-def test_a_blocked_package(install):
-    """Named as such, and not even imported."""
-    install("broken", "raise SystemExit('imported')")
-    text = printed("plugins", CACHEPROXY_BLOCK="broken")
-    assert "broken-plugin 1.2   blocked" in text
-    assert "broken_plugin" not in sys.modules
-    assert found(CACHEPROXY_BLOCK="broken")["packages"]["broken"]["blocked"] is True
-
-
-def test_a_package_that_cannot_be_loaded(install):
-    """The others are listed all the same."""
-    install("broken", "raise SystemExit('gone')")
-    install("good")
-    lines = printed("plugins").splitlines()
-    assert "broken-plugin 1.2   could not be loaded: SystemExit: gone" in lines
-    assert "good-plugin 1.2" in lines
+def test_without_any_package_it_says_what_to_install(monkeypatch):
+    """The proxy then passes everything through."""
+    monkeypatch.setattr(loading, "entry_points", lambda _: [])
+    golden.agrees(FILE, "none is installed", transcript("plugins"))
 
 
 @pytest.mark.parametrize(
@@ -183,81 +112,34 @@ def test_a_package_that_cannot_be_loaded(install):
         ({}, OWN.replace("user", "nowhere"), "in the config file: rule 'my-own'"),
     ],
 )
-def test_a_mistake_is_one_line(own, environ, text, words):
+def test_a_mistake_is_one_line(folder, environ, text, words):
     """With exit code 2, as the proxy itself would say it."""
-    assert words in refused("plugins", *own(text), **environ)
+    (folder / "own.toml").write_text(text)
+    assert words in refused("plugins", "--config", folder / "own.toml", **environ)
 
 
-def test_without_any_package_it_says_what_to_install(monkeypatch):
-    """The proxy then passes everything through."""
-    monkeypatch.setattr("cacheproxy.plugin.loading.entry_points", lambda _: [])
-    text = printed("plugins")
-    assert "No client package is installed" in text
-    assert "pip install ./clients/*" in text
+RUNNING = {
+    "another was switched on": ({"rules": ["good", "calls-as-before"]}, "1.2", True),
+    "another version runs": ({"rules": ["good"]}, "1.1", True),
+    "it could not be loaded": ({"rules": ["good"]}, "1.2", False),
+    "nothing is edited": ({"rules": []}, "1.2", True),
+}
 
 
-def test_a_plugin_may_be_a_file(folder, own):
-    """Named on the command line or in the config file, it is listed with its path."""
-    file = folder / "mine.py"
-    file.write_text(GOOD.replace("good-", "mine-").replace('Client("good"', 'Client("mine"'))
-    arguments = own('plugin = ["mine.py"]')
-    for given in (("--plugin", str(file)), arguments):
-        lines = printed("plugins", *given).splitlines()
-        assert lines[lines.index(f"mine ({file})") + 1].startswith("  on   mine-stamp ")
-        (mine,) = (
-            each
-            for each in json.loads(printed("plugins", "--json", *given))["packages"]
-            if each["file"]
-        )
-        assert (mine["name"], mine["file"]) == ("mine", str(file))
-    file.chmod(0o666)
-    assert (f"mine ({file})   warning: every user of this machine may write") in printed(
-        "plugins", *arguments
-    )
-
-
-@pytest.fixture
-def running():
-    """A proxy whose health page is as given."""
-
-    def answers(**page):
-        body = json.dumps({"version": "0.1.0", "upstream": {}, **page}).encode()
-        upstream.reset(lambda peer, received: peer.send(whole(body)))
-        return upstream.url
-
+@pytest.mark.parametrize("name", RUNNING)
+def test_what_the_running_proxy_lacks(name):
+    """It is on after a reload, and another version of a package after a restart."""
+    page, version, loads = RUNNING[name]
+    package = {"name": "good", "version": version, "loaded": loads}
+    page |= {"version": "0.1.0", "upstream": {}, "packages": [package]}
     upstream = Upstream()
-    yield answers
+    upstream.reset(lambda peer, _: peer.send(whole(json.dumps(page).encode())))
+    golden.agrees(FILE, name, transcript("plugins --proxy URL", url=upstream.url))
+    data = json.loads(printed("plugins", "--json", "--proxy", upstream.url))
+    (rules,) = (one["rules"] for one in data["packages"] if one["name"] == "good")
+    lacks = None if not page["rules"] else False
+    assert [rule["running"] for rule in rules] == [lacks, lacks, None if lacks is None else True]
     upstream.close()
-
-
-def test_what_the_running_proxy_lacks_is_on_after_a_reload(install, running):
-    """And another version of a package after a restart; what it has is simply on."""
-    install("good")
-    names = [{"name": "good", "version": "1.2"}]
-    url = running(rules=["good", "calls-as-before", "tools-as-before"], packages=names)
-
-    def of_good():
-        lines = printed("plugins", "--proxy", url).splitlines()
-        at = lines.index("good-plugin 1.2")
-        return [" ".join(line.split()[:-1]) for line in lines[at + 1 : at + 4]], lines
-
-    rules, lines = of_good()
-    assert rules[0].startswith("on after a reload good-stamp")
-    assert rules[1].startswith("off good-off")
-    assert rules[2].startswith("on good ")
-    assert f"  curl -X POST {url}/_cacheproxy/reload" in lines
-    data = found("--proxy", url)["packages"]["good"]["rules"]
-    assert [rule["running"] for rule in data] == [False, False, True]
-    failed = {"name": "good", "version": "1.2", "loaded": False}
-    for package in ({"name": "good", "version": "1.1"}, failed):
-        running(rules=["good"], packages=[package])
-        rules, lines = of_good()
-        assert rules[0].startswith("on after a restart good-stamp")
-        assert "without them. Restart it." in "\n".join(lines)
-    running(rules=[])  # nothing is edited: its upstream is not local
-    rules, lines = of_good()
-    assert rules[0].startswith("on good-stamp")
-    assert "curl" not in "\n".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -273,10 +155,11 @@ def test_what_the_running_proxy_lacks_is_on_after_a_reload(install, running):
     ],
     ids=lambda command: command[0],
 )
-def test_each_command_with_rules_takes_plugins_and_refuses_one_alike(folder, command):
+def test_each_command_with_rules_takes_plugins_and_refuses_one_alike(folder, command, monkeypatch):
     """With the proxy's own words and exit code 2."""
-    file = folder / "mine.py"
+    file = folder / "wrong.py"
     file.write_text("x = 1\nraise ValueError('no')\n")
+    monkeypatch.undo()
     result = invoke(*command, "--plugin", file)
     assert result.exit_code == 2
     said = f"cacheproxy: plugin {file}, line 2: ValueError: no; fix the file, or leave it out"

@@ -1,89 +1,98 @@
-"""``cacheproxy rules``: what each rule did in a running proxy, and which are not needed."""
+"""``cacheproxy rules``: what each rule did in a running proxy, and what needs none (rules.txt)."""
 
 from __future__ import annotations
 
 import json
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
 from cacheproxy.cli.rules import RuleRow, fired, look
 from cacheproxy.configfile import AppendError, append
 from cacheproxy.sources import default_file
-from tests.cli.invoking import invoke, one_line, printed
+from tests import golden
+from tests.cli.invoking import transcript
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
 
 RULE = "[[rule]]\nname = '{}'\nwhere = 'system'\npattern = '{}'\nreplacement = ''\n"
 STAMP = RULE.format("stamp", r"now: \d+") + "why = 'a clock'\n"
 NEVER = RULE.format("never", "nosuch")
 OFF = RULE.format("sleeping", "x") + "why = 'rare'\ndefault = false\nclient = 'codex'\n"
+SLOW = RULE.format("late", "(a|aa)+$")
+FILE = Path(__file__).with_name("rules.txt")
 
 
 @pytest.fixture(autouse=True)
-def file():
-    """The user's config file."""
+def file(monkeypatch):
+    """The user's config file; no package: that theirs are well is tried elsewhere."""
+    names = (entry.name for entry in entry_points(group="cacheproxy"))
+    monkeypatch.setenv("CACHEPROXY_BLOCK", ",".join(names))
     file = default_file()
     file.parent.mkdir(parents=True)
     file.write_text(STAMP + NEVER + OFF)
     return file
 
 
-@pytest.fixture
-def proxy(file, tmp_path):
+@pytest.mark.slow
+def test_what_each_rule_did(file, tmp_path, monkeypatch):
+    """Counted by the running proxy; what it never needed is named, with the evidence.
+
+    What is on is what the proxy says, not what the settings of this shell would make of it.
+    """
     upstream = Upstream()
     upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
-    with Proxy(tmp_path, "--config", str(file), "--upstream", upstream.url) as proxy:
-        yield proxy
-    upstream.close()
-
-
-def found(*arguments):
-    """The config file's rules by name, from ``--json``."""
-    rows = json.loads(printed("rules", "--json", *arguments))["rules"]
-    return {row["name"]: row for row in rows if row["package"] == "the config file"}
-
-
-@pytest.mark.slow
-def test_what_each_rule_did(proxy):
-    """Counted by the running proxy; what it never needed is named, with the evidence."""
-    with Client(proxy.address) as client:
+    with (
+        Proxy(tmp_path, "--config", str(file), "--upstream", upstream.url) as proxy,
+        Client(proxy.address) as client,
+    ):
         for number in range(3):
             words = [{"role": "user", "content": str(n)} for n in range(2 * number + 1)]
             body = json.dumps({"system": f"now: {number}", "messages": words}).encode()
             fields = (b"User-Agent: claude-cli/2.1", b"Content-Type: application/json")
             client.ask("/v1/messages", body, *fields).answer()
-    where = ("--proxy", proxy.url, "--turns", "3")
-    eventually(lambda: found(*where)["stamp"]["turns"] == 3)
-    rows = found(*where)
-    assert (rows["stamp"]["fired"], rows["never"]["fired"]) == (3, 0)
-    assert (rows["stamp"]["on"], rows["sleeping"]["on"]) == (True, False)
-    assert rows["never"]["retire"] == "the rule is on and changed nothing in the last 3 turns"
-    assert rows["stamp"]["retire"] is None
-    assert rows["sleeping"]["retire"] is None
-    assert found("--proxy", proxy.url)["never"]["retire"] is None  # 50 turns say enough
-    text = printed("rules", *where)
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "on stamp fired in 3 exchanges; 3 turns" in lines
-    assert "off sleeping codex: rare" in lines
-    assert (rows["stamp"]["client"], rows["sleeping"]["client"]) == (None, "codex")
-    assert f"Counted in the last 3 exchanges that the proxy at {proxy.url} has kept" in text
-    assert "changed nothing in the last 3 turns: --disable never" in text
-
-
-@pytest.mark.slow
-def test_what_is_on_is_what_the_proxy_says(proxy, monkeypatch):
-    """Not what the settings of this shell would make of it."""
-    monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")
-    assert found("--proxy", proxy.url)["stamp"]["on"]
+        monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")
+        eventually(lambda: look(proxy.url, {}).turns_of(None) == 3)
+        commands = ("rules --turns 3", "rules", "rules --turns 3 --json")
+        said = transcript(*(f"{one} --proxy URL" for one in commands), url=proxy.url)
+    golden.agrees(FILE, "of a running proxy", said)
+    upstream.close()
 
 
 def test_without_a_proxy(monkeypatch):
     """What is installed, and one line that says what is not known."""
     monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")
-    result = invoke("rules", "--proxy", f"http://127.0.0.1:{free_port()}")
-    assert "  off  stamp" in result.stdout
-    assert "Counted in" not in result.stdout
-    assert "not known how often each rule fired: no cacheproxy answers" in one_line(result, 0)
+    said = transcript("rules --proxy URL", url=f"http://127.0.0.1:{free_port()}")
+    golden.agrees(FILE, "without a proxy", said)
+
+
+CHECKS = {
+    "all is well": ("", STAMP),
+    "one is slow": ("", SLOW + STAMP),
+    "one is slow, as JSON": ("--json", SLOW + STAMP),
+    "one matches nothing at all": ("", RULE.format("empty", "x*")),
+    "one is no pattern": ("", RULE.format("bad", "(")),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_check(name, tmp_path):
+    """Of the configuration or of a file; the exit code is 1 for slow ones, 2 for wrong ones."""
+    options, text = CHECKS[name]
+    (tmp_path / "own.toml").write_text(text)
+    command = f"rules check {options} FOLDER/own.toml"
+    golden.agrees(FILE, f"check: {name}", transcript(command, folder=tmp_path))
+    default_file().write_text(text)  # the same as of a file that is named
+    said = transcript(f"rules check {options}").splitlines()[1:]
+    kept = golden.sections(FILE)[f"check: {name}"].splitlines()[1:]
+    assert said[-1] == kept[-1] or said[0].startswith("!")
+
+
+def test_a_slow_rule_is_not_appended(file):
+    """The file is as it was."""
+    with pytest.raises(AppendError, match="rule 'late' is slow"):
+        append([SLOW], str(file))
+    assert SLOW not in file.read_text()
 
 
 def exchange(client="claude", turn=1, side=False, **rules):
@@ -100,8 +109,29 @@ def test_what_is_counted():
     assert (counts.turns_of("claude"), counts.turns_of(None), counts.turns_of("y")) == (2, 3, 0)
 
 
-def serving(pages):
-    """An upstream that answers as a proxy does: JSON by target, else 404."""
+TARGET, REMEMBERED = "/_cacheproxy/requests", "/_cacheproxy/exchanges"
+ROWS = [exchange(a=1) for _ in range(3)]
+PAGES = {
+    TARGET: {"requests": ROWS, "next": 7},
+    f"{TARGET}?before=7": {"requests": ROWS, "next": 4},
+    f"{TARGET}?before=4": {"requests": ROWS[:1], "next": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("pages", "most", "counted", "source"),
+    [
+        (PAGES, 1000, {"a": 7}, "has kept"),
+        (PAGES, 4, {"a": 4}, "has kept"),
+        ({REMEMBERED: {"exchanges": ROWS[:1]}}, 1000, {"a": 1}, "remembers"),
+        *(
+            ({TARGET: page}, 1000, None, "")
+            for page in ([], {}, {"requests": 7}, {"requests": [7]})
+        ),
+    ],
+)
+def test_the_totals_are_read_page_by_page(pages, most, counted, source):
+    """Back to the first, or as many as are enough; a proxy without them tells what it remembers."""
 
     def script(peer, received):
         page = pages.get(received.line.split(b" ")[1].decode())
@@ -110,94 +140,23 @@ def serving(pages):
 
     upstream = Upstream()
     upstream.reset(script)
-    return upstream
-
-
-def test_the_totals_are_read_page_by_page():
-    """Back to the first, or as many as are enough."""
-    target = "/_cacheproxy/requests"
-    rows = [exchange(a=1) for _ in range(3)]
-    upstream = serving(
-        {
-            target: {"requests": rows, "next": 7},
-            f"{target}?before=7": {"requests": rows, "next": 4},
-            f"{target}?before=4": {"requests": rows[:1], "next": None},
-        }
-    )
-    counts = look(upstream.url, {})
-    assert counts.exchanges == {"a": 7}
-    assert counts.source == f"the last 7 exchanges that the proxy at {upstream.url} has kept"
-    assert look(upstream.url, {}, most=4).exchanges == {"a": 4}
+    if counted is None:
+        with pytest.raises(ValueError, match="no list"):
+            look(upstream.url, {})
+    else:
+        counts = look(upstream.url, {}, most=most)
+        assert counts.exchanges == counted
+        assert counts.source.endswith(
+            f"{counted['a']} exchanges that the proxy at {upstream.url} {source}"
+        )
     upstream.close()
 
 
-def test_a_proxy_without_that_page():
-    """Tells what it remembers."""
-    upstream = serving({"/_cacheproxy/exchanges": {"exchanges": [exchange(a=1)]}})
-    counts = look(upstream.url, {})
-    assert counts.exchanges == {"a": 1}
-    assert counts.source.endswith("remembers")
-    upstream.close()
-
-
-@pytest.mark.parametrize("page", [[], {}, {"requests": 7}, {"requests": [7]}])
-def test_some_other_page(page):
-    """Is not counted."""
-    upstream = serving({"/_cacheproxy/requests": page})
-    with pytest.raises(ValueError, match="no list"):
-        look(upstream.url, {})
-    upstream.close()
-
-
-def test_a_rule_that_is_needed_by_another_client_stays():
+@pytest.mark.parametrize(
+    ("client", "turns", "why"), [("openclaw", 0, None), ("openclaw", 60, "60 turns of openclaw")]
+)
+def test_a_rule_that_is_needed_by_another_client_stays(client, turns, why):
     """Without turns of its own client there is no evidence."""
-    row = RuleRow("a", "p", "", on=True, client="openclaw", fired=0, turns=0, failed=0)
-    assert row.retire(50) is None
-    row = RuleRow("a", "p", "", on=True, client="openclaw", fired=0, turns=60, failed=0)
-    assert row.retire(50).endswith("in the last 60 turns of openclaw")
-    assert RuleRow("a", "p", "", on=True, client=None).retire(1) is None
-
-
-SLOW = RULE.format("late", "(a|aa)+$")
-
-
-@pytest.fixture
-def _alone(monkeypatch):
-    """No package: that theirs are well is tried elsewhere."""
-    names = (entry.name for entry in entry_points(group="cacheproxy"))
-    monkeypatch.setenv("CACHEPROXY_BLOCK", ",".join(names))
-
-
-@pytest.mark.usefixtures("_alone")
-def test_check_says_which_rule_is_slow(file, tmp_path):
-    """In words and as JSON, of the configuration or of a file; the exit code is 1."""
-    assert "stamp" in printed("rules", "check")
-    (tmp_path / "own.toml").write_text(SLOW + STAMP)
-    result = invoke("rules", "check", tmp_path / "own.toml")
-    assert result.exit_code == 1
-    said = "slow: its pattern takes too long on some texts of 100 characters"
-    last = result.stdout.splitlines()[-1]  # behind a long list it would not be seen
-    assert last.split() == ["late", *said.split(), "(the", "config", "file)"]
-    result = invoke("rules", "--config", tmp_path / "own.toml", "check", "--json")
-    rows = {row["name"]: row for row in json.loads(result.stdout)["rules"]}
-    assert (rows["late"]["said"], rows["late"]["exit_code"]) == (said, 1)
-    assert (rows["stamp"]["said"], rows["stamp"]["exit_code"]) == ("ok", 0)
-
-
-@pytest.mark.usefixtures("_alone")
-def test_check_says_which_rule_is_wrong(file):
-    """A pattern that matches nothing at all, or that is none; the exit code is 2."""
-    file.write_text(RULE.format("empty", "x*"))
-    result = invoke("rules", "check")
-    assert result.exit_code == 2
-    assert "empty" in result.stdout
-    assert "wrong: its pattern matches the empty text" in result.stdout
-    file.write_text(RULE.format("bad", "("))
-    assert "bad pattern" in one_line(invoke("rules", "check"))
-
-
-def test_a_slow_rule_is_not_appended(file):
-    """The file is as it was."""
-    with pytest.raises(AppendError, match="rule 'late' is slow"):
-        append([SLOW], str(file))
-    assert SLOW not in file.read_text()
+    row = RuleRow("a", "p", "", on=True, client=client, fired=0, turns=turns, failed=0)
+    found = row.retire(50)
+    assert found is why or found.endswith(f"in the last {why}")

@@ -1,18 +1,19 @@
-"""``cacheproxy service``: what is written and run to keep the proxy running."""
+"""``cacheproxy service``: what is written and run to keep the proxy running (service.txt)."""
 
 from __future__ import annotations
 
 import os
 import plistlib
+import re
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cacheproxy.units import MARK
-from tests.cli.invoking import invoke, one_line, printed
+from tests import golden
+from tests.cli.invoking import invoke, one_line, printed, transcript
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +22,7 @@ FAKE = """\
 echo "$0 $*" >> {log}
 exit {code}
 """
+FILE = Path(__file__).with_name("service.txt")
 
 
 @pytest.fixture(autouse=True)
@@ -51,200 +53,151 @@ def ran(home):
     return [line.rpartition("/bin/")[2] for line in lines]
 
 
-run, done = partial(invoke, "service"), partial(printed, "service")
-
-
-def refused(*arguments, code=1):
-    return one_line(run(*arguments), code)
-
-
 def unit(home, name="cacheproxy"):
     return home / f".config/systemd/user/{name}.service"
 
 
-def started(home, name="cacheproxy"):
-    """The words of the unit's program."""
-    text = unit(home, name).read_text()
-    (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
-    return shlex.split(line.removeprefix("ExecStart="))
+def said(home, *commands):
+    """What commands say, what they have run, and the files that are there then."""
+    text = transcript(*(f"service {one}" for one in commands), home=home, python=sys.executable)
+    kept = [path for path in home.rglob("*") if path.is_file() and "bin" not in path.parts]
+    files = [path for path in sorted(kept) if path.suffix in (".service", ".plist")]
+    more = [f"ran {line}" for line in ran(home)]
+    for path in files:
+        more += [f"--- {path} {path.stat().st_mode & 0o777:o}", path.read_text()]
+    more = "\n".join(more).replace(str(home), "HOME").replace(sys.executable, "PYTHON")
+    text = re.sub("(?<=the rules are: ).*", "…", text)
+    return re.sub(r"gui/\d+", "gui/UID", f"{text}\n{more}")
 
 
-def test_install_writes_the_unit_and_starts_it(home):
-    """With this Python, and the options given."""
-    text = done("install", "--port", "9000", "--verbose")
-    assert started(home)[:5] == [sys.executable, "-P", "-m", "cacheproxy", "serve"]
-    assert started(home)[5:] == ["--port=9000", "--verbose"]
-    assert unit(home).stat().st_mode & 0o777 == 0o600
-    assert (home / ".local/state/cacheproxy").is_dir()
-    assert ran(home) == [
-        "systemctl --user daemon-reload",
-        "systemctl --user enable cacheproxy.service",
-        "systemctl --user restart cacheproxy.service",
-    ]
-    assert "loginctl enable-linger" in text
+SETTINGS = {
+    "CACHEPROXY_UPSTREAM": "http://h:1",
+    "CACHEPROXY_PORT": "1",
+    "CACHEPROXY_VERBOSE": "true",
+    "CACHEPROXY_EDIT_REMOTE": "false",
+    "CACHEPROXY_CONFIG": "a.toml",
+    "CACHEPROXY_TOKEN": 'kanarien"vogel',
+    "A_KEY": "zeisig",
+    "CACHEPROXY_SECRET": "fink",
+}
+TABLES = (
+    'max_body = 7\n[[upstream]]\nname = "a"\nurl = "http://localhost:1"\nkey_env = "A_KEY"\n'
+    '[alarm]\nwebhook = "http://localhost:2"\nsecret_env = "CACHEPROXY_SECRET"\n'
+)
+CASES = {
+    "install": ["install --port 9000 --verbose"],
+    "a dry run": ["install --dry-run --port 9000", "status --dry-run", "logs --dry-run"],
+    "uninstall": ["install", "uninstall --dry-run", "uninstall", "uninstall"],
+    "not installed": ["status"],
+    "a second one, its status and logs": [
+        "install --name two",
+        "status --name two",
+        "logs --name two -n 5 --follow",
+    ],
+    "what is wrong": [
+        "install --port http",
+        "install --upstream h",
+        "install --enable nosuch",
+        "install --config none.toml",
+        "install --nonsense",
+        "install --name a/b",
+    ],
+    "launchd": ["install --port 9000 --kind launchd", "logs --kind launchd"],
+    "launchd, uninstalled": ["install --kind launchd", "uninstall --kind launchd"],
+}
 
 
-def test_a_dry_run_writes_and_runs_nothing_but_prints_it(home):
-    """Exactly what install then does."""
-    text = done("install", "--dry-run", "--port", "9000")
+@pytest.mark.parametrize("name", CASES)
+def test_what_it_says_and_does(home, name):
+    """Each line, each command that is run, and the files that are left."""
+    golden.agrees(FILE, name, said(home, *CASES[name]))
+
+
+def test_a_dry_run_says_exactly_what_install_does(home):
+    text = printed("service", "install", "--dry-run", "--port", "9000")
     assert ran(home) == []
     assert not (home / ".config").exists()
     assert not (home / ".local").exists()
-    done("install", "--port", "9000")
+    printed("service", "install", "--port", "9000")
     assert unit(home).read_text() in text
-    assert f"would write {unit(home)}:" in text
     assert [line for line in text.splitlines() if line.startswith("would run ")] == [
         f"would run {line}" for line in ran(home)
     ]
+    assert (home / ".local/state/cacheproxy").is_dir()
 
 
-def test_the_environment_is_passed_on(home, monkeypatch):
-    """The service would not see it. The command line wins, and paths become absolute."""
-    (home / "a.toml").write_text("max_body = 7")
-    monkeypatch.setenv("CACHEPROXY_UPSTREAM", "http://h:1")
-    monkeypatch.setenv("CACHEPROXY_PORT", "1")
-    monkeypatch.setenv("CACHEPROXY_VERBOSE", "true")
-    monkeypatch.setenv("CACHEPROXY_EDIT_REMOTE", "false")
-    monkeypatch.setenv("CACHEPROXY_CONFIG", "a.toml")
-    done("install", "--port", "2", "--capture", "~/caps")
-    assert set(started(home)[5:]) == {
-        f"--config={home}/a.toml",
-        "--upstream=http://h:1",
-        "--port=2",
-        f"--capture={home}/caps",
-        "--verbose",
+def test_the_environment_is_passed_on_and_secrets_are_on_no_command_line(home, monkeypatch):
+    """The service would not see it. The command line wins, and paths become absolute.
+
+    Secrets stand in the unit's file, which its owner alone can read.
+    """
+    (home / "a.toml").write_text(TABLES)
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CACHEPROXY_UPSTREAM")
+    given = ("install", "--port", "2", "--capture", "~/caps", "--config", "a.toml")
+    dry = printed("service", *given, "--dry-run")
+    printed("service", *given)
+    text = unit(home).read_text()
+    secrets = {line for line in text.splitlines() if line.startswith("Environment=")}
+    assert secrets == {
+        'Environment="CACHEPROXY_TOKEN=kanarien\\"vogel"',
+        'Environment="A_KEY=zeisig"',
+        'Environment="CACHEPROXY_SECRET=fink"',
     }
-
-
-def test_a_token_is_on_no_command_line(home, monkeypatch):
-    """Nor in what a dry run prints: it is in the unit's file, which its owner alone can read."""
-    monkeypatch.setenv("CACHEPROXY_TOKEN", 'kanarien"vogel')
-    assert "kanarien" not in done("install", "--dry-run")
-    assert "(the token)" in done("install", "--dry-run")
-    assert "kanarien" not in done("install")
-    assert "kanarien" not in " ".join(started(home))
-    assert 'Environment="CACHEPROXY_TOKEN=kanarien\\"vogel"' in unit(home).read_text()
-    done("install", "--token", "zeisig")
-    assert 'Environment="CACHEPROXY_TOKEN=zeisig"' in unit(home).read_text()
-    assert "zeisig" not in " ".join(started(home))
-
-
-def test_the_secrets_that_the_file_names_are_passed_on(home, monkeypatch):
-    """Those of upstreams and of the alarm: the service would not see them."""
-    table = '[[upstream]]\nname = "a"\nurl = "http://localhost:1"\nkey_env = "A_KEY"\n'
-    alarm = '[alarm]\nwebhook = "http://localhost:2"\nsecret_env = "CACHEPROXY_SECRET"\n'
-    (home / "a.toml").write_text(table + alarm)
-    monkeypatch.setenv("A_KEY", "kanarienvogel")
-    monkeypatch.setenv("CACHEPROXY_SECRET", "zeisig")
-    assert "zeisig" not in done("install", "--config", "a.toml", "--dry-run")
-    done("install", "--config", "a.toml")
-    assert 'Environment="A_KEY=kanarienvogel"' in unit(home).read_text()
-    assert 'Environment="CACHEPROXY_SECRET=zeisig"' in unit(home).read_text()
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["--port", "http"], "--port must be"),
-        (["--upstream", "h"], "write it like http://localhost:8080"),
-        (["--enable", "nosuch"], "no rule is called nosuch"),
-        (["--config", "none.toml"], "none.toml: No such file"),
-        (["--nonsense"], "No such option '--nonsense'"),
-        (["--name", "a/b"], "--name takes letters"),
-    ],
-)
-def test_what_is_wrong_is_told_now(home, given, words):
-    """And not by a service that does not start."""
-    assert words in refused("install", *given, code=2)
-    assert ran(home) == []
-    assert not unit(home).exists()
+    (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
+    words = shlex.split(line.removeprefix("ExecStart="))
+    assert words[:5] == [sys.executable, "-P", "-m", "cacheproxy", "serve"]
+    assert set(words[5:]) == {
+        *(f"--config={home}/a.toml", "--port=2", f"--capture={home}/caps", "--verbose")
+    }
+    assert "(the token)" in dry
+    assert not [secret for secret in ("kanarien", "zeisig", "fink") if secret in dry + line]
+    printed("service", "install", "--token", "amsel", "--config", "a.toml")
+    assert 'Environment="CACHEPROXY_TOKEN=amsel"' in unit(home).read_text()
 
 
 def test_a_unit_of_somebody_else_stays(home):
     """Unless --force is given; our own is written anew."""
     unit(home).parent.mkdir(parents=True)
     unit(home).write_text("[Service]\nExecStart=/bin/true\n")
-    assert "--force" in refused("install")
-    assert "--force" in refused("install", "--dry-run")
-    assert "--force" in refused("uninstall")
+    for words in (["install"], ["install", "--dry-run"], ["uninstall"]):
+        assert "--force" in one_line(invoke("service", *words), 1)
     assert ran(home) == []
     assert MARK not in unit(home).read_text()
-    done("install", "--force")
-    done("install", "--port", "5")
-    assert started(home)[5:] == ["--port=5"]
+    printed("service", "install", "--force")
+    printed("service", "install", "--port", "5")
+    assert '"--port=5"' in unit(home).read_text()
 
 
-def test_uninstall(home):
-    """Stopped, removed, forgotten; state and configuration stay."""
-    done("install")
-    ran_before = len(ran(home))
-    assert "would remove" in done("uninstall", "--dry-run")
-    assert unit(home).exists()
+def test_a_service_manager_that_fails(home):
+    """What failed is named; its exit code is that of status; uninstall goes on."""
+    printed("service", "install")
+    answer(home, "systemctl", 3)
+    failed = one_line(invoke("service", "install"), 1)
+    assert "systemctl --user daemon-reload failed (exit code 3)" in failed
+    assert invoke("service", "status").exit_code == 3
     answer(home, "systemctl", 1)  # it may not run
-    done("uninstall")
+    printed("service", "uninstall")
     assert not unit(home).exists()
-    assert ran(home)[ran_before:] == [
-        "systemctl --user disable --now cacheproxy.service",
-        "systemctl --user daemon-reload",
-    ]
-    assert (home / ".local/state/cacheproxy").is_dir()
-    assert "is not installed" in refused("uninstall")
 
 
-def test_a_service_that_does_not_start(home):
-    """What failed is named."""
-    answer(home, "systemctl", 3)
-    assert "systemctl --user daemon-reload failed (exit code 3)" in refused("install")
-
-
-def test_status_and_logs(home):
-    """The service manager's own words, and its exit code."""
-    assert "cacheproxy service install" in refused("status", code=4)
-    done("install", "--name", "two")
-    answer(home, "systemctl", 3)
-    assert run("status", "--name", "two").exit_code == 3
-    done("logs", "--name", "two", "-n", "5", "--follow")
-    assert ran(home)[-2:] == [
-        "systemctl --user status --no-pager two.service",
-        "journalctl --user --unit two.service --lines 5 --follow",
-    ]
-    assert done("logs", "--dry-run").startswith("would run journalctl")
-    assert done("status", "--dry-run").startswith("would run systemctl")
-
-
-def test_a_second_service_has_a_folder_of_its_own(home):
-    """Totals are one process's alone."""
-    done("install", "--name", "two")
-    assert f"WorkingDirectory={home}/.local/state/cacheproxy/two" in unit(home, "two").read_text()
-    assert f"--state-dir={home}/.local/state/cacheproxy/two" in started(home, "two")
-
-
-def test_launchd(home, monkeypatch):
-    """On macOS; asked for by name elsewhere."""
-    monkeypatch.setattr(sys, "platform", "darwin")
-    done("install", "--port", "9000")
-    file = home / "Library/LaunchAgents/cacheproxy.plist"
-    found = plistlib.loads(file.read_bytes())
-    assert found["ProgramArguments"][-1] == "--port=9000"
-    assert Path(found["StandardOutPath"]).parent.is_dir()
-    assert [line.split()[1] for line in ran(home)] == ["bootout", "bootstrap"]
-    done("logs")
-    assert ran(home)[-1] == f"tail -n 100 {found['StandardOutPath']}"
-    done("uninstall")
-    assert not file.exists()
-    monkeypatch.setattr(sys, "platform", "linux")
-    assert "LaunchAgents" in done("install", "--dry-run", "--kind", "launchd")
-
-
-def test_windows(monkeypatch):
-    """One line about the task scheduler, with the program to start."""
-    monkeypatch.setattr(sys, "platform", "win32")
-    line = refused("install", "--dry-run")
-    assert "Task Scheduler" in line
+@pytest.mark.parametrize(
+    ("platform", "words"),
+    [("win32", "Task Scheduler"), ("plan9", "no service manager for plan9")],
+)
+def test_elsewhere(monkeypatch, platform, words):
+    """One line, with the program to start; macOS has launchd."""
+    monkeypatch.setattr(sys, "platform", platform)
+    line = one_line(invoke("service", "install", "--dry-run"), 1)
+    assert words in line
     assert f"{sys.executable} -P -m cacheproxy serve" in line
 
 
-def test_elsewhere(monkeypatch):
-    """The program is named."""
-    monkeypatch.setattr(sys, "platform", "plan9")
-    assert "no service manager for plan9" in refused("status")
+def test_launchd_is_that_of_macos(home, monkeypatch):
+    """Its file is a property list."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    printed("service", "install", "--port", "9000")
+    found = plistlib.loads((home / "Library/LaunchAgents/cacheproxy.plist").read_bytes())
+    assert found["ProgramArguments"][-1] == "--port=9000"
+    assert Path(found["StandardOutPath"]).parent.is_dir()

@@ -22,6 +22,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Self
 
+from tests.forking import popen
+
 TIMEOUT = 120.0
 """Seconds after which what was to happen never will: far more than it takes on a busy machine."""
 _RUN_TWISTD = "import sys; from twisted.scripts.twistd import run; sys.exit(run())"
@@ -66,7 +68,7 @@ class Proxy:
         self.lines: list[str] = []
         self.address = ("", 0)
         self._new_line = threading.Condition()
-        self._process = subprocess.Popen(
+        self._process = popen(
             self.command("--port", str(port), *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -136,8 +138,13 @@ class Proxy:
         return code
 
     def mark(self) -> int:
-        """Where ``wait_for`` has to begin, to see only what is printed from now on."""
-        time.sleep(0.05)  # for lines that are on their way
+        """Where ``wait_for`` has to begin, to see only what is printed from now on.
+
+        A page of its own has all that has finished logged before it is made.
+        """
+        with contextlib.suppress(OSError), Client(self.address) as client:
+            client.ask("/_cacheproxy/exchanges", method=b"GET").answer()
+        time.sleep(0.02)  # for lines that are on their way
         return len(self.lines)
 
     def memory(self) -> int:

@@ -61,7 +61,7 @@ class Recorder:
     def render(self, request: ProxyRequest) -> bytes | int:
         assert not self._waiting, "the next request came before the answer to the last"
         self.arrived.append(Arrived(request.method, request.uri, request.headers, request.body))
-        request.setHeader(b"Content-Length", b"2")
+        request.send_head(200, b"OK", ((b"Content-Length", b"2"),))
         if not self._late:
             return b"ok"
         self._waiting.append(request)

@@ -14,7 +14,7 @@ import anthropic
 from tests.translate.serving import served
 
 from .chunks import DONE, chunk
-from .test_answer import completion
+from .test_transcripts import completion
 
 ASKED = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.web.pages import OwnPages
 from tests.proxy.harness import Client, whole
 
 
@@ -38,7 +39,7 @@ class Asking:
     isLeaf = True
 
     def __init__(self, page):
-        self.render = page
+        self.render = OwnPages({b"/x": page}, {}, lambda: None, Clock())
         self.transport = StringTransport()
         site = ProxySite(self, Clock(), Limits(), Access())
         self.channel = site.buildProtocol(None)

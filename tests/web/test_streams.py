@@ -24,7 +24,7 @@ class Asking:
         self.uri = b"/_cacheproxy/live?window=" + window
         self.written = b""
         self.ended = self.dropped = False
-        self.channel = self
+        self.transport = self
         self._finished = []
 
     def setHeader(self, *_):
@@ -32,10 +32,10 @@ class Asking:
 
     setResponseCode = setHeader
 
-    def register_producer(self, producer):
+    def registerProducer(self, producer, _):  # noqa: N802 - Twisted's
         self.producer = producer
 
-    def unregister_producer(self):
+    def unregisterProducer(self):  # noqa: N802 - Twisted's
         pass
 
     def notifyFinish(self):
@@ -51,7 +51,7 @@ class Asking:
         self.ended = True
         self._finished.pop().callback(None)
 
-    def abort(self):
+    def abortConnection(self):  # noqa: N802 - Twisted's
         self.dropped = True
         self._finished.pop().callback(None)
 

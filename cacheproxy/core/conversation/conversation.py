@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ _MOST_BYTES = 32 << 20
 the client has dropped."""
 _MOST_SEEN = 16_384
 _EACH_SEEN = 120
+_COST, _TURNS = attrgetter("cost"), attrgetter("turns")
 
 
 class Thought(NamedTuple):
@@ -120,19 +122,26 @@ class Conversation:
         ]
         return -max(ranks)[2] if ranks else 0
 
-    def count(self) -> int:
-        """Return the bytes that it takes now, roughly."""
+    def count(self, lane: Lane | None = None) -> int:
+        """Count the bytes that it takes, roughly, and return how many more that is than before.
+
+        ``lane``: the one that has changed since.
+        """
+        if lane is not None:
+            lane.count()
         calls = sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
-        name = getsizeof(self.session.id)
-        return name + calls + self.thoughts.cost + sum(lane.cost for lane in self.lanes)
+        was, name = self.cost, getsizeof(self.session.id)
+        self.cost = name + calls + self.thoughts.cost + sum(map(_COST, self.lanes))
+        return self.cost - was
 
     def lane(self, number: int) -> Lane | None:
         """Return the lane with that number, None where it was forgotten."""
-        return next((lane for lane in self.lanes if lane.number == number), None)
+        at = number - self.lanes[0].number if self.lanes else -1
+        return self.lanes[at] if 0 <= at < len(self.lanes) else None
 
     def place(self, lane: Lane, *, replaced: bool = False) -> Place:
         """Return where the last turn of ``lane`` stands."""
-        several = sum(1 for one in self.lanes if one.turns) > 1
+        several = sum(map(bool, map(_TURNS, self.lanes))) > 1
         is_side = several and lane.number != self.main
         return Place(lane.number, lane.turns, is_side, replaced, root=self.root)
 

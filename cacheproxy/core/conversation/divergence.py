@@ -8,10 +8,9 @@ change from turn to turn in one conversation. So does the spelling of a call.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain, compress, count, islice, takewhile
+from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from cacheproxy.core.prompt.segments import Piece, is_same_call
 from cacheproxy.core.rules.fold import is_for
 from cacheproxy.core.rules.rule import Rule
 
-_SEGMENTS, _CHARS, _TEXT = map(attrgetter, ("segments", "chars", "text"))
+_SEGMENTS, _CHARS, _TEXT, _PART = map(attrgetter, ("segments", "chars", "text", "part"))
 _LONG = 4096
 
 
@@ -55,28 +54,39 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     pieces that both have are passed over: all there is before, as a rule.
     """
     ours, theirs = before.pieces, after.pieces
-    same = _agreed(ours, theirs, _reads_alike)
-    left, right = _segments(ours, same), _segments(theirs, same)
-    shared = before.chars if same == len(ours) else sum(map(_CHARS, ours[:same]))
+    same = min(len(ours), len(theirs))
+    for number in compress(count(), map(is_not, ours, theirs)):
+        one, other = ours[number].segments, theirs[number].segments
+        if list(map(_TEXT, one)) != list(map(_TEXT, other)):
+            same = number
+            break
+    left = chain.from_iterable(map(_SEGMENTS, ours[same:]))
+    right = chain.from_iterable(map(_SEGMENTS, theirs[same:]))
+    shared = before.chars - sum(map(_CHARS, ours[same:]))
     was, now = next(left, None), next(right, None)
     at_was = at_now = 0
     while was is not None and now is not None:
         length = min(len(was.text) - at_was, len(now.text) - at_now)
-        one, other = was.text[at_was : at_was + length], now.text[at_now : at_now + length]
-        if one != other:
-            equal = common_prefix(one, other)
-            part = _part(was, now, left)
-            return Parting(shared + equal, was, now, at_was + equal, at_now + equal, part)
-        shared += length
-        at_was += length
-        at_now += length
+        text, other_text = was.text[at_was : at_was + length], now.text[at_now : at_now + length]
+        equal = length if text == other_text else common_prefix(text, other_text)
+        shared, at_was, at_now = shared + equal, at_was + equal, at_now + equal
+        if equal < length:
+            break
         if at_was == len(was.text):
             was, at_was = next(left, None), 0
         if at_now == len(now.text):
             now, at_now = next(right, None), 0
-    while was is not None and not was.text[at_was:]:  # an empty text takes nothing away
+    while now is None and was is not None and not was.text[at_was:]:  # takes nothing away
         was, at_was = next(left, None), 0
-    return Parting(shared, was, now, at_was, at_now, _part(was, now, left))
+    if was is None or now is None:
+        segment = was or now
+        part = segment.part if segment is not None else Part.MESSAGES
+    # The later prompt may have gone on to a part that is still to come in the earlier one.
+    elif was.part is now.part or now.part in map(_PART, left):
+        part = was.part
+    else:
+        part = now.part
+    return Parting(shared, was, now, at_was, at_now, part)
 
 
 def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:
@@ -87,46 +97,23 @@ def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:
     if left.was is None:
         return 0
     ours, theirs = _behind(before, left.was, left.was_at), _behind(after, left.now, left.now_at)
-    gone, new = list((ours - theirs).elements()), list((theirs - ours).elements())
+    gone = [text for text, times in ours.items() for _ in range(times - theirs.get(text, 0))]
+    new = [text for text, times in theirs.items() for _ in range(times - ours.get(text, 0))]
     return sum(map(len, gone)) - kept_chars("\n".join(gone), "\n".join(new))
 
 
-def _behind(prompt: Prompt, segment: Segment | None, at: int) -> Counter[str]:
-    """Return the texts of ``prompt`` behind that place."""
+def _behind(prompt: Prompt, segment: Segment | None, at: int) -> dict[str, int]:
+    """Return how often each text of ``prompt`` stands behind that place."""
+    times: dict[str, int] = {}
     if segment is None:
-        return Counter()
-    behind = takewhile(lambda one: one is not segment, reversed(prompt.segments))
-    return Counter([segment.text[at:], *(one.text for one in behind)])
-
-
-def _agreed(
-    ours: Sequence[Piece], theirs: Sequence[Piece], is_alike: Callable[[Piece, Piece], bool]
-) -> int:
-    """Return how many pieces from the start are the very same, or alike."""
-    for number in compress(count(), map(is_not, ours, theirs)):
-        if not is_alike(ours[number], theirs[number]):
-            return number
-    return min(len(ours), len(theirs))
-
-
-def _reads_alike(one: Piece, other: Piece) -> bool:
-    return list(map(_TEXT, one.segments)) == list(map(_TEXT, other.segments))
-
-
-def _segments(pieces: tuple[Piece, ...], first: int) -> Iterator[Segment]:
-    """The segments of the pieces from ``first`` on, one by one: mostly few are asked for."""
-    return chain.from_iterable(map(_SEGMENTS, islice(pieces, first, None)))
-
-
-def _part(was: Segment | None, now: Segment | None, more: Iterator[Segment]) -> Part:
-    """Return the part that a prompt leaves, or that it goes on with; ``more``: behind ``was``."""
-    if was is None or now is None:
-        segment = was or now
-        return segment.part if segment is not None else Part.MESSAGES
-    # The later prompt may have gone on to a part that is still to come in the earlier one.
-    if was.part is now.part or any(segment.part is now.part for segment in more):
-        return was.part
-    return now.part
+        return times
+    times[segment.text[at:]] = 1
+    for piece in reversed(prompt.pieces):
+        for one in reversed(piece.segments):
+            if one is segment:
+                return times
+            times[one.text] = times.get(one.text, 0) + 1
+    return times
 
 
 class Kinship:
@@ -134,6 +121,8 @@ class Kinship:
 
     def __init__(self, request: Request, prompt: Prompt, pins: Sequence[Rule] = ()) -> None:
         self.prompt = prompt
+        self.pieces = prompt.made.run.pieces
+        self._system = _system(prompt)
         self._request = request
         self._pins = pins
         self._known: dict[tuple[str, str], str] = {}
@@ -142,22 +131,27 @@ class Kinship:
 
     def system(self) -> int:
         """Return a number for the whole system text without pinned fields."""
-        segments = [segment for piece in _system(self.prompt) for segment in piece.segments]
+        segments = [segment for piece in self._system for segment in piece.segments]
         return hash(tuple([self._lasting(one.path, one.text) for one in segments]))
 
     def has_system_of(self, other: Prompt) -> bool:
         """Whether the whole system text is that of ``other``, but for pinned fields."""
-        ours, theirs = _system(self.prompt), _system(other)
-        return len(ours) == len(theirs) and all(map(self._is_alike, ours, theirs))
+        ours, theirs = self._system, _system(other)
+        same = len(ours) == len(theirs)
+        return same and (ours == theirs or all(map(self._is_alike, ours, theirs)))
 
     def shared(self, other: Prompt) -> int:
         """Return how many messages at the start are those of ``other``, but for pinned fields."""
-        return _agreed(self.prompt.made.run.pieces, other.made.run.pieces, self._is_alike)
+        ours, theirs = self.pieces, other.made.run.pieces
+        for number in compress(count(), map(is_not, ours, theirs)):
+            if not self._is_alike(ours[number], theirs[number]):
+                return number
+        return min(len(ours), len(theirs))
 
     def answers(self, start: int = 0, end: int | None = None) -> int:
         """Return how many answers of the model begin in the messages from ``start`` to ``end``."""
         if self._begun is None:
-            pieces = self.prompt.made.run.pieces
+            pieces = self.pieces
             self._begun = [
                 number
                 for number, (one, before) in enumerate(zip(pieces, (None, *pieces), strict=False))
@@ -169,43 +163,40 @@ class Kinship:
 
     def answered(self, end: int) -> int:
         """Return how many messages there are up to the last answer before message ``end``."""
-        pieces = self.prompt.made.run.pieces[:end]
-        while pieces and not is_answer(pieces[-1]):
-            pieces = pieces[:-1]
-        return len(pieces)
+        end = min(end, len(self.pieces))
+        while end and not is_answer(self.pieces[end - 1]):
+            end -= 1
+        return end
 
     def has_answers(self, start: int = 0) -> bool:
         """Whether the model has spoken in it, from message ``start`` on."""
-        return any(map(is_answer, self.prompt.made.run.pieces[start:]))
+        return any(map(is_answer, self.pieces[start:]))
 
     def has_answers_of(self, other: Prompt) -> bool:
         """Whether it has all answers in ``other``, of which there are some."""
-        ours = [_said(piece) for piece in self.prompt.made.run.pieces if is_answer(piece)]
+        ours = [_said(piece) for piece in self.pieces if is_answer(piece)]
         theirs = [_said(piece) for piece in other.made.run.pieces if is_answer(piece)]
         return bool(theirs) and ours[: len(theirs)] == theirs
 
     def is_equal(self, other: Prompt, messages: int) -> bool:
         """Whether ``other`` has the very same system text, and as many ``messages``."""
-        ours = (*_system(self.prompt), *self.prompt.made.run.pieces[:messages])
+        ours = (*self._system, *self.pieces[:messages])
         theirs = (*_system(other), *other.made.run.pieces[:messages])
         others = compress(zip(ours, theirs, strict=False), map(is_not, ours, theirs))
         return len(ours) == len(theirs) and all(_said(a) == _said(b) for a, b in others)
 
     def _is_alike(self, one: Piece, other: Piece) -> bool:
-        if one is other:
-            return True
         ours, theirs = one.segments, other.segments
         if len(ours) != len(theirs):
             return False
         for our, their in zip(ours, theirs, strict=True):
             if our.role != their.role:
                 return False
-            if our.text != their.text and not is_same_call(our, their):
-                path = our.path
-                if not self._pins or self._lasting(path, our.text) != self._lasting(
-                    path, their.text
-                ):
-                    return False
+            if our.text == their.text or (our.source == "model" and is_same_call(our, their)):
+                continue
+            path = our.path
+            if not self._pins or self._lasting(path, our.text) != self._lasting(path, their.text):
+                return False
         return True
 
     def _lasting(self, pointer: str, text: str) -> str:
@@ -228,8 +219,12 @@ class Kinship:
 
 def _system(prompt: Prompt) -> list[Piece]:
     made = prompt.made
-    texts = [piece for piece in made.texts.values() if piece.part is Part.SYSTEM]
-    return [*texts, *made.run.pieces[: made.heads]]
+    found: list[Piece] = []
+    for piece in made.texts.values():
+        if piece.part is Part.SYSTEM:
+            found.append(piece)  # noqa: PERF401 - a comprehension is a call, in each request
+    found += made.run.pieces[: made.heads]
+    return found
 
 
 def is_answer(piece: Piece) -> bool:

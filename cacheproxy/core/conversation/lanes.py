@@ -99,7 +99,7 @@ class Lane:
         """Take note that ``request`` went upstream; ``shared``: see ``Turn``."""
         if shared < self.first:
             self.first = len(plain.made.run.pieces)
-        tools, now = tools_of(self.prompt), tools_of(prompt)
+        tools, now = self.prompt.made.tool_piece.names, prompt.made.tool_piece.names
         if tools != now:
             self.others.pop(now, None)
             self.others[tools] = self.request
@@ -107,7 +107,6 @@ class Lane:
                 del self.others[next(iter(self.others))]
         self.request, self.prompt, self.plain = request, prompt, plain
         self.is_answered = False
-        self.count()
 
     def before_of(self, sent: Prompt) -> Before | None:
         """Return the turn before ``sent``: the last one, or that of the branch it goes on with."""
@@ -122,26 +121,34 @@ class Lane:
         if turn is before:  # nothing was
             return
         last, self.before = self.before, turn
-        if last is not None and turn is not None:
-            branches = tuple([one for one in self.branches if one is not before])
-            was_branch = len(branches) < len(self.branches)
-            if was_branch or (last is before and _is_branch(turn.sent, last.sent)):
-                self.branches = (*branches, last)[-_MOST_BRANCHES:]
+        if last is None or turn is None:
+            return
+        kept = [one for one in self.branches if one is not before] if self.branches else []
+        was_branch = len(kept) < len(self.branches)
+        if was_branch or (last is before and _is_branch(turn.sent, last.sent)):
+            self.branches = (*kept, last)[-_MOST_BRANCHES:]
 
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""
-        self.cost = _EACH + self.prompt.cost + _cost(self.request)
-        if self.plain is not self.prompt:
-            self.cost += _own_cost(self.plain, self.prompt)
+        prompt, body = self.prompt, self.request.body
+        requests = [self.request, *self.others.values()]
         if self.broken is not None:
-            self.cost += _cost(self.broken.before) + _cost(self.broken.after)
-        self.cost += sum(map(_cost, self.others.values()))
-        for before in () if self.before is None else (self.before, *self.branches):
-            if before.request is not None and before.request.body is not self.request.body:
-                self.cost += _cost(before.request)
-            if before.sent.made is not self.prompt.made:
-                self.cost += _own_cost(before.sent, self.prompt)
-            self.cost += _own_cost(before.unedited, before.sent)
+            requests += self.broken[:2]
+        pairs = [(self.plain, prompt)]
+        for one in () if self.before is None else (self.before, *self.branches):
+            if one.request is not None and one.request.body is not body:
+                requests.append(one.request)
+            pairs += ((one.sent, prompt), (one.unedited, one.sent))
+        cost = _EACH + prompt.cost
+        for request in requests:  # they are yet unread: a head may be as long as a body
+            cost += len(request.body) + len(request.target) + _EACH_HEADER * len(request.headers)
+            cost += sum(map(len, chain.from_iterable(request.headers)))
+        for prompt, other in pairs:
+            if prompt.made is not other.made:  # what is not the very same
+                ours, theirs = prompt.pieces, other.pieces
+                own = compress(ours, map(is_not, ours, theirs))
+                cost += sum(map(_COST, chain(own, ours[len(theirs) :])))
+        self.cost = cost
 
 
 def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
@@ -151,19 +158,21 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
     one that has its system text goes first.
     """
     prompt = kin.prompt
-    tools = tools_of(prompt)
+    tools, texts = prompt.made.tool_piece.names, prompt.digests
     found = []
     for lane in lanes:
-        theirs = tools_of(lane.prompt)
+        theirs, known = lane.prompt.made.tool_piece.names, lane.prompt.digests
         if theirs is tools or len(theirs & tools) >= _HALF * len(theirs | tools):
-            share = _share(lane.prompt.digests, prompt.digests)
+            is_whole = known and texts[: len(known)] == known
+            share = (1.0, len(known)) if is_whole else _share(known, texts)
             if share >= (_HALF, 0):
                 found.append((share, lane))
     if len(found) > 1:
         found = [one for one in found if kin.has_system_of(one[1].plain)] or found
-    if found:
         most = max(share for share, _ in found)
-        return next(lane for share, lane in reversed(found) if share == most), False
+        found = [one for one in found if one[0] == most]
+    if found:
+        return found[-1][1], False
     for lane in reversed(lanes):
         if tools_of(lane.prompt) == tools and alike_systems(
             system_of(lane.prompt), system_of(prompt)
@@ -255,16 +264,3 @@ def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> tuple[float, in
         return float(bool(known)), len(known)
     count = sum(map(frozenset(messages).__contains__, known))
     return count / len(known), count
-
-
-def _cost(request: Request) -> int:
-    """Bytes that a request takes that is yet unread: a head may be as long as a body."""
-    head = sum(len(name) + len(value) + _EACH_HEADER for name, value in request.headers)
-    return head + len(request.target) + len(request.body)
-
-
-def _own_cost(prompt: Prompt, other: Prompt) -> int:
-    """Bytes of the pieces of ``prompt`` that are not the very same in the other one."""
-    ours, theirs = prompt.pieces, other.pieces
-    own = compress(ours, map(is_not, ours, theirs))
-    return sum(map(_COST, chain(own, ours[len(theirs) :])))

@@ -66,16 +66,14 @@ class Store:
         prompt = prompt_of(request)
         if prompt is None:
             return Turn(session)
-        kin, alike = Kinship(request, prompt, pins), self._alike.get(session)
+        kin, root, known = Kinship(request, prompt, pins), parent_of(request, session), self._known
+        if root is not None and (parent := known.get(root)) is not None:
+            root = parent.root or root
+        alike, ours = self._alike.get(session), known.get(session)
         if alike is None:
-            turn = named(kin, session, self._lanes(session))
-        else:
-            turn = choose_turn(kin, {one: self._lanes(one) for one in alike})
-        root = parent_of(request, session)
-        if root is None:
-            return turn
-        parent = self._known.get(root)
-        return turn._replace(root=root if parent is None or parent.root is None else parent.root)
+            return named(kin, session, () if ours is None else ours.lanes, root)
+        turn = choose_turn(kin, {one: self._lanes(one) for one in alike})
+        return turn if root is None else turn._replace(root=root)
 
     def begin(self, turn: Turn, request: Request) -> Place:
         """Take note that ``request`` goes upstream; ``turn``: where it was found to belong.
@@ -91,8 +89,7 @@ class Store:
                 known = self._known[session] = Conversation(session, root)
                 self._name(known)
             self._known.move_to_end(session)
-            head = request.method, request.target, request.headers
-            bare = Request(*head, request.body, request.memo)  # without what was read of it
+            bare = request.bare()
             pair, lanes = None, known.lanes
             if lane is not None and lane in lanes:
                 pair = Pair(lane.request, bare)
@@ -104,7 +101,9 @@ class Store:
                 lanes.append(lane)
             shared = turn.shared if turn.source is turn.lane else 0
             lane.go_on(bare, prompt, kin.prompt, shared)
-            self._count(known)
+            self.bytes_kept += known.count(lane)
+            if self.bytes_kept > self.most_bytes:
+                self._drop()
             return Place(lane.number, lane.turns + 1, False, replaced, pair)
 
     def end(
@@ -139,9 +138,10 @@ class Store:
             kept = lane.broken
             if broke and place.pair is not None and (curable or kept is None or not kept.curable):
                 lane.broken = place.pair._replace(turn=lane.turns, curable=curable)
-            lane.count()
             if session in self._known:
-                self._count(known)
+                self.bytes_kept += known.count(lane)
+                if self.bytes_kept > self.most_bytes:
+                    self._drop()
             return known.place(lane, replaced=place.replaced)
 
     def home(self, turn: Turn, route: str) -> Home | None:
@@ -189,7 +189,8 @@ class Store:
             known = self._known.get(session)
             if known is not None:
                 known.thoughts.keep(place, thought)
-                self._count(known)
+                self.bytes_kept += known.count()
+                self._drop()
 
     def _lanes(self, session: Session) -> Sequence[Lane]:
         known = self._known.get(session)
@@ -208,11 +209,8 @@ class Store:
             alike.append(known.session)
             del alike[:-_MOST_ALIKE]
 
-    def _count(self, known: Conversation) -> None:
-        """Count what a conversation takes, and let the least recently used go if need be."""
-        self.bytes_kept -= known.cost
-        known.cost = known.count()
-        self.bytes_kept += known.cost
+    def _drop(self) -> None:
+        """Let the least recently used ones go, if need be."""
         while self.bytes_kept > self.most_bytes and len(self._known) > 1:
             session, gone = self._known.popitem(last=False)
             self.bytes_kept -= gone.cost

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from itertools import groupby
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Kinship
@@ -52,18 +51,24 @@ class Turn(NamedTuple):
         return self.lane.others.get(tools_of(self.prompt), self.lane.request)
 
 
-def named(kin: Kinship, session: Session, lanes: Sequence[Lane]) -> Turn:
-    """Return where a request belongs in a ``session`` that has these ``lanes``."""
+def named(
+    kin: Kinship, session: Session, lanes: Sequence[Lane], root: Session | None = None
+) -> Turn:
+    """Return where a request belongs in a ``session`` that has these ``lanes``.
+
+    ``root``: whom the session works for.
+    """
     lane, replaced = find_lane(lanes, kin)
     source = lane if lane is not None and kin.has_system_of(lane.plain) else None
     if source is None:  # as after a compaction
-        source = next((one for one in reversed(lanes) if kin.has_system_of(one.plain)), None)
-    shared = 0 if source is None else kin.shared(source.plain)
-    is_again = shared == len(kin.prompt.made.run.pieces)
-    if source is not None and is_again and not kin.is_equal(source.plain, shared):
+        source = next(filter(lambda one: kin.has_system_of(one.plain), reversed(lanes)), None)
+    if source is None:
+        return Turn(session, kin, kin.prompt, lane, replaced, root)
+    shared = kin.shared(source.plain)
+    if shared == len(kin.pieces) and not kin.is_equal(source.plain, shared):
         shared = kin.answered(shared)  # what was told behind it is not so any more
-    turn = Turn(session, kin, kin.prompt, lane, replaced, source=source, shared=shared)
-    return _tried(turn, kin)
+    tried = _is_tried(kin, source, shared)
+    return Turn(session, kin, kin.prompt, lane, replaced, root, source, shared, tried)
 
 
 def choose_turn(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
@@ -75,7 +80,7 @@ def choose_turn(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     last = list(known)[-1]
     number = int(last.id.partition("-")[2] or 1) + 1
     begun, alone = Turn(last.numbered(number), kin, kin.prompt), len(known) == 1
-    if not kin.prompt.made.run.pieces:
+    if not kin.pieces:
         return _nearest(kin, known) or begun
     if not kin.has_answers():
         return begun
@@ -145,7 +150,7 @@ def _way(kin: Kinship, shared: int, lane: Lane) -> _Way | None:
     is_whole, more = _has_all(lane, shared), kin.answers(shared)
     if not shared or not (is_whole or (kin.answers(end=shared) and shared >= lane.first)):
         return None
-    if is_whole and shared == len(kin.prompt.made.run.pieces):
+    if is_whole and shared == len(kin.pieces):
         return _Way.AGAIN
     return _Way.NEXT if more <= is_whole else _Way.UNSEEN
 
@@ -171,17 +176,20 @@ def _has_all(lane: Lane, shared: int) -> bool:
     return shared == len(lane.plain.made.run.pieces)
 
 
-def _tried(turn: Turn, kin: Kinship) -> Turn:
-    """Return ``turn``, to be tried if its messages are respelled: it has all answers of its source.
+def _is_tried(kin: Kinship, source: Lane, shared: int) -> bool:
+    """Whether a request is tried if its messages are respelled: it has all answers of its source.
 
     Some rules put back whole texts, which are known to be missing only then.
     """
+    if shared >= len(source.plain.made.run.pieces):
+        return False
+    return kin.has_answers(shared) and kin.has_answers_of(source.plain)
+
+
+def _tried(turn: Turn, kin: Kinship) -> Turn:
     source = turn.source
-    if source is None or turn.shared >= len(source.plain.made.run.pieces):
-        return turn
-    if not kin.has_answers(turn.shared) or not kin.has_answers_of(source.plain):
-        return turn
-    return turn._replace(is_tried=True)
+    is_tried = source is not None and _is_tried(kin, source, turn.shared)
+    return turn._replace(is_tried=True) if is_tried else turn
 
 
 def _puts_nothing(kin: Kinship, turn: Turn) -> bool:
@@ -202,6 +210,10 @@ def was_elsewhere(turn: Turn) -> bool:
     known, pieces = turn.lane.prompt.pieces, turn.prompt.pieces
     if pieces[: len(known)] != known:  # the client tells its story in another way
         return False
-    new = (segment for piece in pieces[len(known) :] for segment in piece.segments)
-    sources = (segment.source for segment in new if segment.source != "client")
-    return sum(source == "model" for source, _ in groupby(sources)) > 1
+    times, last = 0, ""
+    for piece in pieces[len(known) :]:
+        for segment in piece.segments:
+            if segment.source not in ("client", last):
+                last = segment.source
+                times += last == "model"
+    return times > 1

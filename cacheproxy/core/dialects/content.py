@@ -73,20 +73,24 @@ def texts_shown(content: Any) -> list[str]:
     return texts
 
 
-def calls_in(message: _Json, at: Path = ()) -> Iterator[Call]:
-    """Yield the calls in a message, whose path is ``at``."""
+def calls_in(message: _Json, at: Path = ()) -> list[Call]:
+    """Return the calls in a message, whose path is ``at``."""
+    found: list[Call] = []
     if message.get("type") == "function_call":
         name, given = str(message.get("name")), message.get("arguments")
-        yield Call(message.get("call_id"), name, (*at, "arguments"), given)
-    for number, call in _objects(message.get("tool_calls")):
-        function = call.get("function")
+        found.append(Call(message.get("call_id"), name, (*at, "arguments"), given))
+    calls, content = message.get("tool_calls"), message.get("content")
+    for number, call in enumerate(calls if isinstance(calls, list) else ()):
+        function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             path = (*at, "tool_calls", number, "function", "arguments")
-            yield Call(call.get("id"), str(function.get("name")), path, function.get("arguments"))
-    for number, block in _objects(message.get("content")):
-        if block.get("type") == "tool_use":
+            name, given = str(function.get("name")), function.get("arguments")
+            found.append(Call(call.get("id"), name, path, given))
+    for number, block in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(block, dict) and block.get("type") == "tool_use":
             path = (*at, "content", number, "input")
-            yield Call(block.get("id"), str(block.get("name")), path, block.get("input"))
+            found.append(Call(block.get("id"), str(block.get("name")), path, block.get("input")))
+    return found
 
 
 def call_ids_in(message: Any) -> Iterator[tuple[Path, str]]:

@@ -23,7 +23,7 @@ _MOST_PAIRS = 400_000
 """Lines of one text times lines of the other up to which they are matched one by one."""
 _ALIKE = 0.5
 _RUN = 5
-"""Words in a row by which a text is known again."""
+"""Words in a row by which a text is known again; as many as ``_runs`` puts together."""
 TEXT_KINDS = (ChangeKind.TEXT, ChangeKind.ADDED, ChangeKind.REMOVED)
 """Kinds of a change that has no shape of its own."""
 _Span = tuple[int, int]
@@ -65,17 +65,17 @@ def kept_chars(one: str, other: str) -> int:
 
     That is what runs of a few words show: single words are in any two texts.
     """
-    words = _TERM.findall(one)
-    known, kept, until = set(map(hash, _runs(_TERM.findall(other)))), 0, 0
-    for at, run in enumerate(_runs(words)):
-        if hash(run) in known:
+    words, others = _TERM.findall(one), _TERM.findall(other)
+    known, kept, until = set(map(hash, _runs(others))), 0, 0
+    for at, run in enumerate(map(hash, _runs(words)) if known else ()):
+        if run in known:
             kept += sum(map(len, words[max(at, until) : at + _RUN]))
             until = at + _RUN
     return round(kept * len(one) / max(1, sum(map(len, words))))
 
 
 def _runs(words: list[str]) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[start:] for start in range(_RUN)), strict=False)
+    return zip(words, words[1:], words[2:], words[3:], words[4:], strict=False)
 
 
 def _line_end(text: str, position: int) -> int:

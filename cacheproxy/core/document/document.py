@@ -6,13 +6,12 @@ their place. With a memo, only new values are scanned.
 
 from __future__ import annotations
 
-import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from cacheproxy.core.document.memo import Memo, Word, Words, is_in
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import (
     Path,
     PathError,
@@ -78,6 +77,12 @@ class Document:
     def get(self, path: Path) -> Any:
         """Return the value at ``path``; raises PathError if there is none."""
         return self.entry(path).value
+
+    def start_of(self, name: str) -> int:
+        """Return where the value of the member ``name`` begins in the body; it is there."""
+        number = self.root.find(name)
+        assert number is not None
+        return self.start + self.root.value_starts[number]
 
     def match(self, patterns: Iterable[PathPattern]) -> list[tuple[Path, Any]]:
         """Return ``(path, value there)`` for every place that one of ``patterns`` matches.
@@ -166,40 +171,3 @@ class Document:
             return Reader(self.body).deep(start), start
         except RecursionError:  # it was near the limit, and we are called from deeper down
             raise PathError("nested too deeply") from None
-
-
-class Literals:
-    """Looks for ASCII texts and patterns in ``body``.
-
-    ``document``, ``words``: what the body was read as with a memo, and the memo's words. Then only
-    what is new is searched; a text that begins in one message and ends in another is not found.
-    """
-
-    def __init__(
-        self, body: bytes, document: Document | None = None, words: Words | None = None
-    ) -> None:
-        self._body = body
-        self._document, self._words = document, words
-        self._held: dict[Word, bool] = {}
-        self._short: bytes | None = None
-
-    def __contains__(self, word: Word) -> bool:
-        """Whether the body holds ``word``."""
-        if word not in self._held:
-            document, words = self._document, self._words
-            if document is None or words is None or not words.learn(word):
-                self._held[word] = is_in(word, self._body)
-                return self._held[word]
-            if self._short is None:
-                self._short = document.short()
-            is_held = is_in(word, self._short) or word in words.held_by(document.root.items)
-            self._held[word] = is_held
-        return self._held[word]
-
-    def match(self, pattern: re.Pattern[bytes]) -> bool:
-        """Whether the body holds a match of ``pattern``, which must not look beyond its match.
-
-        One that begins with a certain character is nearly as fast as a text, one that may begin
-        with several is not.
-        """
-        return pattern in self

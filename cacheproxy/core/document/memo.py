@@ -8,15 +8,15 @@ rest has moved.
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cacheproxy.core.document.compare import shared_from
 from cacheproxy.core.document.spans import Container, SpelledValue
+from cacheproxy.core.document.words import Words
 
 _MOST_ALIKE = 16
 """Values that are compared of those with the same first bytes."""
@@ -24,11 +24,17 @@ _MOST_CONVERSATIONS = 256
 """Arrays that are found of those with the same first bytes: conversations of one client."""
 _CHANGES = 8
 """The part of an array that may be another where it is the one that a conversation had before."""
+_MOST_READ = 64
+_MOST_BYTES_READ = 4 << 20
+"""Requests that stay read, and bytes of their bodies: nearly all of it others have as well."""
 _Part = TypeVar("_Part", bound=SpelledValue | Container)
-Word = str | re.Pattern[bytes]
-_MOST_WORDS = 256
-"""Texts that are remembered of each value. Rules have a few dozen; code may ask for anything."""
-_NONE: frozenset[Word] = frozenset()
+
+
+class Forgetful(Protocol):
+    """A request, which may be read again."""
+
+    def forget(self) -> None:
+        """Let go of what it was read as."""
 
 
 class Memo:
@@ -36,9 +42,9 @@ class Memo:
 
     A value that several arrays have is counted once, and found as long as one of them is kept.
     Whatever is found is right, for it is compared byte by byte. Threads may share it: a race
-    loses no more than an entry. ``words``: the texts that rules look for. ``bytes_kept``: what
-    all that is kept takes, roughly. ``items``: values, those of arrays included, by their first
-    ``head`` bytes.
+    loses no more than an entry. ``words``: texts that are looked for in a request of which no plan
+    knows more. ``bytes_kept``: what all that is kept takes, roughly. ``items``: values, those of
+    arrays included, by their first ``head`` bytes.
     """
 
     head = 128
@@ -52,7 +58,24 @@ class Memo:
         self._kept: OrderedDict[SpelledValue | Container, None] = OrderedDict()
         self.items: dict[bytes, tuple[SpelledValue, ...]] = {}
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
+        self._read: deque[tuple[Callable[[], Forgetful | None], int]] = deque()
+        self._bytes_read = 0
         self._lock = Lock()
+
+    def keep_read(self, request: Callable[[], Forgetful | None], size: int) -> None:
+        """Let a request keep what its body of ``size`` bytes was read as, until others have come.
+
+        ``request`` refers to it weakly: one that is needed no more is gone at once.
+        """
+        self._read.append((request, size))
+        self._bytes_read += size
+        while len(self._read) > _MOST_READ or self._bytes_read > _MOST_BYTES_READ:
+            if len(self._read) == 1:
+                break
+            gone, size = self._read.popleft()
+            self._bytes_read -= size
+            if (old := gone()) is not None:
+                old.forget()
 
     def item(self, body: bytes, at: int) -> SpelledValue | None:
         """Return the value at ``at``, which begins with a quote or bracket, if it is known."""
@@ -139,60 +162,3 @@ def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part, head: int) -> No
         left = tuple([one for one in alike if one is not gone])
         if left:
             found[key] = left
-
-
-class Words:
-    """The texts and patterns that were asked for, in the order of their first asking."""
-
-    def __init__(self) -> None:
-        self._words: list[Word] = []
-        self._known: set[Word] = set()
-
-    def learn(self, word: Word) -> bool:
-        """Add ``word`` if it is new; return whether it is one of them."""
-        if word not in self._known and len(self._words) < _MOST_WORDS:
-            self._words.append(word)
-            self._known.add(word)
-        return word in self._known
-
-    def held_by(self, parts: Iterable[SpelledValue | Container | None]) -> set[Word]:
-        """Return which of the words the members of a body hold, but for the short ones."""
-        held: set[Word] = set()
-        for part in parts:
-            if isinstance(part, SpelledValue):
-                held |= self._in_item(part)
-            elif part is not None:
-                held |= self._in_array(part)
-        return held
-
-    def _in_item(self, item: SpelledValue) -> frozenset[Word]:
-        looked, held = item.looked
-        if looked < len(self._words):
-            words = self._words[looked:]
-            held |= {word for word in words if is_in(word, item.spelled)}
-            item.looked = looked + len(words), held  # at once: threads share it
-        return held
-
-    def _in_array(self, array: Container) -> frozenset[Word]:
-        """Return what all items hold; what holds up to each of them is kept for the next array."""
-        size = len(self._words)
-        if array.notes.get("words") == size:
-            return array.notes["held"][-1] if array.items else _NONE
-        notes, count = array.before
-        each = notes["held"][:count] if notes.get("words") == size else []
-        held = each[-1] if each else _NONE
-        for item in array.items[len(each) :]:
-            found = self._in_item(item)
-            if not found <= held:
-                held |= found
-            each.append(held)
-        array.notes["held"] = each
-        array.notes["words"] = size
-        return held
-
-
-def is_in(word: Word, text: bytes) -> bool:
-    """Whether ``text`` holds ``word``."""
-    if isinstance(word, str):
-        return word.encode() in text
-    return word.search(text) is not None

@@ -14,7 +14,7 @@ _EACH_ITEM = 1000
 """Bytes that an item takes itself, with what a prompt makes of it, as measured."""
 _ESCAPED_EMOJI = re.compile(rb"\\u[dD][89abAB]").search
 """Half of a character that takes four bytes, as clients spell it that write ASCII alone."""
-_UNSEARCHED: tuple[int, frozenset[Any]] = (0, frozenset())
+_UNSEARCHED: tuple[Any, int, frozenset[Any]] = (None, 0, frozenset())
 
 
 class Entry(NamedTuple):
@@ -31,7 +31,7 @@ class SpelledValue:
     """A value as it is spelled, and what it came to; all bodies that hold it share it.
 
     ``cost``: bytes that it takes, roughly: one emoji makes each character of its text take four, an
-    arrow two. ``looked``: how many of the texts that rules ask for were looked for in it, and those
+    arrow two. ``looked``: which texts were looked for in it (Words), how many of them, and those
     that it holds. ``note``: what a prompt made of it, and where. ``holders``: how many of the
     things that a memo keeps have it.
     """

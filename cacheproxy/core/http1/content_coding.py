@@ -25,6 +25,7 @@ _MOST_MEMBERS = 1024
 """Members of a body (RFC 1952, section 2.2; RFC 8878, section 3): each begins anew, which costs."""
 _WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 """8 MiB, the most that a coding may use (RFC 9659, section 3)."""
+_NONE = (b"", b"identity")
 _CODINGS = {b"gzip": "gzip", b"x-gzip": "gzip", b"deflate": "deflate", b"zstd": "zstd"}
 
 
@@ -38,13 +39,13 @@ class TooLargeError(CodingError):
 
 def codings_of(headers: Headers) -> list[bytes]:
     """Return the codings that a body has, in the order in which they were applied."""
-    found = tokens(values(headers, b"content-encoding"))
-    return [coding for coding in found if coding not in (b"", b"identity")]
+    found = values(headers, b"content-encoding")
+    return [coding for coding in tokens(found) if coding not in _NONE] if found else found
 
 
 def are_known(codings: Sequence[bytes]) -> bool:
     """Whether all of ``codings`` can be undone."""
-    return len(codings) <= _MOST_CODINGS and all(coding in _CODINGS for coding in codings)
+    return len(codings) <= _MOST_CODINGS and _CODINGS.keys() >= set(codings)
 
 
 def unpack(body: bytes, codings: Sequence[bytes], limit: int) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Callable
 
 from cacheproxy.core.prompt.request import Headers
 
@@ -40,13 +42,23 @@ def credentials_in(headers: Headers, also: frozenset[bytes] = frozenset()) -> He
     return tuple([field for field in headers if field[0].lower() in wanted])
 
 
-def end_to_end(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
-    """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``."""
+def end_to_end(
+    headers: Headers, also: frozenset[bytes] = frozenset(), *, but: bytes = b"\n"
+) -> Headers:
+    """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``.
+
+    ``but``: what names that go, too, begin with.
+    """
     gone = _HOP_BY_HOP | also if also else _HOP_BY_HOP
     for name, value in headers:
         if len(name) == 10 and name.lower() == b"connection":
-            gone |= {token.strip().lower() for token in value.split(b",")}
-    return tuple([field for field in headers if field[0].lower() not in gone])
+            gone = gone.union(tokens([value]))
+    found = []
+    for field in headers:
+        name = field[0].lower()
+        if name not in gone and not name.startswith(but):
+            found.append(field)
+    return tuple(found)
 
 
 def for_client(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
@@ -54,24 +66,26 @@ def for_client(headers: Headers, also: frozenset[bytes] = frozenset()) -> Header
 
     llama-server sends ``Access-Control-Allow-Origin: *``, which would let any page read answers.
     """
-    kept = end_to_end(headers, also)
-    return tuple([field for field in kept if not field[0].lower().startswith(b"access-control-")])
+    return end_to_end(headers, also, but=b"access-control-")
 
 
-def by_name(headers: Headers) -> dict[bytes, list[bytes]]:
-    """Return the values of each header by its name in lower case, in their order."""
-    found: dict[bytes, list[bytes]] = {}
+def by_name(headers: Headers) -> Callable[[bytes], list[bytes]]:
+    """Return what returns the values of a header, by its name in lower case: no Python call."""
+    found: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for name, value in headers:
-        found.setdefault(name.lower(), []).append(value)
-    return found
+        found[name.lower()].append(value)
+    return found.__getitem__
 
 
 def tokens(found: list[bytes]) -> list[bytes]:
     """Return the comma-separated parts of a header's values, in lower case."""
-    return [part.strip().lower() for part in b",".join(found).split(b",")] if found else []
+    return list(map(bytes.strip, b",".join(found).lower().split(b","))) if found else []
 
 
 def values(headers: Headers, name: bytes) -> list[bytes]:
     """Return all values of header ``name`` (lower case)."""
-    size = len(name)
-    return [value for key, value in headers if len(key) == size and key.lower() == name]
+    size, found = len(name), []
+    for key, value in headers:
+        if len(key) == size and key.lower() == name:
+            found.append(value)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.prompt.request import Headers
@@ -65,26 +65,57 @@ class RequestError(ValueError):
         return cls(413, f"the request body is larger than {limits.body >> 20} MiB")
 
 
-@dataclass(eq=False, slots=True)
 class RequestHead:
-    """Request line and headers, names and values as they came, in their order."""
+    """Request line and headers, names and values as they came, in their order.
 
-    method: bytes  #: as it came
-    target: bytes  #: as it came
-    version: bytes  #: HTTP/1.0 or HTTP/1.1
-    headers: Headers  #: (name, value) pairs
-    scheme: bytes = b""  #: of the URL that was the target, in lower case; b"" if it was none
-    length: int | None = field(init=False)  #: bytes of the body; None if it is chunked
-    _by_name: dict[bytes, list[bytes]] = field(init=False, repr=False)
-    """Values by name in lower case."""
+    ``method``, ``target``, ``version`` (HTTP/1.0 or HTTP/1.1) and ``headers``: as they came.
+    ``scheme``: of the URL that was the target, in lower case; b"" if it was none. ``values``
+    returns all values of the header of a name in lower case. ``path``: the target without its
+    query. ``length``: bytes of the body; None if it is chunked. ``connection``: what Connection
+    names, in lower case. ``persistent``: whether the client lets the connection serve another
+    request (section 9.3). Raises RequestError where it is ambiguous how long the body is.
+    """
 
-    def __post_init__(self) -> None:
-        self._by_name = by_name(self.headers)
-        self.length = self._length()
+    __slots__ = (
+        *("connection", "headers", "length", "method", "path", "persistent", "scheme", "target"),
+        *("values", "version"),
+    )
 
-    def values(self, name: bytes) -> list[bytes]:
-        """Return all values of the header called ``name`` (lower case)."""
-        return self._by_name.get(name, [])
+    def __init__(
+        self, method: bytes, target: bytes, version: bytes, headers: Headers, scheme: bytes = b""
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.version = version
+        self.headers = headers
+        self.scheme = scheme
+        self.path = target.partition(b"?")[0]
+        values = self.values = by_name(headers)
+        found = values(b"connection")
+        self.connection = tokens(found) if found else found
+        self.persistent = version == b"HTTP/1.1" and b"close" not in self.connection
+        self.length: int | None = 0
+        lengths, codings = values(b"content-length"), values(b"transfer-encoding")
+        if codings:
+            self._check(codings, lengths)
+            self.length = None
+        elif lengths:
+            length = lengths[0]
+            if len(lengths) > 1 or not length.isdigit() or len(length) > _MOST_DIGITS:
+                raise RequestError(400, "the Content-Length is not a valid number")
+            self.length = int(length)
+
+    def _check(self, codings: list[bytes], lengths: list[bytes]) -> None:
+        """Raise RequestError if it is not chunked and nothing else (section 6.3)."""
+        if lengths or self.version != b"HTTP/1.1":  # section 6.1
+            raise RequestError(400, NOT_HTTP)
+        found = tokens(codings)
+        if found != [b"chunked"]:
+            # Others before it are not understood; without it at the end, there is no telling
+            # where the body ends (section 6.3, 4).
+            is_clear = found[-1] == b"chunked" and found.count(b"chunked") == 1
+            why = "a request may only have the Transfer-Encoding chunked"
+            raise RequestError(501 if is_clear else 400, why)
 
     def without(self, names: list[bytes], target: bytes | None = None) -> RequestHead:
         """Return this head without the headers called ``names`` (lower case).
@@ -101,8 +132,6 @@ class RequestHead:
         Section 3.2.2. The Host that came must be one all the same (section 3.2). Raises
         RequestError. A head with another target is returned as it is.
         """
-        if self.target.startswith(b"/"):
-            return self
         url = absolute(self.method, self.target)
         if url is None:
             return self
@@ -117,18 +146,6 @@ class RequestHead:
         return RequestHead(self.method, path, self.version, headers, scheme)
 
     @property
-    def path(self) -> bytes:
-        """The target without its query."""
-        return self.target.partition(b"?")[0]
-
-    @property
-    def persistent(self) -> bool:
-        """Whether the client lets the connection serve another request (section 9.3)."""
-        if self.version != b"HTTP/1.1":
-            return False
-        return b"close" not in tokens(self.values(b"connection"))
-
-    @property
     def expects_continue(self) -> bool:
         """Whether the client waits for a word before it sends its body (RFC 9110, 10.1.1)."""
         expected = self.values(b"expect")
@@ -138,25 +155,3 @@ class RequestHead:
             and self.version == b"HTTP/1.1"
             and self.length != 0
         )
-
-    def _length(self) -> int | None:
-        """Settle the body's length by section 6.3; several opinions are an error."""
-        lengths = self.values(b"content-length")
-        codings = self.values(b"transfer-encoding")
-        if codings:
-            if lengths or self.version != b"HTTP/1.1":  # section 6.1
-                raise RequestError(400, NOT_HTTP)
-            found = tokens(codings)
-            if found != [b"chunked"]:
-                # Others before it are not understood; without it at the end, there is no telling
-                # where the body ends (section 6.3, 4).
-                is_clear = found[-1] == b"chunked" and found.count(b"chunked") == 1
-                why = "a request may only have the Transfer-Encoding chunked"
-                raise RequestError(501 if is_clear else 400, why)
-            return None
-        if not lengths:
-            return 0
-        length = lengths[0]
-        if len(lengths) > 1 or not length.isdigit() or len(length) > _MOST_DIGITS:
-            raise RequestError(400, "the Content-Length is not a valid number")
-        return int(length)

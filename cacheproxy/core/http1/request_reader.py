@@ -80,12 +80,9 @@ class RequestReader:
         self.head: RequestHead | None = None
         self._buffer = b""
         self._at = 0
-        self._begin()
-
-    def _begin(self) -> None:
         self._skipped = False
         self._searched = 0
-        self._body = Pieces()
+        self._body: Pieces | None = None
         self._next = _Chunk.SIZE
         self._left = 0
 
@@ -99,12 +96,9 @@ class RequestReader:
         """What is asked for, without its query, as far as it has come: also after an error."""
         if self.head is not None:
             return self.head.path
-        found = _START.match(self._buffer, self._at, self._at + self._longest_line)
+        longest_line = self.limits.target + self.limits.head
+        found = _START.match(self._buffer, self._at, self._at + longest_line)
         return found[1].partition(b"?")[0] if found and found[1] else b""
-
-    @property
-    def _longest_line(self) -> int:
-        return self.limits.target + self.limits.head
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
@@ -128,9 +122,10 @@ class RequestReader:
             if _LONG_METHOD.match(buffer, at):  # section 3
                 raise RequestError(501, "the request method is too long")
             raise RequestError(400, NOT_HTTP)
-        line_end = _line_end(buffer, at, at + self._longest_line + 2)
+        longest_line = limits.target + limits.head
+        line_end = _line_end(buffer, at, at + longest_line + 2)
         if line_end < 0:
-            if len(buffer) - 1 - at > self._longest_line:
+            if len(buffer) - 1 - at > longest_line:
                 raise RequestError(414, "the request line is longer than the limit")
             return None
         line = _REQUEST_LINE.fullmatch(buffer, at, line_end)
@@ -149,7 +144,8 @@ class RequestReader:
             self._searched = max(0, len(buffer) - 3 - at)
             return None
         fields = self._fields(buffer[line_end + 2 : end])
-        self.head = RequestHead(method, target, version, fields).in_origin_form()
+        head = RequestHead(method, target, version, fields)
+        self.head = head if target.startswith(b"/") else head.in_origin_form()
         self._at = end + 4
         return self.head
 
@@ -158,30 +154,27 @@ class RequestReader:
         head = self.head
         assert head is not None, "its head comes first"
         length, buffer, at = head.length, self._buffer, self._at
-        if length is None:
-            if not self._read_chunks():
-                return None
-        elif not self._body.size and len(buffer) - at >= length:  # whole at once: no copy but one
-            self._at = at + length
-            self._end()
-            return buffer[at : at + length]
+        if length is not None and self._body is None and len(buffer) - at >= length:
+            body, end = buffer[at : at + length], at + length  # whole at once: no copy but one
         else:
-            piece = buffer[at : at + length - self._body.size]
-            self._at = at + len(piece)
-            self._body.add(piece)
-            if self._body.size < length:
-                return None
-        body = self._body.joined()
-        self._end()
+            kept = self._body = self._body or Pieces()
+            if length is None:
+                if not self._read_chunks(kept):
+                    return None
+                end = self._at
+            else:
+                end = self._at = min(len(buffer), at + length - kept.size)
+                kept.add(buffer[at:end])
+                if kept.size < length:
+                    return None
+            body = kept.joined()
+        # Be ready for the next request; keep nothing of this one.
+        is_all = end == len(buffer)
+        self._buffer, self._at = (b"", 0) if is_all else (buffer, end)
+        self.head = self._body = None
+        self._skipped, self._searched = False, 0
+        self._next, self._left = _Chunk.SIZE, 0
         return body
-
-    def _end(self) -> None:
-        """Be ready for the next request; keep nothing of this one."""
-        self.head = None
-        if self._at == len(self._buffer):
-            self._buffer = b""
-            self._at = 0
-        self._begin()
 
     def _fields(self, section: bytes) -> Headers:
         if _FIELDS.fullmatch(section) is None:
@@ -194,13 +187,13 @@ class RequestReader:
             fields.append((name, value.strip(b" \t")))
         return tuple(fields)
 
-    def _read_chunks(self) -> bool:
+    def _read_chunks(self, body: Pieces) -> bool:
         """Read all chunks that have come (section 7.1); return whether the last was among them."""
         buffer, at, size, done = self._buffer, self._at, len(self._buffer), False
         while at < size and not done:
             if self._next is _Chunk.DATA:
                 piece = buffer[at : at + self._left]
-                self._body.add(piece)
+                body.add(piece)
                 at += len(piece)
                 self._left -= len(piece)
                 if self._left:
@@ -227,7 +220,7 @@ class RequestReader:
                 if found is None:
                     raise RequestError(400, NOT_HTTP)
                 size_of_chunk = int(found[1], 16)
-                if size_of_chunk > self.limits.body - self._body.size:
+                if size_of_chunk > self.limits.body - body.size:
                     raise RequestError.too_large(self.limits)
                 self._next = _Chunk.DATA if size_of_chunk else _Chunk.TRAILERS
                 self._left = size_of_chunk or _LONGEST_TRAILERS

@@ -98,21 +98,24 @@ class Access:
         hosts, is_check = values(b"host"), path in (READY, HEALTH)
         if len(hosts) > 1 or (not hosts and not http10 and not is_check):
             return AccessRefusal(400, ONE_HOST)
-        host = _host_in(values)
+        host = hosts[0].decode("latin-1").strip() if hosts else "localhost"
         if not AUTHORITY.fullmatch(host):  # RFC 9112, section 3.2
             return AccessRefusal(400, BAD_HOST)
         is_ours = self._is_ours(host, address)
         if not is_ours and not is_check:
             return AccessRefusal(421, _not_ours(host))
-        origins, sites = values(b"origin"), values(b"sec-fetch-site")
-        # What pages of ours are named by in the header Origin (RFC 6454, section 7).
-        ours = {f"{scheme}://{host}".encode("latin-1") for scheme in ("http", "https")}
-        foreign = origins and not (is_ours and ours.issuperset(origins))
-        is_allowed = self._allows(values, path)
-        if not is_allowed and (foreign or not _SAME_SITE.issuperset(sites)):
-            return AccessRefusal(403, _not_allowed(origins, path))
-        if is_allowed and is_preflight(method, values):  # without credentials, so without a token
-            return None
+        origins = values(b"origin")
+        if self.origins and self._allows(origins, path):
+            if is_preflight(method, values):  # without credentials, so without a token
+                return None
+        else:
+            is_foreign = bool(origins)
+            if origins and is_ours:
+                # What pages of ours are named by in the header Origin (RFC 6454, section 7).
+                ours = {scheme + b"://" + host.encode("latin-1") for scheme in _PORTS}
+                is_foreign = not ours.issuperset(origins)
+            if is_foreign or not _SAME_SITE.issuperset(values(b"sec-fetch-site")):
+                return AccessRefusal(403, _not_allowed(origins, path))
         if self.token and not self._is_known(values, path):
             return AccessRefusal(
                 401,
@@ -147,13 +150,11 @@ class Access:
         """Return what the answer to a request says about web pages of other origins."""
         if not self.origins or is_own(path):
             return NOT_SHARED
-        if self._allows(values, path):
-            return for_page(values(b"origin")[0], method, values)
-        return FOR_OTHERS
+        found = values(b"origin")
+        return for_page(found[0], method, values) if self._allows(found, path) else FOR_OTHERS
 
-    def _allows(self, values: Values, path: bytes) -> bool:
+    def _allows(self, origins: Sequence[bytes], path: bytes) -> bool:
         """Whether a page asks whose origin was allowed. Our own pages are for nobody else's."""
-        origins = values(b"origin")
         return len(origins) == 1 and origins[0] in self.origins and not is_own(path)
 
     def is_named(self, values: Values, address: str) -> bool:
@@ -275,6 +276,7 @@ def _is_loopback(name: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=64)
 def host_name(host: str) -> str:
     """Return the name in a Host header or URL authority, lower case, without port and brackets."""
     name, _, port = host.rpartition(":")

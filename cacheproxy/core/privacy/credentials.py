@@ -54,8 +54,12 @@ def hide(data: bytes, known: Collection[bytes] = ()) -> bytes:
 
 def hide_text(text: str, known: Collection[bytes] = ()) -> str:
     """``hide`` for a text."""
-    if not known and not any(literal in text for literal in _LITERALS):
-        return text
+    if not known:
+        for literal in _LITERALS:
+            if literal in text:
+                break
+        else:
+            return text
     data = text.encode("utf-8", "surrogatepass")
     hidden = hide(data, known)
     return text if hidden is data else hidden.decode("utf-8", "surrogatepass")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -114,6 +114,10 @@ class Client:
         for line in self.lines:
             self._check_line(line)
 
+    def __hash__(self) -> int:
+        """Each rule names one: its name tells it apart well enough."""
+        return hash(self.name)
+
     @property
     def is_every(self) -> bool:
         """Whether this stands for all clients."""
@@ -126,40 +130,41 @@ class Client:
 
     def sent(self, request: Request) -> bool:
         """Whether ``request`` is this client's: asked once, whatever is edited later."""
-        if self.name == EVERY and not self.must_begin:
-            return True
         known = request.clients
         told = known.get(self)
         if told is None:
-            told = self.name == EVERY or self._tell(request)
-            if self.must_begin:
-                told = told and self._begins(request)
-            known[self] = told
+            told = self.marked(request)
+            told = known[self] = self.reads(request) if told is None else told
         return told
+
+    def marked(self, request: Request) -> bool | None:
+        """Whether ``request`` is its by user agent and headers; None: its prompt has to be read."""
+        told = self._marked(request)
+        return None if told and self.must_begin else told
+
+    def reads(self, request: Request) -> bool:
+        """Whether ``request`` is its where no mark outside of the body tells."""
+        opening = request.opening
+        if self.must_begin and not any(_begins(texts, self.must_begin) for texts in opening):
+            return False
+        return bool(self.must_begin and self._marked(request)) or any(map(self._opens, opening))
 
     def speaks(self, agent: str) -> bool:
         """Whether the user agent ``agent`` names it."""
         return _named(agent) == self.name or agent.lower().startswith(self.agents)
 
-    def _begins(self, request: Request) -> bool:
-        return any(
-            texts[0][:_LOOKED_AT].lstrip().startswith(self.must_begin) for texts in request.opening
-        )
-
-    def _tell(self, request: Request) -> bool:
-        if request.speaker == self.name or self.speaks(request.header("user-agent") or ""):
+    def _marked(self, request: Request) -> bool | None:
+        """Whether ``request`` is marked as its, whatever it must begin with."""
+        if self.name in (EVERY, request.speaker) or self.speaks(agent_of(request)):
             return True
-        for name in self.headers:
-            if request.header(name) is not None:
-                return True
-        if request.speaker or request.dialect is None or not (self.head or self.lines):
-            return False
-        for texts in request.opening:
-            if texts[0][:_LOOKED_AT].lstrip().startswith(self.head):
-                return True
-            if any(map(self._has_line, texts if self.lines else ())):
-                return True
-        return False
+        if any(name.lower().encode("latin-1") in request.by_name for name in self.headers):
+            return True
+        is_told = request.speaker or request.dialect is None or not (self.head or self.lines)
+        return False if is_told else None
+
+    def _opens(self, texts: list[str]) -> bool:
+        """Whether system text is its own: by the beginning of its first text, or by a line."""
+        return _begins(texts, self.head) or (bool(self.lines) and any(map(self._has_line, texts)))
 
     def _has_line(self, text: str) -> bool:
         if self.late is not None:
@@ -187,7 +192,7 @@ class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
 
     def introduce(self, request: Request) -> Request:
         """Return ``request``, which knows from now on which of them its user agent names."""
-        agent = request.header("user-agent") or ""
+        agent = request.by_name.get(b"user-agent", b"")
         known = self._speakers.get(agent)
         return request.spoken_by(self._speaker(agent) if known is None else known)
 
@@ -211,15 +216,16 @@ class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
                 names.setdefault(line, []).append(client.called)
         return {", ".join(called): line for line, called in names.items()}
 
-    def _speaker(self, agent: str) -> str:
+    def _speaker(self, spelled: bytes) -> str:
+        agent = spelled.decode("latin-1")
         speaking = () if _is_shared(agent) else (one.name for one in self if one.speaks(agent))
         found = next(iter(speaking), "")
         if len(self._speakers) < _MOST_AGENTS:
-            self._speakers[agent] = found
+            self._speakers[spelled] = found
         return found
 
     @cached_property
-    def _speakers(self) -> dict[str, str]:
+    def _speakers(self) -> dict[bytes, str]:
         """The names by user agent, as far as it was asked."""
         return {}
 
@@ -230,12 +236,21 @@ NOBODY = Clients()
 
 def client_of(request: Request) -> str:
     """Return the short name of the client, by its user agent."""
-    return request.speaker or _named(request.header("user-agent") or "")
+    return request.speaker or _named(agent_of(request))
+
+
+def agent_of(request: Request) -> str:
+    """Return the user agent, "" for none."""
+    return request.by_name.get(b"user-agent", b"").decode("latin-1")
 
 
 def is_shared(request: Request) -> bool:
     """Whether the user agent names but a library, as all programs that use it send it."""
-    return _is_shared(request.header("user-agent") or "")
+    return _is_shared(agent_of(request))
+
+
+def _begins(texts: Sequence[str], with_: str | tuple[str, ...]) -> bool:
+    return texts[0][:_LOOKED_AT].lstrip().startswith(with_)
 
 
 def _is_shared(agent: str) -> bool:

@@ -6,18 +6,25 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+from weakref import ref
 
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import dialect_of
-from cacheproxy.core.document.document import Document, Literals, Splice
+from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.reader import NotUnderstoodError, TooMuchError
+from cacheproxy.core.document.words import Literals, Words
 
 _T = TypeVar("_T")
 _LOOKED_AT = 8
 """Bytes that are known already and take as long as one that is new, at most."""
 _SHORT = 16 << 10
 """Bytes of a body that is searched as a whole: to find out what is new takes as long."""
+_OF_NO_BODY = (
+    *("method", "target", "headers", "memo", "speaker", "by_name"),
+    *("path", "dialect", "clients", "agreed", "_words"),
+)
+"""What a request keeps when its body becomes another."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -43,7 +50,7 @@ class Once(Generic[_T]):
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Request:
     """One HTTP request, frozen; its JSON is looked at lazily, and once."""
 
@@ -55,6 +62,24 @@ class Request:
     """What earlier bodies came to; the JSON is the same without it, but read as a whole."""
     speaker: str = field(default="", compare=False, repr=False)
     """The client that its user agent names, of those that are known (``Clients``); "": none."""
+
+    by_name: dict[bytes, bytes] = field(init=False, compare=False, repr=False)
+    """The first value of each header, by its name in lower case. Never altered."""
+
+    def __init__(  # noqa: PLR0917 (in the order that dataclass would have them)
+        self,
+        method: str,
+        target: str,
+        headers: Headers = (),
+        body: bytes = b"",
+        memo: Memo | None = None,
+        speaker: str = "",
+    ) -> None:
+        known = self.__dict__  # what dataclass makes of it calls a function for each field
+        known["method"], known["target"], known["headers"] = method, target, headers
+        known["body"], known["memo"], known["speaker"] = body, memo, speaker
+        names, values = zip(*reversed(headers), strict=True) if headers else ((), ())
+        known["by_name"] = dict(zip(map(bytes.lower, names), values, strict=True))
 
     @Once
     def path(self) -> str:
@@ -68,25 +93,24 @@ class Request:
 
     def header(self, name: str) -> str | None:
         """Return the first value of header ``name`` as text (Latin-1), or None."""
-        value = self._by_name.get(name.lower().encode("latin-1"))
+        value = self.by_name.get(name.lower().encode("latin-1"))
         return None if value is None else value.decode("latin-1")
 
     def first_header(self, names: Iterable[bytes]) -> str | None:
         """Return what the first of ``names`` (lower case) says that says anything, or None."""
-        by_name = self._by_name
         for name in names:
-            if by_name.get(name):
-                return by_name[name].decode("latin-1")
+            if value := self.by_name.get(name):
+                return value.decode("latin-1")
         return None
 
     def values_of(self, names: Iterable[bytes]) -> tuple[bytes | None, ...]:
         """Return the first value of each of ``names`` (lower case), None where there is none."""
-        return tuple(map(self._by_name.get, names))
+        return tuple(map(self.by_name.get, names))
 
     @property
     def header_names(self) -> Iterable[bytes]:
         """The names of the headers in lower case, each once."""
-        return self._by_name
+        return self.by_name
 
     @Once
     def document(self) -> Document | None:
@@ -143,30 +167,41 @@ class Request:
         What no memo knows has to be scanned; to look at the rest takes an eighth. A body that
         takes no longer is read here.
         """
-        if len(self.body) // _LOOKED_AT > most:
+        size, known = len(self.body), self.__dict__
+        if size // _LOOKED_AT > most:
             return False
-        if not self.is_read and len(self.body) > most:
+        if "document" not in known:
+            if size <= most:
+                return True
             if self.memo is None:
                 return False
             try:
-                self.__dict__["document"] = self._read(most)
+                known["document"] = self._read(most)
             except TooMuchError:
                 return False
-        if not self.is_read:
-            return True
-        return self.document is None or self.document.scanned <= most
+        document = self.document
+        return document is None or document.scanned <= most
+
+    def searched_for(self, words: Words) -> None:
+        """Say which texts ``literals`` looks for at once: those of the rules that there are."""
+        if self.__dict__.get("_words") is not words:
+            self.__dict__["_words"] = words
+            self.__dict__.pop("literals", None)
 
     @Once
     def literals(self) -> Literals:
         """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
-        if self.memo is None or self.dialect is None or len(self.body) <= _SHORT:
-            return Literals(self.body)
-        return Literals(self.body, self.document, self.memo.words)
+        memo, words = self.memo, self.__dict__.get("_words")
+        if words is None:
+            words = Words() if memo is None else memo.words
+        if memo is None or self.dialect is None or len(self.body) <= _SHORT or not self.document:
+            return Literals(self.body, words)
+        return Literals(self.body, words, self.document.short(), self.document.root.items)
 
     def _read(self, most: int = sys.maxsize) -> Document | None:
         """Read the document; raises TooMuchError where more than ``most`` bytes are new."""
         known = self.__dict__
-        if self.header("content-encoding") is not None:
+        if b"content-encoding" in self.by_name:
             known["_why"] = "it has a Content-Encoding that cacheproxy cannot unpack"
             return None
         try:
@@ -179,22 +214,37 @@ class Request:
 
     def with_body(self, body: bytes, splices: Sequence[Splice] = ()) -> Request:
         """Return this request with another body; ``splices``: those that made it, if any did."""
-        other = Request(self.method, self.target, self.headers, body, self.memo, self.speaker)
-        known, ours = other.__dict__, self.__dict__
-        for name in ("path", "dialect", "clients", "agreed", "_by_name"):
+        ours, other = self.__dict__, object.__new__(Request)
+        known = other.__dict__
+        for name in _OF_NO_BODY:
             if name in ours:
                 known[name] = ours[name]
+        known["body"] = body
         if splices and self.document is not None:
             known["_edited"] = self.document, splices
         return other
 
+    def bare(self) -> Request:
+        """Return it without what was found of it; what its body was read as stays for a while.
+
+        That is as long as the memo says: until the next turn, as a rule.
+        """
+        other = self.with_body(self.body)
+        known = other.__dict__
+        known.pop("agreed", None)
+        if self.memo is not None and (document := self.document) is not None:
+            known["document"], known["json"] = document, document.value
+            self.memo.keep_read(ref(other), len(self.body))
+        return other
+
+    def forget(self) -> None:
+        """Let go of what the body was read as; it is read again where somebody asks."""
+        for name in ("document", "json", "literals", "opening"):
+            self.__dict__.pop(name, None)
+
     def with_text(self, text: str) -> Request:
         """Return this request with another body."""
         return self.with_body(text.encode())
-
-    @Once
-    def _by_name(self) -> dict[bytes, bytes]:
-        return {name.lower(): value for name, value in reversed(self.headers)}
 
 
 def messages_of(request: Request | None) -> tuple[str, list[dict[str, Any]]]:

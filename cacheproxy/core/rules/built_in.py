@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cacheproxy.core.dialects.content import Call, calls_in
 from cacheproxy.core.document.compare import alike, means_same, shared_from
@@ -23,47 +23,48 @@ _TOOLS_WHY = "tools of the turn before keep their order and spelling; new ones c
 
 
 @quick
-def _calls_as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
+def _calls_as_before(request: Request, previous: Request | None) -> Sequence[Edit]:
     """Spell each call as the turn before did, if it is the same one with equal arguments.
 
     Messages that both bodies begin with are not looked at. The turn before is read only if it has
     the id of a call in another one, or if there are many.
     """
-    document = request.document
+    document, edits = request.document, list[Edit]()
     if previous is None or request.dialect is None or document is None:
-        return
+        return edits
     name = request.dialect.items
     messages = document.array(name)
     if messages is None:
-        return
-    start = document.entry((name,)).value_start
+        return edits
+    start = document.start_of(name)
     same = bisect_right(messages.ends, shared_from(previous.body, start, messages.spelled))
-    rest = start + messages.ends[same - 1] if same else 0
     calls = _calls(name, messages, same)
-    if len(calls) <= _FEW and not any(
-        previous.body.find(call.id.encode(), rest) >= 0 for call in calls
-    ):
-        return
+    if len(calls) <= _FEW:
+        rest = start + messages.ends[same - 1] if same else 0
+        for call in calls:
+            if previous.body.find(call.id.encode(), rest) >= 0:
+                break
+        else:
+            return edits
     if previous.document is None or (before := previous.document.array(name)) is None:
-        return
+        return edits
     known = {call.id: call for call in reversed(_calls(name, before, same))}
     for call in calls:
         number = int(call.path[1])
         was = before.items[number : number + 1]
         is_same = bool(was) and was[0].spelled == messages.items[number].spelled
         if call.id in known and not is_same:
-            yield from _respelled(call, document, known[call.id], previous.document)
+            edits += _respelled(call, document, known[call.id], previous.document)
+    return edits
 
 
 def _calls(name: str, messages: Container, first: int) -> list[Call]:
     """Return the calls that have an id, from the message numbered ``first`` on."""
-    return [
-        call
-        for number, message in enumerate(messages.values[first:], first)
-        if isinstance(message, dict) and message.get("role") in ("assistant", None)
-        for call in calls_in(message, (name, number))
-        if isinstance(call.id, str) and call.id.isascii() and call.id
-    ]
+    calls: list[Call] = []
+    for number, message in enumerate(messages.values[first:], first):
+        if isinstance(message, dict) and message.get("role") in ("assistant", None):
+            calls += calls_in(message, (name, number))
+    return [one for one in calls if isinstance(one.id, str) and one.id.isascii() and one.id]
 
 
 def _respelled(call: Call, ours: Document, first: Call, theirs: Document) -> Iterator[Edit]:
@@ -88,17 +89,29 @@ CALLS_AS_BEFORE = CodeRule("calls-as-before", _CALLS_WHY, _calls_as_before, need
 
 
 @quick
-def _tools_as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
+def _tools_as_before(request: Request, previous: Request | None) -> Iterable[Edit]:
     """Put the tools in the order of the turn before, each spelled as it was.
 
     Nothing is done where two tools have one name, or one has none: they cannot be told apart.
     """
-    if previous is None or request.dialect is None or request.document is None:
-        return
-    tools = request.document.array("tools")
-    if tools is None or _is_in(previous.body, request.document, tools):
-        return
-    before = previous.document.array("tools") if previous.document is not None else None
+    document = request.document
+    if previous is None or request.dialect is None or document is None:
+        return ()
+    tools = document.array("tools")
+    if tools is None:
+        return ()
+    start, body = document.start_of("tools"), previous.body
+    if body.startswith(tools.spelled, start):  # the very same, as far from the start
+        return ()
+    start += len(body) - len(request.body)
+    if start >= 0 and body.startswith(tools.spelled, start):  # or from the end
+        return ()
+    return _reordered(tools, previous.document)
+
+
+def _reordered(tools: Container, document: Document | None) -> Iterator[Edit]:
+    """Yield the edits that make ``tools`` what they were in ``document``."""
+    before = None if document is None else document.array("tools")
     ours, theirs = _by_name(tools), _by_name(before)
     order = [name for name in theirs if name in ours]
     order += [name for name in ours if name not in theirs]
@@ -108,13 +121,6 @@ def _tools_as_before(request: Request, previous: Request | None) -> Iterator[Edi
             tool = known
         if tool.spelled != tools.items[at].spelled:
             yield Edit(f"/tools/{at}", Raw(tool.spelled.decode()), _TOOLS_WHY)
-
-
-def _is_in(body: bytes, document: Document, tools: Container) -> bool:
-    """Whether the very same tools stand in ``body``, as far from its start or from its end."""
-    start = document.entry(("tools",)).value_start
-    places = start, start + len(body) - len(document.body)
-    return any(body.startswith(tools.spelled, at) for at in places if at >= 0)
 
 
 def _by_name(tools: Container | None) -> dict[str, SpelledValue]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import EVERY, Client
@@ -44,6 +44,22 @@ class CodeRule:
 
 Normalizer = Rule | CodeRule
 """What the core folds a request through, one by one, by name."""
+
+
+class CompiledRule(NamedTuple):
+    """A rule, and what is asked of it before each request."""
+
+    rule: Normalizer  #: itself
+    literals: frozenset[str]  #: the texts without which it cannot fire; none: it always may
+    is_here: bool  #: whether it runs where the bytes are relayed: it is ours, or ``quick``
+
+
+def compiled(rules: Iterable[Normalizer]) -> tuple[CompiledRule, ...]:
+    """Return ``rules`` so that a request asks nothing of those that cannot fire."""
+    return tuple(
+        CompiledRule(rule, frozenset(rule.literals), type(rule) is Rule or is_quick(rule))
+        for rule in rules
+    )
 
 
 def client_name(rule: Normalizer) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cacheproxy.core.document.edits import Edit, splice, splices_of
 from cacheproxy.core.document.search import LateError
+from cacheproxy.core.document.words import Words
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.code_rule import Normalizer, is_quick
+from cacheproxy.core.rules.code_rule import CompiledRule, Normalizer, compiled
 from cacheproxy.core.rules.rule import Rule
 
 MOST_EDITS = 10_000
@@ -80,31 +82,48 @@ def run(work: Coroutine[Foreign[Any], Any, _T]) -> _T:
 
 
 def normalize(
-    request: Request, normalizers: Sequence[Normalizer], previous: Request | None = None
+    request: Request, normalizers: Iterable[Normalizer], previous: Request | None = None
 ) -> Normalized:
-    """Fold ``request`` through ``normalizers`` without any guard around others' code."""
-    return run(fold(request, normalizers, previous))
+    """Fold ``request`` through those ``normalizers`` that are for its client, without any guard."""
+    own = [one for one in normalizers if is_for(one, request)]
+    request.searched_for(words_of(own))
+    return run(fold(request, compiled(own), previous))
+
+
+def words_of(normalizers: Iterable[Normalizer]) -> Words:
+    """Return the literals of ``normalizers``, to be looked for at once."""
+    return _words_of(tuple(dict.fromkeys(text for one in normalizers for text in one.literals)))
+
+
+@lru_cache(maxsize=64)
+def _words_of(texts: tuple[str, ...]) -> Words:
+    return Words(texts)
 
 
 async def fold(
-    request: Request, normalizers: Sequence[Normalizer], previous: Request | None = None
+    request: Request, rules: Iterable[CompiledRule], previous: Request | None = None
 ) -> Normalized:
-    """Fold ``request`` through ``normalizers``; each sees the result of the earlier ones.
+    """Fold ``request`` through ``rules``; each sees the result of the earlier ones.
 
-    Never raises on account of a normalizer (law 4): one that fails, or whose edits cannot be
-    made, is left out and named in its report. A body that is no JSON object is not touched. What
-    is neither a row in a table nor ``quick`` is others' code, which gets its own parsed JSON.
+    They are for its client, and the request is searched for their literals (``words_of``). Never
+    raises on account of a rule (law 4): one that fails, or whose edits cannot be made, is left out
+    and named in its report. A body that is no JSON object is not touched. What is neither a row in
+    a table nor ``quick`` is others' code, which gets its own parsed JSON.
     """
     reports: list[RuleReport] = []
-    for normalizer in normalizers:
-        if not may_fire(normalizer, request):
+    body, held = b"", frozenset[Any]()
+    for rule, literals, is_here in rules:
+        if literals:
+            if request.body is not body:
+                body, held = request.body, request.literals.held
+            if held.isdisjoint(literals):
+                continue
+        elif not request.body:
             continue
-        if type(normalizer) is Rule or is_quick(normalizer):
-            request, report = step(request, normalizer, previous)
-        elif not is_for(normalizer, request):
-            continue
+        if is_here:
+            request, report = step(request, rule, previous)
         else:
-            request, report = await _guarded(request, normalizer, previous)
+            request, report = await _guarded(request, rule, previous)
         if report is not None:
             reports.append(report)
             if report.is_late:
@@ -137,34 +156,31 @@ def step(
 ) -> tuple[Request, RuleReport | None]:
     """Take ``request`` through one normalizer: the request after it, and its report if any.
 
-    It is asked only if the request is its client's. Only quick code without literals is asked
-    before that, and counts after it: it may know without the JSON that there is nothing for it, and
-    whose request it is may have to be read. ``shown``: an equal request that the normalizer
-    gets to see instead, so that nothing it does to that one reaches others. Whatever it raises is
-    its own failure, a SystemExit as well; only a KeyboardInterrupt goes on, which may be the
-    user's.
+    ``shown``: an equal request that the normalizer gets to see instead, so that nothing it does to
+    that one reaches others. Whatever it raises is its own failure, a SystemExit as well; only a
+    KeyboardInterrupt goes on, which may be the user's.
     """
     is_rule = type(normalizer) is Rule
     try:
-        asks_last = shown is None and not is_rule and not normalizer.literals
-        if not asks_last and not is_for(normalizer, request):
-            return request, None
         if shown is not None and request.document is None:
             return request, None
-        found = normalizer.edits(shown or request, previous) or ()
-        edits = tuple(found if is_rule else islice(found, MOST_EDITS + 1))
-        if asks_last and edits and not is_for(normalizer, request):
-            return request, None
+        if isinstance(normalizer, Rule):
+            edits = normalizer.edits(request, previous)
+        else:
+            found = normalizer.find(shown or request, previous)
+            edits = tuple(islice(found or (), MOST_EDITS + 1))
     except KeyboardInterrupt:
         raise
     except LateError as error:
         return request, RuleReport(normalizer.name, error=str(error), is_late=is_rule)
     except BaseException as error:  # law 4; whatever its class, its text is not ours
         return request, RuleReport(normalizer.name, error=kind_of(error))
+    if not edits:
+        return request, None
     if len(edits) > MOST_EDITS and not is_rule:
         return request, RuleReport(normalizer.name, error=f"more than {MOST_EDITS:,} edits")
     try:
-        document = request.document if edits else None
+        document = request.document
         splices = splices_of(document, edits) if document is not None else []
         body = splice(request.body, splices)
         if body is request.body:

@@ -81,8 +81,10 @@ class Note:
         return inside(said)
 
     def is_in(self, request: Request) -> bool:
-        """Whether such a note may be in ``request``."""
-        return self.beginning in request.literals
+        """Whether such a note may be in ``request``; it is not read for that."""
+        if request.is_read:
+            return self.beginning in request.literals
+        return self.beginning.encode() in request.body
 
     def kept(
         self, request: Request, previous: Request, pinned: Sequence[Edit] = ()

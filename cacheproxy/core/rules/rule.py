@@ -76,6 +76,7 @@ class Rule:
         init=False, repr=False, compare=False
     )  #: ``where``, read
     _note: Note | None = field(init=False, repr=False, compare=False)  #: ``note``, read
+    _group: str | int = field(init=False, repr=False, compare=False)  #: what of a match changes
     _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """``where`` as a key of what a document remembers."""
 
@@ -98,6 +99,7 @@ class Rule:
         object.__setattr__(self, "_places", places)
         object.__setattr__(self, "_note", self._checked_note())
         object.__setattr__(self, "_key", tuple(where))
+        object.__setattr__(self, "_group", VOLATILE if VOLATILE in pattern.groupindex else 0)
         self._check_replacement()
 
     def _wrong(self, what: str) -> RuleError:
@@ -108,20 +110,30 @@ class Rule:
         """A pin rule looks at the session's previous request."""
         return self.pin
 
-    def edits(self, request: Request, previous: Request | None = None) -> Iterator[Edit]:
-        """Yield one edit per match whose text would change, and those of the notes.
+    def edits(self, request: Request, previous: Request | None = None) -> tuple[Edit, ...]:
+        """Return one edit per match whose text would change, and those of the notes.
 
         Raises LateError.
         """
+        texts = self._texts(request)
+        if not texts:
+            return ()
         search = self._pattern.within(len(request.body))
-        if self._note is not None and previous is not None:
-            yield from self._noted(search, self._note, request, previous)
-        elif self.pin:
-            yield from self._pins(search, request, previous)
-        else:
-            for path, text in self._texts(request):
-                news = ((found, self._new(found)) for found in search.finditer(text))
-                yield from self._replaced(path, news)
+        if self.pin:
+            if previous is None:
+                return ()
+            if self._note is not None:
+                return tuple(self._noted(search, self._note, request, previous))
+            return tuple(self._pins(search, request, previous))
+        new, edits = self.replacement or "", list[Edit]()
+        has_groups = "\\" in new
+        for path, text in texts:
+            for found in search.finditer(text):
+                put = found.expand(new) if has_groups else new
+                start, end = found.span(self._group)
+                if start >= 0 and text[start:end] != put:
+                    edits.append(Edit(to_pointer(path), put, self.why, (start, end)))
+        return tuple(edits)
 
     def lasting(self, request: Request, pointer: str, text: str) -> str:
         """Return ``text`` of the place ``pointer`` without what is pinned there. Raises LateError.
@@ -145,38 +157,40 @@ class Rule:
             notes[key] = list(texts.items())  # places may overlap
         return notes[key]  # type: ignore[no-any-return]
 
-    def _pins(self, search: Search, request: Request, previous: Request | None) -> Iterator[Edit]:
-        """Yield the edits that put back what stood in ``previous``."""
-        for path, text in self._texts(request) if previous is not None else ():
-            was = _value_at(previous, path)
+    def _pins(self, search: Search, request: Request, previous: Request) -> list[Edit]:
+        """Return the edits that put back what stood in ``previous``."""
+        edits: list[Edit] = []
+        before = previous.json
+        for path, text in self._texts(request):
+            was = _value_at(before, path)
             if not isinstance(was, str) or was == text or not _is_agreed(request, path):
                 continue
-            spans = map(self._span, search.finditer(was))
+            spans = [found.span(self._group) for found in search.finditer(was)]
             pinned = [was[start:end] if start >= 0 else None for start, end in spans]
-            edits = self._replaced(path, zip(search.finditer(text), pinned, strict=False))
+            put = list(self._replaced(path, search.finditer(text), pinned))
             if not self._is_users(search, request, path):
-                yield from edits
+                edits += put
+        return edits
 
     def _is_users(self, search: Search, request: Request, path: Path) -> bool:
         """Whether a text stands in a user message behind another in which the rule finds its own.
 
         There the client has written before the user, who says the same.
         """
-        message = _value_at(request, path[:2])
+        message = _value_at(request.json, path[:2])
         if not isinstance(message, dict) or message.get("role") != "user":
             return False
         before = [text for place, text in self._texts(request) if path[:2] < place < path]
         return any(map(search.search, before))
 
     def _replaced(
-        self, path: Path, news: Iterable[tuple[Match[str], str | None]]
+        self, path: Path, matches: Iterable[Match[str]], news: Iterable[str | None]
     ) -> Iterator[Edit]:
         """Yield an edit for each match whose text is to be another."""
-        pointer = to_pointer(path)
-        for found, new in news:
-            start, end = self._span(found)
+        for found, new in zip(matches, news, strict=False):
+            start, end = found.span(self._group)
             if new is not None and start >= 0 and found.string[start:end] != new:
-                yield Edit(pointer, new, self.why, (start, end))
+                yield Edit(to_pointer(path), new, self.why, (start, end))
 
     def _noted(
         self, search: Search, note: Note, request: Request, previous: Request
@@ -185,7 +199,7 @@ class Rule:
 
         Of several values the first that changed is told.
         """
-        pins = list(self._pins(search, request, previous))
+        pins = self._pins(search, request, previous)
         if not (pins or note.is_in(previous)):
             return
         # A question that is asked anew each day has nothing to keep; a compaction has.
@@ -208,15 +222,8 @@ class Rule:
         places = {(edit.path, edit.span) for edit in pins}
         for path, text in self._texts(request):
             for found in search.finditer(text):
-                if not places or (to_pointer(path), self._span(found)) in places:
+                if not places or (to_pointer(path), found.span(self._group)) in places:
                     yield note.of(found)
-
-    def _new(self, found: Match[str]) -> str | None:
-        new = self.replacement
-        return found.expand(new) if new is not None and "\\" in new else new
-
-    def _span(self, found: Match[str]) -> tuple[int, int]:
-        return found.span(VOLATILE if VOLATILE in self._pattern.groupindex else 0)
 
     def _checked_note(self) -> Note | None:
         if self.note is None:
@@ -276,8 +283,9 @@ class Rule:
 
     def _applied(self, search: Search, text: str) -> str:
         """Return ``text`` after the rule."""
-        matches = list(search.finditer(text))
-        return _with(text, map(self._span, matches), (self._new(found) or "" for found in matches))
+        matches, new = list(search.finditer(text)), self.replacement or ""
+        news = (found.expand(new) if "\\" in new else new for found in matches)
+        return _with(text, (found.span(self._group) for found in matches), news)
 
 
 @lru_cache(maxsize=128)
@@ -314,9 +322,8 @@ def _is_compacted(request: Request) -> bool:
     return all(item.get("role") != "user" for item in items[: request.agreed])
 
 
-def _value_at(request: Request | None, path: Path) -> Any:
-    """Return the value at ``path``, None where there is none."""
-    value: Any = request.json if request is not None else None
+def _value_at(value: Any, path: Path) -> Any:
+    """Return what stands at ``path`` in a JSON value, None where nothing does."""
     try:
         for step in path:
             if isinstance(step, int) != isinstance(value, list):  # a letter is no place

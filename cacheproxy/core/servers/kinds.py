@@ -7,6 +7,7 @@ kind's name, and whoever reads it has the same kinds. Plugins are put in force a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from cacheproxy.core.servers.kind import RenderingPage, ServerKind
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
@@ -55,8 +56,13 @@ def kind_called(name: str) -> ServerKind:
     """Return the kind that a server's ``ServerFacts.kind`` names, however it is spelt."""
     if name in ("", UNKNOWN_KIND):
         return UNKNOWN_SERVER
+    return _called(name, _InForce.kinds)
+
+
+@lru_cache(maxsize=64)
+def _called(name: str, kinds: tuple[ServerKind, ...]) -> ServerKind:
     plain = _plain(name)
-    same = (one for one in all_kinds() if plain.startswith(_plain(one.name)))
+    same = (one for one in kinds if plain.startswith(_plain(one.name)))
     return next(same, None) or ServerKind(name)
 
 
@@ -68,8 +74,13 @@ def name_of(software: str) -> str:
 
 def page_at(path: str) -> RenderingPage | None:
     """Return the page where servers render conversations that has this ``path``."""
-    pages = (kind.rendering for kind in all_kinds() if kind.rendering is not None)
-    return next((page for page in pages if page.path == path), None)
+    return _pages(_InForce.kinds).get(path)
+
+
+@lru_cache(maxsize=1)
+def _pages(kinds: tuple[ServerKind, ...]) -> dict[str, RenderingPage]:
+    pages = [kind.rendering for kind in kinds if kind.rendering is not None]
+    return {page.path: page for page in reversed(pages)}
 
 
 def _plain(name: str) -> str:

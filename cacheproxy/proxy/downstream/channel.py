@@ -46,6 +46,11 @@ _SLOWEST_BODY = 1024
 """Bytes a second, below which a body on the whole comes too slowly."""
 
 
+_NOWHERE = Door()
+_NOTHING = RequestReader(Limits())
+"""It is fed nothing: there is no more to be read."""
+
+
 class _Phase(Enum):
     """What a connection is waiting for."""
 
@@ -73,7 +78,8 @@ class ProxyChannel(Protocol):
         self.persistent = True
         self.is_aborted = False
         self.producer: IPushProducer | None = None
-        self._door = Door()
+        self.secure = False
+        self._door = _NOWHERE
         self._is_plain = False
         self._deadline = Deadline(site.reactor, self._expired)
         self._reader = RequestReader(limits)
@@ -94,18 +100,27 @@ class ProxyChannel(Protocol):
         transport = self.transport
         set_options(transport)
         transport.registerProducer(self, True)
-        host = transport.getHost()
-        self._door = Door(getattr(host, "host", ""), getattr(host, "port", 0), self.secure)
-        self._is_plain = isinstance(transport, Connection)
-        self._reads_much(much=True)
-        self._wait(_Phase.IDLE, self.limits.idle)
+        name: Any = None
+        if isinstance(transport, Connection):
+            self._is_plain = True
+            transport.bufferSize = _READ_SIZE
+            name = transport.socket.getsockname()
+        else:
+            self.secure = ISSLTransport.providedBy(transport)
+        if isinstance(name, tuple) and len(name) == 2:  # IPv4; Twisted's way takes five calls
+            self._door = Door(*name)
+        else:
+            host = transport.getHost()
+            self._door = Door(getattr(host, "host", ""), getattr(host, "port", 0), self.secure)
+        self._deadline.set(self.limits.idle)
         self.site.channels.add(self)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Leave nothing behind; tell whoever writes the answer."""
         self._phase = _Phase.CLOSING
+        if self._reader is not _NOTHING:
+            self._drop()
         self._deadline.stop()
-        self._drop()
         self.site.channels.discard(self)
         request, self.request = self.request, None
         if request is not None:
@@ -158,10 +173,11 @@ class ProxyChannel(Protocol):
         self.request = self.producer = None
         if self._phase is _Phase.CLOSING:
             return
-        if self.is_ending:
+        if self.site.closing or not self.persistent:
             self._leave()
             return
-        self._reads_much(much=True)
+        if self._is_plain:
+            self.transport.bufferSize = _READ_SIZE
         self._wait(_Phase.IDLE, self.limits.idle)
         if len(self._ahead) > _READ_AHEAD and not self._full:
             self.transport.resumeProducing()
@@ -183,11 +199,6 @@ class ProxyChannel(Protocol):
     def is_ending(self) -> bool:
         """Whether it closes behind the answer that is under way."""
         return self.site.closing or not self.persistent
-
-    @property
-    def secure(self) -> bool:
-        """Whether the connection is encrypted."""
-        return ISSLTransport.providedBy(self.transport)
 
     # What the site tells.
 
@@ -244,18 +255,28 @@ class ProxyChannel(Protocol):
         self._next()
 
     def _read_one(self) -> bool:
-        """Read one request; return whether it was whole, and has been answered already."""
-        reader = self._reader
-        head = self._head
+        """Read one request; return whether it was whole, and has been answered already.
+
+        What can be refused for its head is: before 100 Continue, and any of the body.
+        """
+        reader, head, site = self._reader, self._head, self.site
         if head is None:
             head = reader.read_head()
             if head is None:
                 if self._phase is _Phase.IDLE and reader.waiting:
                     self._wait(_Phase.HEAD, self.limits.head_seconds)
                 return False
-            head = self._let_in(head)
-            if head is None:
+            refused = site.refusal(head, self._door)
+            if refused is not None:
+                self._refuse(refused.status, refused.message)
                 return False
+            if head.length is not None and head.length > self.limits.body:
+                raise RequestError.too_large(self.limits)
+            if head.values(b"expect") and head.expects_continue:
+                eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.persistent = head.persistent
+            if site.access.token:
+                head = site.without_token(head)
         body = reader.read_body()
         if body is None:
             if self._head is None:
@@ -267,24 +288,12 @@ class ProxyChannel(Protocol):
         self._answer(head, body)
         return self._phase is _Phase.IDLE
 
-    def _let_in(self, head: RequestHead) -> RequestHead | None:
-        """Refuse what can be refused for its head, before 100 Continue and any of the body."""
-        refused = self.site.refusal(head, self._door)
-        if refused is not None:
-            self._refuse(refused.status, refused.message)
-            return None
-        if head.length is not None and head.length > self.limits.body:
-            raise RequestError.too_large(self.limits)
-        if head.expects_continue:
-            eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
-        self.persistent = head.persistent
-        return self.site.without_token(head)
-
     def _answer(self, head: RequestHead, body: bytes) -> None:
         """Have the site's resource answer. The upstream may take its time."""
         self._phase, self.was_used = _Phase.ANSWER, True
-        self._deadline.clear()
-        self._reads_much(much=False)
+        self._deadline.moment = None
+        if self._is_plain:  # to Twisted's transports, what is read and what waits are one number
+            self.transport.bufferSize = _QUEUE_SIZE
         request = self.request = ProxyRequest(self, head, body, self.site.sharing(head))
         try:
             answer = self.site.resource.render(request)
@@ -293,7 +302,7 @@ class ProxyChannel(Protocol):
             if request.started:
                 self.abort()
                 return
-            answer = request.answer(500, "an internal error; see the proxy's log")
+            answer = request.refuse(500, "an internal error; see the proxy's log")
         if answer is not NOT_DONE_YET:
             request.write(answer)
             request.finish()
@@ -314,13 +323,16 @@ class ProxyChannel(Protocol):
 
     def _leave(self) -> None:
         """Close once the client has read what it still has to (twisted#12498)."""
-        self._wait(_Phase.CLOSING, _UNREAD_SECONDS)
+        self._phase = _Phase.CLOSING
         self._drop()
-        self.close()
+        self.transport.unregisterProducer()
+        eager.close(self.transport)
+        if self in self.site.channels:
+            self._deadline.set(_UNREAD_SECONDS)
 
     def _drop(self) -> None:
         """Keep nothing of what has come, and read no more of it."""
-        self._reader = RequestReader(self.limits)
+        self._reader = _NOTHING
         self._head = None
         self._ahead.clear()
         if self._later is not None:
@@ -330,14 +342,6 @@ class ProxyChannel(Protocol):
     def _wait(self, phase: _Phase, seconds: float) -> None:
         self._phase = phase
         self._deadline.set(seconds)
-
-    def _reads_much(self, *, much: bool) -> None:
-        """Read requests in large pieces; while one is answered, let little wait to be written.
-
-        To Twisted's transports both are one number.
-        """
-        if self._is_plain:
-            self.transport.bufferSize = _READ_SIZE if much else _QUEUE_SIZE
 
     def _expired(self) -> None:
         if self._phase is _Phase.HEAD:

@@ -12,7 +12,11 @@ from cacheproxy.core.http1.request_head import RequestHead, RequestLimits
 from cacheproxy.core.privacy.access import Access, AccessRefusal, Door
 from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
 
-_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+_KEEPALIVE = [
+    (getattr(socket, name), value)
+    for name, value in {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}.items()
+    if hasattr(socket, name)  # macOS calls the first one otherwise
+]
 """Two minutes after a client's machine is gone its connection closes, and frees its slot."""
 
 
@@ -51,25 +55,24 @@ class SiteState:
                 503,
                 f"too many connections: the limit is {self.limits.connections} (--max-connections)",
             )
-        refused = None
         if head.scheme:
-            refused = self.access.misdirected(head.values, head.scheme, door)
+            misdirected = self.access.misdirected(head.values, head.scheme, door)
+            if misdirected is not None:
+                return misdirected
         http10 = head.version == b"HTTP/1.0"
-        return refused or self.access.refusal(
+        return self.access.refusal(
             head.values, door.address, method=head.method, path=head.path, http10=http10
         )
 
     def sharing(self, head: RequestHead | None) -> Sharing:
         """Return what the answer says about web pages of other origins."""
-        if head is None:
+        if head is None or not self.access.origins:
             return NOT_SHARED
         return self.access.sharing(head.method, head.path, head.values)
 
     def without_token(self, head: RequestHead) -> RequestHead:
-        """Return ``head`` without our token."""
+        """Return ``head`` without our token, where there is one."""
         access = self.access
-        if not access.token:
-            return head
         held, target = access.token_headers(head.values), access.without_token(head.target)
         return head.without(held, target) if held or target != head.target else head
 
@@ -80,10 +83,10 @@ def set_options(transport: Any) -> None:
     if not isinstance(beneath, Connection):
         return
     handle = beneath.getHandle()
-    if handle.family not in (socket.AF_INET, socket.AF_INET6):
+    try:
+        handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            handle.setsockopt(socket.IPPROTO_TCP, option, value)
+    except OSError:  # a socket in the file system has none; or the client has gone already
         return
-    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        if hasattr(socket, name):  # macOS calls the first one otherwise
-            handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
+from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.dialects.dialects import spoken
 from cacheproxy.core.http1.headers import values
@@ -27,6 +28,7 @@ _BODILESS = (204, 304)
 answer's, and clients have waited for as many bytes."""
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus}
 
+_JSON: Headers = ((b"Content-Type", b"application/json"),)
 _MORE = {401: b"WWW-Authenticate: Bearer\r\n", 503: b"Retry-After: 1\r\n"}
 
 
@@ -60,9 +62,7 @@ class ProxyRequest:
     """A whole request: the head as it came, the body as bytes in memory.
 
     The answer begins with ``send_head``; its bytes wait for the first ``write``, ``flush`` or
-    ``finish``, so that head and body go out together. Our own pages, which have no head to pass
-    on, use ``setResponseCode`` and ``setHeader`` instead, as twisted.web's requests have them.
-    Nothing is written once the client has left.
+    ``finish``, so that head and body go out together. Nothing is written once the client has left.
     """
 
     def __init__(
@@ -74,6 +74,10 @@ class ProxyRequest:
         self.path = head.path
         self.version = head.version
         self.headers = head.headers
+        self.values = head.values
+        """Returns all values of a header, by its name in lower case."""
+        self.connection = head.connection
+        """What Connection names, in lower case."""
         self.body = body
         self.sharing = sharing
         self.started = False
@@ -81,30 +85,12 @@ class ProxyRequest:
         self.framed = False
         """Whether an answer that ends early can be told from a whole one."""
         self.finished = False
-        self._head = head
         self._chunked = False
         self._bodiless = False
         self._unsent = b""
         self._lost = False
         self._on_gone: Callable[[Failure], object] | None = None
         self._finishing: list[Deferred[None]] | None = None
-        self._own_status = 200
-        self._own_reason = b"OK"
-        self._own_headers: dict[bytes, bytes] = {}
-
-    def header_values(self, name: bytes) -> list[bytes]:
-        """Return all values of the header called ``name``, in whatever case."""
-        return self._head.values(name.lower())
-
-    @property
-    def address(self) -> str:
-        """Ours, at which its connection came in; "" for a socket in the file system."""
-        return getattr(self.channel.transport.getHost(), "host", "")
-
-    @property
-    def peer(self) -> str:
-        """The address that its connection came from; "" for a socket in the file system."""
-        return getattr(self.channel.transport.getPeer(), "host", "")
 
     @property
     def secure(self) -> bool:
@@ -138,9 +124,8 @@ class ProxyRequest:
 
     def write(self, data: bytes, *, waits: bool = False) -> None:
         """Write a piece of the body; one that ``waits`` goes out with what is written next."""
+        assert self.started, "the head comes first"
         assert not self.finished, "nothing comes behind the end"
-        if not self.started:
-            self._send_own_head()
         if self._lost:
             return
         if self._bodiless or not data:
@@ -160,9 +145,8 @@ class ProxyRequest:
 
     def finish(self) -> None:
         """End the answer: it was whole."""
+        assert self.started, "the head comes first"
         assert not self.finished, "an answer has one end"
-        if not self.started:
-            self._send_own_head()
         if self._lost:
             return
         self.finished = True
@@ -176,13 +160,17 @@ class ProxyRequest:
         for deferred in finishing or ():
             deferred.callback(None)
 
-    def answer(self, status: int, message: str) -> bytes:
-        """Set status and headers for an error of our own; return its body, in the dialect."""
-        body = error_body(self.path.decode("latin-1"), status, message)
-        self.setResponseCode(status)
-        self.setHeader(b"Content-Type", b"application/json")
-        self.setHeader(b"Content-Length", b"%d" % len(body))
-        return body
+    def answer(self, status: int, body: bytes, headers: Headers = ()) -> int:
+        """Give a whole answer of our own making; return what a Resource's render does."""
+        length = (b"Content-Length", b"%d" % len(body))
+        self.send_head(status, reason_of(status), (*headers, length))
+        self.write(body)
+        self.finish()
+        return NOT_DONE_YET
+
+    def refuse(self, status: int, message: str) -> int:
+        """Answer with an error of our own, in the dialect."""
+        return self.answer(status, error_body(self.path.decode("latin-1"), status, message), _JSON)
 
     # Who else has to do with it.
 
@@ -215,20 +203,6 @@ class ProxyRequest:
         finishing, self._finishing = self._finishing, None
         for deferred in finishing or ():
             deferred.errback(reason)
-
-    # For our own pages.
-
-    def setResponseCode(self, status: int, reason: bytes | None = None) -> None:
-        """Set the status, with its usual reason if no other is given."""
-        self._own_status = status
-        self._own_reason = reason_of(status) if reason is None else reason
-
-    def setHeader(self, name: bytes, value: bytes) -> None:
-        """Set a header; there is one of each name."""
-        self._own_headers[name] = value
-
-    def _send_own_head(self) -> None:
-        self.send_head(self._own_status, self._own_reason, tuple(self._own_headers.items()))
 
 
 def reason_of(status: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.placement.placing import NAME
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.route.route import asking_for
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.adapting import Placed
@@ -44,29 +44,37 @@ class ExchangeContext:
     how many seconds; None: it is over."""
 
 
-@dataclass(slots=True)
 class Attempt:
-    """One attempt to have a request answered by one server, whose steps ``record`` tells."""
+    """One attempt to have a request answered by one server, whose steps ``record`` tells.
 
-    context: ExchangeContext  #: what every exchange needs
-    server: Server  #: that is asked
-    came: Request  #: the request as it came; it goes on so where nothing is edited
-    prepared: Prepared  #: the request after rules and pins
-    record: Exchange  #: of the exchange
-    started: float  #: when its request had been read, by ``context.clock``
-    counted: bytes | None = None  #: the whole answer, made here
-    translated: Translation | None = None  #: None where it went as it is
-    asked: int | None = None  #: where its reasoning is remembered
+    ``came``: the request as it came; it goes on so where nothing is edited. ``prepared``: the
+    request after rules and pins. ``started``: when it had been read, by ``context.clock``.
 
-    def __post_init__(self) -> None:
-        record = self.record
-        if not self.server.edits:
-            self.prepared = Prepared(record.received, turn=self.prepared.turn)
-        record.reports = self.prepared.reports
+    ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
+    ``asked``: where its reasoning is remembered.
+    """
+
+    def __init__(
+        self,
+        context: ExchangeContext,
+        server: Server,
+        came: Request,
+        prepared: Prepared,
+        record: Exchange,
+        *,
+        started: float,
+    ) -> None:
+        self.counted: bytes | None = None
+        self.translated: Translation | None = None
+        self.asked: int | None = None
+        self._context, self._server, self._record = context, server, record
+        self._came, self._started, self._turn = came, started, prepared.turn
+        self._request, record.reports = prepared.request, prepared.reports
+        if not server.edits:
+            self._request, record.reports = record.received, ()
         record.sent = record.edited_after = record.sent_after = None  # by another server
-        if self.server.model:
-            request, report = asking_for(self.prepared.request, self.server.model)
-            self.prepared = self.prepared._replace(request=request)
+        if server.model:
+            self._request, report = asking_for(self._request, server.model)
             record.reports += () if report is None else (report,)
 
     async def send(self) -> UpstreamConnection | None:
@@ -74,65 +82,58 @@ class Attempt:
 
         What goes wrong is raised.
         """
-        context, server, record = self.context, self.server, self.record
+        context, server, record, request = self._context, self._server, self._record, self._request
+        adapting, translating, turn = server.adapting, server.translating, self._turn
         # 3. Earlier reasoning stays in it, where this upstream's template can keep it.
-        request = await self._keep()
+        if adapting is not None and request.body:
+            begins = record.turn > 0  # then its answer is to be remembered
+            kept = await adapting.keep(request, turn, begins=begins)
+            if kept.report is not None:
+                record.reports += (kept.report,)
+            self.asked = kept.asked if begins else None
+            request = kept.request
         # 4. Its late system messages go to where this upstream can take them.
-        placed = await self._place(request)
-        record.edited_after = context.clock.seconds() - self.started
-        stamp = server.stamp.headers(record.received, self.prepared.session)
+        placed = Placed(request) if adapting is None else await adapting.place(request)
+        self._report(placed)
+        record.edited_after = context.clock.seconds() - self._started
+        stamp: Headers = ()
+        if server.stamp.names:
+            stamp = server.stamp.headers(record.received, None if turn is None else turn.session)
         heals = _HEALS
         while True:
-            # 5. A count of tokens that the upstream does not know is answered here.
-            self.counted = await server.translating.count(placed.request)
-            if self.counted is not None:
-                return None
-            # 6. Where the upstream speaks Chat Completions alone, it is translated into that.
-            translated = self.translated = await server.translating.translate(
-                placed.request, context.store.spellings(record.session)
-            )
+            translated = self.translated = None
+            if translating.is_needed:
+                # 5. A count of tokens that the upstream does not know is answered here.
+                self.counted = await translating.count(placed.request)
+                if self.counted is not None:
+                    return None
+                # 6. Where the upstream speaks Chat Completions alone, it is translated into that.
+                spellings = context.store.spellings(record.session)
+                translated = await translating.translate(placed.request, spellings)
+                self.translated = translated
             record.sent = sent = placed.request if translated is None else translated.sent
             # 7. It is sent; packed, if it came so and the upstream is not ours to edit for.
-            record.sent_after = context.clock.seconds() - self.started
-            goes = self.came if sent is record.received and not server.edits else sent
+            record.sent_after = context.clock.seconds() - self._started
+            goes = self._came if sent is record.received and not server.edits else sent
             response = await server.upstream.request(goes, via=b"1.1 " + context.via, also=stamp)
+            if response.head.status < 400 and placed.guess is None:
+                return response
             # 8. It is sent once more, at most, after the upstream did not know the dialect,
-            if translated is None and await server.translating.learns_from(
-                response, placed.request
-            ):
-                placed = await self._place(request)
+            if translated is None and await translating.learns_from(response, placed.request):
+                placed = Placed(request) if adapting is None else await adapting.place(request)
+                self._report(placed)
                 continue
             # and after it refused what stands where in the messages: once for each such thing.
-            if server.adapting is None:
+            if adapting is None:
                 return response
-            healed = await server.adapting.healed(placed, request, response, may_heal=heals > 0)
+            healed = await adapting.healed(placed, request, response, may_heal=heals > 0)
             if healed is None:
                 return response
-            placed, heals = self._take_placed(healed), heals - 1
+            placed, heals = healed, heals - 1
+            self._report(placed)
 
-    async def _keep(self) -> Request:
-        """Return the request with the reasoning of earlier turns in it, where that is kept."""
-        prepared, adapting = self.prepared, self.server.adapting
-        if adapting is None or not prepared.request.body:
-            return prepared.request
-        begins = self.record.turn > 0  # then its answer is to be remembered
-        kept = await adapting.keep(prepared.request, prepared.turn, begins=begins)
-        if kept.report is not None:
-            self.record.reports += (kept.report,)
-        self.asked = kept.asked if begins else None
-        return kept.request
-
-    async def _place(self, request: Request) -> Placed:
-        """Return ``request`` with its late system messages where the upstream can take them."""
-        adapting = self.server.adapting
-        if adapting is None:
-            return Placed(request)
-        return self._take_placed(await adapting.place(request))
-
-    def _take_placed(self, placed: Placed) -> Placed:
+    def _report(self, placed: Placed) -> None:
         """Report what was placed last."""
         if placed.report is not None or placed.late:
-            record = self.record
-            others = tuple([report for report in record.reports if report.rule != NAME])
-            record.reports = others if placed.report is None else (*others, placed.report)
-        return placed
+            others = tuple([one for one in self._record.reports if one.rule != NAME])
+            self._record.reports = others + (() if placed.report is None else (placed.report,))

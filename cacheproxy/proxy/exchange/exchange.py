@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
 from twisted.logger import Logger
@@ -21,7 +19,7 @@ from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
-from cacheproxy.proxy.downstream.request import ProxyRequest, reason_of
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
 from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.exchange.servers import Chosen, Server
@@ -45,35 +43,33 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
     return NOT_DONE_YET
 
 
-@dataclass(slots=True)
 class _Running:
     """One exchange under way, which fills in its record."""
 
-    context: ExchangeContext  #: what every exchange needs
-    down: ProxyRequest  #: the client's request, and where its answer goes
-    record: Exchange = field(init=False)  #: as far as it is known
-    came: Request = field(init=False)  #: the request as it came
-    started: float = field(init=False)  #: when it had been read, by ``context.clock``
-    is_probe: bool = field(init=False)  #: whether it is one of doctor's
-    server: Server = field(init=False)  #: the last that was asked, else the first there is
-    attempt: Attempt | None = None  #: the last to have it answered
-    chosen: Chosen | None = None  #: the servers that may answer it
-    reply: bytes = b""  #: an answer of our own making, or translated as a whole
-    tap: UsageReader | PlacementRefusal | None = None  #: reads along
-    relay: Relay | None = None  #: of the body that goes down
-    unable: tuple[Server, ...] = ()  #: those of ``chosen`` that do not serve its API
-    gone: Failure | None = None  #: how the client left
+    __slots__ = (
+        *("attempt", "came", "chosen", "context", "down", "gone", "is_probe", "record", "relay"),
+        *("reply", "server", "started", "tap", "unable"),
+    )
 
-    def __post_init__(self) -> None:
-        down, context = self.down, self.context
-        self.started, wall = context.clock.seconds(), context.wall()
-        self.is_probe = context.probe in down.header_values(PROBE)
+    def __init__(self, context: ExchangeContext, down: ProxyRequest) -> None:
+        self.context = context  #: what every exchange needs
+        self.down = down  #: the client's request, and where its answer goes
+        self.started: float = context.clock.seconds()
+        """When it had been read, by ``context.clock``."""
+        self.is_probe = context.probe in down.values(PROBE)  #: whether it is one of doctor's
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
-        memo = context.normalizing.memo
+        wall, memo = context.wall(), context.normalizing.memo
         came = Request(method, target, down.headers, down.body, memo)
-        self.came = context.normalizing.plan.clients.introduce(came)
+        self.came = context.normalizing.plan.clients.introduce(came)  #: as it came
         self.record = Exchange(self.came, wall, bytes_down=0, outcome=Outcome.COMPLETE)
-        self.server = context.servers.first
+        self.server = context.servers.first  #: the last that was asked, else the first there is
+        self.attempt: Attempt | None = None  #: the last to have it answered
+        self.chosen: Chosen | None = None  #: the servers that may answer it
+        self.reply = b""  #: an answer of our own making, or translated as a whole
+        self.tap: UsageReader | PlacementRefusal | None = None  #: reads along
+        self.relay: Relay | None = None  #: of the body that goes down
+        self.unable: tuple[Server, ...] = ()  #: those of ``chosen`` that do not serve its API
+        self.gone: Failure | None = None  #: how the client left
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""
@@ -122,21 +118,22 @@ class _Running:
             through = translated.stream()
         down.send_head(response.head.status, response.head.reason, record.response_headers)
         # 10. and its body, as it comes.
+        streams = is_stream(response.head)
         relay = self.relay = Relay(
             down,
             response,
             context.clock,
             tap=self.tap,
             through=through,
-            pings=self._pings(response.head),
+            pings=self._pings(response.head) if streams else None,
             keep=context.keep_bodies or attempt.asked is not None,
-            prefill=PrefillReader() if is_stream(response.head) else None,
+            prefill=PrefillReader() if streams else None,
             progressed=self._progressed,
         )
-        relay.start()
+        ending = relay.start()
         if not response.goes_on:  # else the head goes down with the body's first bytes
             down.flush()
-        await relay.done
+        await ending
 
     async def _prepare(self) -> Prepared:
         """Take the request through the rules, once its body is plain; raises CodingError."""
@@ -163,7 +160,9 @@ class _Running:
         why: Exception | None = None
         for place, server in enumerate(chosen.servers, start=1):
             after = next(iter(chosen.servers[place:]), None)
-            attempt = Attempt(self.context, server, self.came, prepared, record, self.started)
+            attempt = Attempt(
+                self.context, server, self.came, prepared, record, started=self.started
+            )
             self.attempt, self.server = attempt, server
             server.health.waiting += 1
             try:
@@ -209,7 +208,7 @@ class _Running:
             tells_no_end = head.ends_with_connection and not is_translated
             self.tap = UsageReader(
                 head.content_type.decode("latin-1"),
-                codings=codings_of(head.headers),
+                codings=codings_of(head.headers) if head.values(b"content-encoding") else (),
                 ending=ending_of(record.received.path) if tells_no_end else None,
             )
 
@@ -255,11 +254,7 @@ class _Running:
             for name, value in headers
             if name.lower() not in (b"content-type", b"content-length")
         )
-        kind = (b"Content-Type", b"application/json")
-        length = (b"Content-Length", b"%d" % len(body))
-        self.down.send_head(status, reason_of(status), (*others, kind, length))
-        self.down.write(body)
-        self.down.finish()
+        self.down.answer(status, body, (*others, (b"Content-Type", b"application/json")))
 
     def _failed(self, failure: Failure) -> None:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
@@ -283,8 +278,7 @@ class _Running:
             down.channel.abort()
         else:
             record.status = status
-            down.write(down.answer(status, message))
-            down.finish()
+            down.refuse(status, message)
         record.error = message
         if failure.check(TranslationError, CodingError):
             record.outcome = Outcome.REFUSED
@@ -305,7 +299,8 @@ class _Running:
         record, adapting = self.record, self.server.adapting
         body: bytes | None = self.reply or None
         if relay is not None:
-            body, record.bytes_down = relay.body, relay.bytes_down
+            body = None if relay.kept is None else relay.kept.joined()
+            record.bytes_down = relay.bytes_down
             if relay.first_byte is not None:
                 record.first_byte = relay.first_byte - self.started
         session, asked = record.session, self.attempt.asked if self.attempt else None

@@ -15,7 +15,8 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.prepare import Plan, Prepared, prepare
+from cacheproxy.core.conversation.plan import Plan
+from cacheproxy.core.conversation.prepare import Prepared, prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.document.memo import Memo

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twisted.internet.defer import Deferred, fail, succeed
+import treq
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -16,7 +17,7 @@ from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.proxy.transport.deadline import Silence
+from cacheproxy.proxy.transport.deadline import Deadline
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate.reading import TranslationError
 from cacheproxy.translate.stream import MessageStream
@@ -43,7 +44,7 @@ def takes_pings(head: ResponseHead) -> bool:
     )
 
 
-class Pings(Silence):
+class Pings(Deadline):
     """Writes ``ping`` whenever nothing has gone down for ``after`` seconds, between events.
 
     llama.cpp answers a streaming request with 200 at once and evaluates the prompt then. Agents
@@ -54,7 +55,7 @@ class Pings(Silence):
     def __init__(
         self, clock: IReactorTime, after: float, ping: bytes, write: Callable[[bytes], object]
     ) -> None:
-        super().__init__(clock, after, self._quiet)
+        super().__init__(clock, self._quiet, after)
         self._ping = ping
         self._write = write
         self._end = b"\n\n"  # before the first event is a good place, too
@@ -79,13 +80,12 @@ class Relay:
 
     Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
 
+    ``kept``: the body as far as it came, if it was to be kept; at most 64 MiB of it.
     ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
     ``progressed`` is called with what it tells of the prompt, and with None when that is over.
 
-    The client's pauses pause the upstream; while the upstream is silent, pings go down between
-    its events, which count for nothing. ``done`` fires with None when the body was whole, and
-    errbacks when it was not; then the downstream connection closes without a terminator, so
-    that the client cannot take a part for the whole. Cancelling ``done`` closes the upstream.
+    The body comes through treq's ``collect``. The client's pauses pause the upstream; while the
+    upstream is silent, pings go down between its events, which count for nothing.
     """
 
     def __init__(
@@ -101,8 +101,6 @@ class Relay:
         prefill: PrefillReader | None = None,
         progressed: Callable[[Progress | None], None] = lambda _: None,
     ) -> None:
-        self._waiting: Deferred[None] | None = None
-        self._result: Failure | None = None
         self.bytes_down = 0
         self.first_byte: float | None = None
         self._request = request
@@ -115,66 +113,57 @@ class Relay:
         self._progress: Progress | None = None
         self._progressed = progressed
         self._over = False
-        self._kept = Pieces() if keep else None
+        self.kept = Pieces() if keep else None
 
-    @property
-    def done(self) -> Deferred[None]:
-        """Fires at the end; see the class. Not kept beyond that: a cycle would keep the bodies."""
-        if not self._over:
-            if self._waiting is None:
-                self._waiting = Deferred(lambda _: self._stop())
-            return self._waiting
-        return succeed(None) if self._result is None else fail(self._result)
+    def start(self) -> Deferred[None]:
+        """Have the body delivered; let the client's pauses pause the upstream.
 
-    @property
-    def body(self) -> bytes | None:
-        """The body as far as it came, if it was to be kept; at most 64 MiB of it."""
-        return None if self._kept is None else self._kept.joined()
-
-    def start(self) -> None:
-        """Have the body delivered; let the client's pauses pause the upstream."""
+        Fires with None when the body was whole, and errbacks when it was not; then the downstream
+        connection closes without a terminator, so that the client cannot take a part for the whole.
+        Cancelling closes the upstream.
+        """
         if self._pings is not None:
             self._pings.heard()
         self._request.register_producer(self)
-        self._connection.deliver(self)
+        collecting: Deferred[None] = treq.collect(self._connection, self._take)
+        return collecting.addCallbacks(self._end, self._fail)
 
-    def take(self, data: bytes) -> None:
-        """Pass a chunk on."""
+    def _take(self, data: bytes) -> None:
+        """Pass a chunk on. What is raised closes the upstream."""
         if self._over:
             return
         if self.first_byte is None:
-            self._look_at_start(data)
+            if self._prefill is None:
+                self.first_byte = self._clock.seconds()
+            else:
+                self._look_at_start(data, self._prefill)
         if self._tap is not None:
             self._tap.feed(data)
-        if self._through is not None:
-            try:
-                data = self._through.feed(data)
-            except TranslationError:
-                self._connection.abort()
-                self._cut(Failure())
-                return
-        self._down(data)
+        self._down(data if self._through is None else self._through.feed(data))
 
-    def end(self, why: Failure | None) -> None:
-        """The body has ended: cleanly if it was whole, else by breaking off."""
+    def _end(self, _: None) -> None:
+        """The body was whole."""
         if self._over:
             return
-        if why is not None:
-            self._cut(why)
-            return
-        if self._tap is not None and self._tap.is_cut:
-            self._cut(Failure(ResponseError(CUT)))
-            return
-        if self._through is not None:
-            try:
+        try:
+            if self._tap is not None and self._tap.is_cut:
+                raise ResponseError(CUT)  # noqa: TRY301 - one way for both
+            if self._through is not None:
                 self._down(self._through.close())
-            except TranslationError:
-                self._cut(Failure())
-                return
+        except (ResponseError, TranslationError):
+            self._cut()
+            raise
         self._stop_all()
         self._request.unregister_producer()
         self._request.finish()
-        self._tell()
+
+    def _fail(self, why: Failure) -> Failure:
+        """The body broke off, or nobody waits for it any more."""
+        if why.check(CancelledError):
+            self.stopProducing()
+        elif not self._over:
+            self._cut()
+        return why
 
     def pauseProducing(self) -> None:
         """The client does not keep up: stop reading from the upstream."""
@@ -190,12 +179,12 @@ class Relay:
 
     def stopProducing(self) -> None:
         """Close the upstream at once: the client is gone."""
-        self._stop()
+        self._stop_all()
+        self._connection.abort()
 
-    def _look_at_start(self, data: bytes) -> None:
+    def _look_at_start(self, data: bytes, reader: PrefillReader) -> None:
         """See whether the answer begins with ``data``, or how far the server is with the prompt."""
-        reader = self._prefill
-        if reader is None or reader.feed(data):
+        if reader.feed(data):
             self.first_byte = self._clock.seconds()
             progress = None
         else:
@@ -215,26 +204,13 @@ class Relay:
         self._request.write(data, waits=self._connection.is_whole)
         if self._pings is not None:
             self._pings.sent(data)
-        if self._kept is not None and self.bytes_down <= _MOST_KEPT:
-            self._kept.add(data)
+        if self.kept is not None and self.bytes_down <= _MOST_KEPT:
+            self.kept.add(data)
 
-    def _stop(self) -> None:
-        self._stop_all()
-        self._waiting = None
-        self._connection.abort()
-
-    def _cut(self, reason: Failure) -> None:
+    def _cut(self) -> None:
         self._stop_all()
         self._request.unregister_producer()
         self._break_off()
-        self._result = reason
-        self._tell()
-
-    def _tell(self) -> None:
-        """Fire ``done`` for who waits, and let go of it."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.callback(None) if self._result is None else waiting.errback(self._result)
 
     def _stop_all(self) -> None:
         self._over = True

@@ -59,7 +59,8 @@ class Chosen(NamedTuple):
 class Servers:
     """Chooses among ``servers`` by the first of ``routes`` that takes a request.
 
-    ``store``: where conversations are. ``speed``: returns the speed of prefill of the upstream at a
+    ``first``: the only one, or the first of the configuration. ``store``: where conversations are.
+    ``speed``: returns the speed of prefill of the upstream at a
     URL, in tokens a second, None for not known.
     """
 
@@ -71,6 +72,7 @@ class Servers:
         speed: Callable[[str], float | None],
     ) -> None:
         self.all = tuple(servers)
+        self.first = self.all[0]
         self._by_name = {server.name: server for server in servers}
         self._targets = [server.target for server in servers]
         self._routes = tuple(routes)
@@ -79,11 +81,6 @@ class Servers:
         self._speed = speed
         self._only = Chosen(self.all) if len(self.all) == 1 else None
         self._told: set[tuple[str, str]] = set()
-
-    @property
-    def first(self) -> Server:
-        """The only one, or the first of the configuration."""
-        return self.all[0]
 
     @property
     def where(self) -> str:
@@ -190,7 +187,9 @@ class Servers:
             self._tell(after.name, chosen.route, _UNABLE)
 
     def settle(self, chosen: Chosen, server: Server, turn: Turn, lane: int) -> None:
-        """Take note that ``turn`` is being answered by ``server``."""
+        """Take note that ``turn`` is being answered by ``server``, if it is one of several."""
+        if not server.name:
+            return
         start = server.profiling.profile.start
         self._store.settle(turn.session, lane, Home(server.name, chosen.route, start))
 
@@ -244,7 +243,7 @@ def _cached(turn: Turn | None) -> int:
     return 0 if before is None else before.tokens or 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Server:
     """One model server, and all that deals with it."""
 
@@ -261,15 +260,11 @@ class Server:
     max_context: int | None = None  #: tokens of a prompt; None: what it says itself
     model: str = ""  #: asked for instead of the client's, "" for the client's
 
-    @property
-    def name(self) -> str:
-        """As the configuration has it; "" where it is the only one."""
-        return self.target.name
+    name: str = field(init=False)  #: as the configuration has it; "" where it is the only one
+    edits: bool = field(init=False)  #: whether requests to it are edited
 
-    @property
-    def edits(self) -> bool:
-        """Whether requests to it are edited."""
-        return self.adapting is not None
+    def __post_init__(self) -> None:
+        self.name, self.edits = self.target.name, self.adapting is not None
 
     def standing(self, speed: float | None) -> TargetState:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""

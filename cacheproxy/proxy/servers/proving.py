@@ -19,7 +19,6 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kind import RenderingPage
 from cacheproxy.core.servers.kinds import all_kinds, page_at
 from cacheproxy.core.servers.metrics_page import sample_of
@@ -51,11 +50,15 @@ class _Mark(NamedTuple):
 
 
 class Proving:
-    """Asks one upstream through ``asker``; ``profiled`` knows more of it."""
+    """Asks one upstream through ``asker``; ``profiled`` knows more of it.
+
+    ``inferred``: what its answers have shown.
+    """
 
     def __init__(self, asker: Asker, profiled: Profiling) -> None:
         self._asker = asker
         self._profiled = profiled
+        self.inferred = profiled.inferred
         self._marks: list[_Mark] = []
         self._counting = DeferredLock()
 
@@ -63,11 +66,6 @@ class Proving:
     def profile(self) -> Profile:
         """What is known of the upstream."""
         return self._profiled.profile
-
-    @property
-    def inferred(self) -> Inferred:
-        """What its answers have shown."""
-        return self._profiled.inferred
 
     async def prove(self, turn: Evidence) -> Proof | None:
         """Return what the rendered prompts show; None where they cannot be had. Never raises."""

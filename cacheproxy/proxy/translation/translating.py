@@ -26,6 +26,7 @@ _THREAD_ABOVE = 256 << 10
 _UNKNOWN = (404, 405, 501)
 Translation = MessagesToChat | ListOfModels
 _OTHER = {MESSAGES: CHAT, CHAT: MESSAGES}
+_CHAT_ALONE, _MESSAGES_ALONE = {MESSAGES: False, CHAT: True}, {MESSAGES: True, CHAT: False}
 _ALONE = (
     "no Chat Completions at {upstream}, only Anthropic's Messages API, and the proxy translates "
     f"only the other way: use a model server that has {CHAT.path}, or a client that speaks Messages"
@@ -33,7 +34,7 @@ _ALONE = (
 _TOLD: dict[str, dict[Dialect, bool]] = {
     "auto": {},
     "anthropic": {MESSAGES: True},
-    "openai": {MESSAGES: False, CHAT: True},
+    "openai": _CHAT_ALONE,
 }
 """What each value of ``--dialect`` says that the upstream serves."""
 
@@ -59,9 +60,14 @@ class Translating:
         self._served = dict(self._told)
         self._asking = DeferredLock()
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether the upstream is known to serve Chat Completions alone."""
+        return self._served == _CHAT_ALONE
+
     def translates(self, request: Request) -> bool:
         """Whether ``request`` has to be said in Chat Completions."""
-        return self._serves_alone(CHAT) and request.dialect is MESSAGES and _is_prompt(request)
+        return self.is_needed and request.dialect is MESSAGES and _is_prompt(request)
 
     def spoken(self, request: Request) -> Dialect | None:
         """Return the API in which the upstream is sent ``request``."""
@@ -74,7 +80,7 @@ class Translating:
 
         ``spellings``: how the model spelled the arguments of earlier tool calls.
         """
-        if not self._serves_alone(CHAT):
+        if not self.is_needed:
             return None
         if asks_for_list(request):
             return ListOfModels(request)
@@ -147,13 +153,9 @@ class Translating:
         async with self._asking:
             if await self._serves(request, dialect) is False:
                 await self._serves(request, _OTHER[dialect])
-        if request.dialect is CHAT and self._serves_alone(MESSAGES):
+        if request.dialect is CHAT and self._served == _MESSAGES_ALONE:
             raise NoTranslationError(_ALONE)
         return self.translates(request)
-
-    def _serves_alone(self, dialect: Dialect) -> bool:
-        served = self._served
-        return served.get(dialect) is True and served.get(_OTHER[dialect]) is False
 
     async def _serves(self, request: Request, dialect: Dialect) -> bool | None:
         known = self._served.get(dialect)

@@ -1,4 +1,4 @@
-"""Writes at once if no earlier bytes wait.
+"""Writes, and closes, at once if no earlier bytes wait.
 
 Twisted does not promise the names by which its connections say whether something waits. If a
 version lacks them, writing and connecting (``endpoints``) is left to Twisted: slower, with the same
@@ -7,10 +7,15 @@ result.
 
 from __future__ import annotations
 
+from typing import Any
+
 from twisted.internet.abstract import FileDescriptor
 from twisted.internet.interfaces import ITransport
+from twisted.internet.main import CONNECTION_DONE
 from twisted.internet.tcp import Connection
+from twisted.python.failure import Failure
 
+_CLOSED = Failure(CONNECTION_DONE)
 _OF_THE_CLASS, _OF_THE_INSTANCE = "dataBuffer", "_tempDataBuffer"
 
 
@@ -54,3 +59,22 @@ def write(transport: ITransport, data: bytes) -> None:
         if sent:
             data = data[sent:]
     transport.write(data)
+
+
+def close(transport: Any) -> None:
+    """Close ``transport``, which has no producer: now, if nothing waits to be written.
+
+    ``transport.loseConnection`` alone waits until the reactor has come round.
+    """
+    if (
+        PRIVATES_ARE_THERE
+        and isinstance(transport, Connection)
+        and not transport.TLS
+        and not transport._tempDataBuffer  # noqa: SLF001 - as above
+        and not transport.dataBuffer
+        and transport.connected
+        and not transport.disconnecting
+    ):
+        transport.connectionLost(_CLOSED)
+    else:
+        transport.loseConnection()

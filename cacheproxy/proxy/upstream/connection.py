@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from typing import Protocol as Shape
 
+import treq
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import IHandshakeListener, ISSLTransport
-from twisted.internet.protocol import ClientFactory, Protocol
+from twisted.internet.interfaces import (
+    IHandshakeListener,
+    IProtocol,
+    IProtocolFactory,
+    IPushProducer,
+    ISSLTransport,
+)
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
+from twisted.web.client import ResponseDone
+from twisted.web.http_headers import Headers as TwistedHeaders
+from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
 from zope.interface import implementer
 
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
 from cacheproxy.proxy.transport import eager
-from cacheproxy.proxy.transport.deadline import Silence
+from cacheproxy.proxy.transport.deadline import Deadline
+from cacheproxy.proxy.upstream.endpoints import DirectConnection
 from cacheproxy.proxy.upstream.failures import NOT_IN_TIME, UpstreamSilent, problem_of_tls
 
 if TYPE_CHECKING:
@@ -29,24 +39,19 @@ _FLUSH_SECONDS = 2.0
 answer that TLS ends."""
 
 
-class BodyReader(Shape):
-    """Who a response's body is delivered to."""
-
-    def take(self, data: bytes) -> None:
-        """Take the next bytes of the body."""
-
-    def end(self, why: Failure | None) -> None:
-        """Take note that the body has ended. ``why``: None if it came whole. Called once."""
+_WHOLE = Failure(ResponseDone())
 
 
-@implementer(IHandshakeListener)
+@implementer(IResponse, IPushProducer, IHandshakeListener, IProtocolFactory)
 class UpstreamConnection(Protocol):
     """Writes the request when connected, reads the response, closes.
 
-    ``start`` returns the Deferred that fires when the response's ``head`` is whole; cancelling it
-    aborts the connection, or the attempt. The body goes to whoever it is delivered to, and waits
-    until then. ``silence``: seconds for which the upstream may say nothing, 0 for ever.
-    ``handshake``: within which TLS must have come about, 0 where there is none.
+    ``start`` returns the Deferred that fires with it when the response's ``head`` is whole;
+    cancelling it aborts the connection, or the attempt. From then on it is an IResponse: the body
+    goes to whoever it is delivered to (treq's ``collect``, for one), and waits until then. To that
+    protocol it is the transport, with back-pressure. ``silence``: seconds for which the upstream
+    may say nothing, 0 for ever. ``handshake``: within which TLS must have come about, 0 where there
+    is none. It is the factory of its own protocol, too.
     """
 
     transport: Any  # ITCPTransport and IPushProducer
@@ -68,23 +73,23 @@ class UpstreamConnection(Protocol):
         handshake: float = 0.0,
     ) -> None:
         self._clock = clock
-        self._silence = Silence(clock, silence, lambda: self._give_up(UpstreamSilent(silence)))
+        self._silence = Deadline(clock, self._is_silent, silence)
         self._request = (head, body)
         self._response = ResponseReader(method)
-        self._answer: Deferred[None] | None = Deferred(lambda _: self.abort())
+        self._answer: Deferred[UpstreamConnection] | None = Deferred(lambda _: self.abort())
         self._connecting: Deferred[Any] | None = None
         self._closing: IDelayedCall | None = None
         self._handshake_seconds = handshake
         self._handshake: IDelayedCall | None = None
         self._is_gone = False
         self._has_head = False
-        self._reader: BodyReader | None = None
+        self._reader: IProtocol | None = None
         self._early: list[bytes] = []
-        self._ended: list[Failure | None] = []
+        self._ended: Failure | None = None
 
     # The request.
 
-    def start(self, endpoint: IStreamClientEndpoint) -> Deferred[None]:
+    def start(self, endpoint: IStreamClientEndpoint) -> Deferred[UpstreamConnection]:
         """Connect through ``endpoint`` and send the request."""
         answer = self._answer
         assert answer is not None
@@ -92,23 +97,36 @@ class UpstreamConnection(Protocol):
             self._handshake = self._clock.callLater(
                 self._handshake_seconds, self._give_up, ResponseError(NOT_IN_TIME)
             )
-        connecting = endpoint.connect(_Only(self))
+        connecting = endpoint.connect(self)
         if self.transport is None:
             self._connecting = connecting
-        connecting.addErrback(self._fail)
+            connecting.addErrback(self._fail)
         return answer
+
+    def buildProtocol(self, addr: object) -> UpstreamConnection:  # noqa: ARG002
+        """Return itself."""
+        return self
+
+    def doStart(self) -> None:  # noqa: N802 - Twisted's name
+        """Do nothing: there is one connection."""
+
+    doStop = doStart  # noqa: N815 - Twisted's name
 
     def connectionMade(self) -> None:
         """Write the whole request at once: the transport keeps what the socket does not take."""
         self._connecting = None
+        transport = self.transport
         if self._answer is None:  # cancelled while connecting
-            self.transport.abortConnection()
+            transport.abortConnection()
             return
-        if hasattr(self.transport, "setTcpNoDelay"):
-            self.transport.setTcpNoDelay(True)
+        if not isinstance(transport, DirectConnection) and hasattr(transport, "setTcpNoDelay"):
+            transport.setTcpNoDelay(True)
         head, body = self._request
-        for piece in (head + body,) if len(body) < _JOINED else (head, body):
-            eager.write(self.transport, piece)
+        if len(body) < _JOINED:
+            eager.write(transport, head + body)
+        else:
+            eager.write(transport, head)
+            eager.write(transport, body)
         self._silence.heard()
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's name
@@ -120,8 +138,11 @@ class UpstreamConnection(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Read on; pass body bytes on."""
-        self._silence.heard()
-        response = self._response
+        silence, response = self._silence, self._response
+        if silence.moment is None:
+            silence.heard()
+        else:  # the same, without the call that each chunk would take
+            silence.moment = silence.seconds() + silence.limit
         try:
             body = response.feed(data)
         except ResponseError:
@@ -136,26 +157,61 @@ class UpstreamConnection(Protocol):
             self.goes_on = bool(body) or response.done
             answer, self._answer = self._answer, None
             if answer is not None:
-                answer.callback(None)
+                answer.callback(self)
         self.is_whole = response.done
         if body:
             if self._reader is not None:
-                self._reader.take(body)
+                self._reader.dataReceived(body)
             else:
                 self._early.append(body)
                 self.pauseProducing()
         if self.is_whole:
-            self._end(None)
+            self._end(_WHOLE)
             self._close()
 
-    def deliver(self, reader: BodyReader) -> None:
-        """Deliver the body to ``reader``, what has come of it at once."""
-        self._reader = reader
+    # What it is as an IResponse.
+
+    version = (b"HTTP", 1, 1)
+    request = previousResponse = None
+
+    @property
+    def code(self) -> int:
+        """The status."""
+        return self.head.status
+
+    @property
+    def phrase(self) -> bytes:
+        """What stands behind it."""
+        return self.head.reason
+
+    @property
+    def headers(self) -> TwistedHeaders:
+        """All of them; in what order, and how they are spelled, ``head`` knows."""
+        found = TwistedHeaders()
+        for name, value in self.head.headers:
+            found.addRawHeader(name, value)
+        return found
+
+    @property
+    def length(self) -> Any:
+        """How many bytes the body has, or UNKNOWN_LENGTH."""
+        return UNKNOWN_LENGTH if self.head.length is None else self.head.length
+
+    def setPreviousResponse(self, response: object) -> None:
+        """Redirects are the client's to follow, so there is none."""
+
+    def deliverBody(self, protocol: IProtocol) -> None:
+        """Deliver the body to ``protocol``, what has come of it at once.
+
+        Its ``connectionLost`` gets ResponseDone if it came whole; else why it did not.
+        """
+        self._reader = protocol
+        protocol.makeConnection(self)  # type: ignore[arg-type]
         early, self._early = self._early, []
         for data in early:
-            reader.take(data)
-        if self._ended:
-            self._tell_end(self._ended[0])
+            protocol.dataReceived(data)
+        if self._ended is not None:
+            self._end(self._ended)
         elif early:
             self.resumeProducing()
 
@@ -164,18 +220,17 @@ class UpstreamConnection(Protocol):
         self._reader = None
         self._early = pieces
 
-    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The end, early or not: an early one is an error, never a clean end.
 
         TLS that ends without saying so is early, too (RFC 9112, section 9.8).
         """
-        self._silence.stop()
-        self.handshakeCompleted()
+        self._is_gone = True
         if self._closing is not None and self._closing.active():
             self._closing.cancel()
-        self._is_gone = True
         if self._response.done:
             return
+        self._stop_timers()
         if not isinstance(reason.value, ConnectionDone):
             why = problem_of_tls(reason.value) or "the upstream reset the connection"
             self._broken(Failure(ResponseError(why)))
@@ -185,17 +240,18 @@ class UpstreamConnection(Protocol):
         except ResponseError:
             self._broken(Failure())
         else:
-            self._end(None)
+            self._end(_WHOLE)
 
     def abort(self) -> None:
         """Close at once, whatever is going on: this is what frees the server's slot."""
         self._answer = None
-        self._silence.stop()
-        self.handshakeCompleted()
+        self._stop_timers()
         if self._connecting is not None and self.transport is None:
             self._connecting.cancel()
         elif self.transport is not None:
             self.transport.abortConnection()
+
+    stopProducing = loseConnection = abortConnection = abort  # noqa: N815 - Twisted's
 
     def pauseProducing(self) -> None:
         """Stop reading from the upstream: the client does not keep up."""
@@ -208,7 +264,7 @@ class UpstreamConnection(Protocol):
         self.transport.resumeProducing()
 
     def _close(self) -> None:
-        self._silence.stop()
+        self._stop_timers()
         self.transport.loseConnection()
         if self._is_gone:
             return
@@ -216,12 +272,20 @@ class UpstreamConnection(Protocol):
         if len(self._request[1]) > 1 << 16 or ISSLTransport.providedBy(self.transport):
             self._closing = self._clock.callLater(_FLUSH_SECONDS, self.transport.abortConnection)
 
+    def _stop_timers(self) -> None:
+        self._silence.stop()
+        if self._handshake is not None:
+            self.handshakeCompleted()
+
+    def _is_silent(self) -> None:
+        self._give_up(UpstreamSilent(self._silence.limit))
+
     def _give_up(self, error: Exception) -> None:
         self._broken(Failure(error))
         self.abort()
 
     def _fail(self, failure: Failure) -> None:
-        self.handshakeCompleted()
+        self._stop_timers()
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.errback(failure)
@@ -232,55 +296,12 @@ class UpstreamConnection(Protocol):
         else:
             self._end(failure)
 
-    def _end(self, why: Failure | None) -> None:
+    def _end(self, why: Failure) -> None:
         """Tell how the body ended. The first word counts."""
-        if not self._ended:
-            self._ended.append(why)
-            self._tell_end(why)
-
-    def _tell_end(self, why: Failure | None) -> None:
+        why = self._ended = self._ended or why
         reader, self._reader = self._reader, None
         if reader is not None:
-            reader.end(why)
-
-
-class _Only(ClientFactory):
-    """The factory of the one connection that is already made."""
-
-    noisy = False
-
-    def __init__(self, connection: UpstreamConnection) -> None:
-        self._connection = connection
-
-    def buildProtocol(self, addr: object) -> UpstreamConnection:  # noqa: ARG002
-        """Return it."""
-        return self._connection
-
-
-class _Gathering:
-    """Keeps a body up to ``most`` bytes.
-
-    ``done`` fires with whether that is all of it. It errbacks with the upstream's reason if it
-    broke off. Cancelling it closes the upstream.
-    """
-
-    def __init__(self, response: UpstreamConnection, most: int) -> None:
-        self.done: Deferred[bool] = Deferred(lambda _: response.abort())
-        self.pieces: list[bytes] = []
-        self._left = most
-        response.deliver(self)
-
-    def take(self, data: bytes) -> None:
-        """Keep a piece."""
-        self.pieces.append(data)
-        self._left -= len(data)
-        if self._left < 0 and not self.done.called:
-            self.done.callback(False)
-
-    def end(self, why: Failure | None) -> None:
-        """Take note that the body has ended, wholly or not."""
-        if not self.done.called:
-            self.done.callback(True) if why is None else self.done.errback(why)
+            reader.connectionLost(why)
 
 
 async def collect(response: UpstreamConnection, most: int) -> bytes:
@@ -288,11 +309,44 @@ async def collect(response: UpstreamConnection, most: int) -> bytes:
 
     ``most``: bytes. Cancelled, it closes the upstream.
     """
-    gathering = _Gathering(response, most)
-    if not await gathering.done:
+    pieces, left = [], most
+
+    def keep(data: bytes) -> None:
+        nonlocal left
+        left -= len(data)
+        if left < 0:  # treq closes the upstream then
+            raise ResponseError(f"the upstream's answer is over {most} bytes")
+        pieces.append(data)
+
+    try:
+        await treq.collect(response, keep)
+    except CancelledError:  # treq's Deferred has no canceller
         response.abort()
-        raise ResponseError(f"the upstream's answer is over {most} bytes")
-    return b"".join(gathering.pieces)
+        raise
+    return b"".join(pieces)
+
+
+class _Peeking(Protocol):
+    """Keeps a body up to ``most`` bytes; ``done`` fires with whether that is all of it."""
+
+    def __init__(self, response: UpstreamConnection, most: int) -> None:
+        self.done: Deferred[bool] = Deferred(lambda _: response.abort())
+        self.pieces: list[bytes] = []
+        self.is_over = False
+        self._left = most
+
+    def dataReceived(self, data: bytes) -> None:
+        """Keep a piece."""
+        self.pieces.append(data)
+        self._left -= len(data)
+        if self._left < 0 and not self.done.called:
+            self.done.callback(False)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Take note that the body has ended, wholly or not."""
+        self.is_over = True
+        if not self.done.called:
+            self.done.callback(reason is _WHOLE)
 
 
 async def peek(response: UpstreamConnection, most: int) -> bytes | None:
@@ -300,15 +354,10 @@ async def peek(response: UpstreamConnection, most: int) -> bytes | None:
 
     It can be delivered afterwards all the same. Cancelled, it closes the upstream.
     """
-    gathering = _Gathering(response, most)
-    try:
-        whole = await gathering.done
-    except CancelledError:
-        raise
-    except Exception:  # whoever it is delivered to next is told
-        whole = False
-    else:
-        if not whole:
-            response.pauseProducing()
-    response.take_back(gathering.pieces)
-    return b"".join(gathering.pieces) if whole else None
+    peeking = _Peeking(response, most)
+    response.deliverBody(peeking)
+    is_whole = await peeking.done
+    if not peeking.is_over:
+        response.pauseProducing()
+    response.take_back(peeking.pieces)
+    return b"".join(peeking.pieces) if is_whole else None

@@ -119,6 +119,7 @@ class DirectEndpoint:
         """Fire with the connected protocol, often at once; errbacks with a ConnectError."""
         try:
             skt = socket.socket(self._family, socket.SOCK_STREAM)
+            skt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:  # out of descriptors
             return fail(ConnectBindError(error.errno, os.strerror(error.errno or 0)))
         protocol = protocolFactory.buildProtocol(None)  # type: ignore[arg-type]
@@ -205,7 +206,8 @@ class DirectConnection(tcp.Connection):
             self._failed(getConnectError((code, os.strerror(code))))
             return
         done, self._connecting = self._connecting, None
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
         self.connected = 1
         self.startReading()
         self.protocol.makeConnection(self)

@@ -15,7 +15,6 @@ from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.base_url import server_root
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.endpoints import endpoint_of
-from cacheproxy.proxy.upstream.tamed_treq import TamedTreq
 
 _KEYS = frozenset({"key", "api_key", "api-key", "apikey", "access_token"})
 """What a query calls the key of who asks."""
@@ -106,13 +105,14 @@ class Upstream:
         if self._hides:
             self._not_forwarded |= CREDENTIALS | _MORE
         self._handshake = connect_timeout if url.secure else 0.0
-        endpoint = endpoint_of(reactor, url.host, url.port, connect_timeout, secure=url.secure)
-        self._treq = TamedTreq(reactor, endpoint)
+        self._endpoint = endpoint_of(
+            reactor, url.host, url.port, connect_timeout, secure=url.secure
+        )
 
     def request(
         self, request: Request, *, via: bytes = b"", also: Headers = ()
     ) -> Deferred[UpstreamConnection]:
-        """Send ``request``; fire with the connection once the response's head is whole.
+        """Send ``request``; fire with the connection, an IResponse, once its head is whole.
 
         ``also``: headers of ours, besides the request's own.
         Errbacks: ConnectError (refused, timed out, no such name), ResponseError, UpstreamSilent.
@@ -126,7 +126,7 @@ class Upstream:
             self._silence,
             handshake=self._handshake,
         )
-        return self._treq.send(connection)
+        return connection.start(self._endpoint)
 
     def _head(self, request: Request, via: bytes, also: Headers) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path

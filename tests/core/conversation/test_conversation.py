@@ -55,7 +55,7 @@ def test_the_store_counts_thoughts_and_drops_them_with_their_conversation():
     before = proxy.store.bytes_kept
     proxy.store.think(session, 1, Thought("", f'"{"x" * 100_000}"'))
     assert proxy.store.bytes_kept >= before + 100_000
-    assert proxy.store.bytes_kept == proxy.store.conversation(session).count()
+    assert proxy.store.bytes_kept == proxy.store.conversation(session).cost
     proxy.store.think(Session("agent", "nobody's"), 1, THOUGHT)
     assert proxy.store.conversation(Session("agent", "nobody's")) is None
 

@@ -8,7 +8,8 @@ import pytest
 
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Lane
-from cacheproxy.core.conversation.prepare import MOST_ID, Plan, SessionHook, prepare
+from cacheproxy.core.conversation.plan import MOST_ID, Plan, SessionHook
+from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
@@ -141,11 +142,12 @@ def test_an_id_gets_the_name_of_the_plugins_client():
         for body in (b'{"system": "You are Mine."}', b'{"system": "You are not Mine."}')
     )
     hook = SessionHook("p", lambda request: "42", client=client)
-    assert (hook.is_for(mine), hook.is_for(other)) == (True, False)
+    plan = Plan((), [hook])
+    assert (plan.of(mine).hooks, plan.of(other).hooks) == ((hook,), ())
     assert hook.answer(mine) == ("mine/42", None)
     assert SessionHook("p", lambda request: "a/4", client=client).answer(mine) == ("a/4", None)
     every = SessionHook("p", lambda request: "42", client=Client("*"))
-    assert every.is_for(other)
+    assert Plan((), [every]).of(other).hooks == (every,)
     assert every.answer(other) == ("42", None)
 
 

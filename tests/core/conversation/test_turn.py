@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation.prepare import Plan, prepare
+from cacheproxy.core.conversation.plan import Plan
+from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.prompt.request import Request

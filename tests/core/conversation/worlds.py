@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.conversation import Thought, Thoughts
-from cacheproxy.core.conversation.prepare import Plan, prepare
+from cacheproxy.core.conversation.plan import Plan
+from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.placement.placement import Late, alike

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.document import reader
-from cacheproxy.core.document.document import Document, Literals
+from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import offsets_in_string
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import PathError
 from cacheproxy.core.document.reader import NotUnderstoodError
+from cacheproxy.core.document.words import Literals, Words
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from tests.core import spelling
@@ -437,7 +438,10 @@ def test_a_text_is_in_the_body_or_not_whatever_came_before(turns, asked, data):
     with small_steps():
         for value in turns:
             body = json.dumps(value).encode()
-            known, plain = Request("POST", "/v1/messages", (), body, memo).literals, Literals(body)
+            known, plain = (
+                Request("POST", "/v1/messages", (), body, memo).literals,
+                Literals(body, Words()),
+            )
             for word in data.draw(st.lists(st.sampled_from(asked))):
                 assert (word in known) is (word in plain) is (word.encode() in body)
                 pattern = re.compile(word.encode() + b"?(a|bb)")

@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.placement.placing import late_messages
-from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
+from cacheproxy.core.template.short_prompts import FEW, MANY, short_prompt
 from cacheproxy.testing import request
 
 PATHS = {
@@ -73,29 +71,3 @@ def test_counting_tokens_asks_by_a_prompt():
 def test_without_a_model_none_is_named(body):
     """The server has one."""
     assert "model" not in prompts("/v1/messages", body)[0].json
-
-
-def usage(prompt, reused=None):
-    return Usage(prompt=prompt, reused=reused)
-
-
-@pytest.mark.parametrize(
-    ("few", "many", "late"),
-    [
-        (usage(180, 0), usage(210, 175), Late.INLINE),
-        (usage(160, 0), usage(166, 24), Late.HOISTED),
-        (usage(160, 0), usage(190, 6), Late.INLINE),
-        (usage(160, 0), usage(172, 6), Late.HOISTED),
-        (usage(150, 0), usage(150, 149), Late.DROPPED),
-        (usage(180, 0), usage(210, 0), Late.INLINE),
-        (usage(160), usage(172), Late.HOISTED),
-        (usage(160, 0), usage(166, 0), Late.HOISTED),
-        (usage(160), usage(175), Late.UNKNOWN),
-        (usage(160), usage(20), Late.UNKNOWN),
-        (usage(None), usage(20), Late.UNKNOWN),
-        (usage(160), usage(None), Late.UNKNOWN),
-    ],
-)
-def test_what_was_reused_tells_or_else_how_much_longer_it_is(few, many, late):
-    """What says nothing is unknown, and nothing is placed for it."""
-    assert late_of(few, many) is late

@@ -10,7 +10,7 @@ from time import thread_time
 import pytest
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.conversation.prepare import Plan, SessionHook
+from cacheproxy.core.conversation.plan import Plan, SessionHook
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.edits import Edit

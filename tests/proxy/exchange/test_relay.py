@@ -18,7 +18,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.dialects.dialects import spoken
-from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
+from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.limits import Limits
@@ -55,12 +55,13 @@ class Answering(Resource):
         self.more = {}
 
     def render(self, request):
-        request.write(b"")
+        request.send_head(200, b"OK", ())
+        request.flush()
         self.connection = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
         self.connection.makeConnection(StringTransport())
         self.relay = Relay(request, self.connection, self.clock, **self.more)
         self.connection.dataReceived(HEAD)
-        self.relay.start()
+        self.ending = self.relay.start()
         return NOT_DONE_YET
 
 
@@ -80,7 +81,7 @@ class Down:
         self.upstream = resource.connection
         self.transport.pieces.clear()
         self.failures = []
-        resource.relay.done.addErrback(self.failures.append)
+        resource.ending.addErrback(self.failures.append)
         self.relay = resource.relay
 
 
@@ -103,8 +104,8 @@ class Ending:
 def broken():
     """An answer that has broken off after some bytes."""
     down = Down()
-    down.relay.take(b"x" * 10)
-    down.relay.end(Failure(ResponseError("it broke")))
+    down.upstream.dataReceived(b"a\r\n" + b"x" * 10 + b"\r\n")
+    down.upstream.dataReceived(b"nonsense")
     return down
 
 
@@ -112,7 +113,9 @@ def test_what_came_is_sent_and_then_it_closes(broken):
     """Without a terminator; the failure is the relay's result."""
     assert broken.transport.value().endswith(b"a\r\n" + b"x" * 10 + b"\r\n")
     assert broken.transport.disconnecting
-    assert [str(failure.value) for failure in broken.failures] == ["it broke"]
+    assert [str(failure.value) for failure in broken.failures] == [
+        "the upstream's chunk framing is broken"
+    ]
 
 
 def test_a_client_that_does_not_read_it_is_left(broken):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from cacheproxy.proxy.transport.deadline import Silence
+from cacheproxy.proxy.transport.deadline import Deadline
 
 
 class Told:
-    """How often a Silence has told of itself."""
+    """How often a Deadline has told of itself."""
 
     def __init__(self, limit):
         self.clock = Clock()
         self.count = 0
-        self.silence = Silence(self.clock, limit, self.tell)
+        self.silence = Deadline(self.clock, self.tell, limit)
 
     def tell(self):
         self.count += 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 
 import pytest
-from twisted.internet.error import ConnectionLost
+from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.protocol import Protocol
 from twisted.internet.tcp import Server
 from twisted.internet.testing import StringTransport
@@ -146,3 +147,21 @@ def test_other_transports_are_written_to_as_ever():
     transport = StringTransport()
     eager.write(transport, b"one")
     assert transport.value() == b"one"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_it_closes_at_once_if_nothing_waits_and_else_behind_it(pair, waits):
+    """What had been written comes before the end."""
+    (pair.transport.write if waits else partial(eager.write, pair.transport))(b"one")
+    eager.close(pair.transport)
+    assert pair.transport.connected == waits
+    if waits:
+        assert isinstance(pair.transport.doWrite(), ConnectionDone)
+    assert pair.read() == b"one"
+    assert pair.transport.connected == waits
+
+
+def test_other_transports_are_closed_as_ever():
+    transport = StringTransport()
+    eager.close(transport)
+    assert transport.disconnecting

@@ -21,7 +21,8 @@ from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Place
-from cacheproxy.core.conversation.prepare import Plan, prepare
+from cacheproxy.core.conversation.plan import Plan
+from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn

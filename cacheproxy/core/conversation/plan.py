@@ -1,0 +1,159 @@
+"""What is asked of each request: compiled once for each configuration, and once for each client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+from cacheproxy.core.conversation.session import Session, session_of
+from cacheproxy.core.document.words import Words
+from cacheproxy.core.prompt.client import EVERY, NOBODY, Client, Clients
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.built_in import TOOLS_AS_BEFORE
+from cacheproxy.core.rules.code_rule import CompiledRule, Normalizer, compiled
+from cacheproxy.core.rules.fold import Foreign, GivenUpError, kind_of, words_of
+from cacheproxy.core.rules.rule import Rule
+
+MOST_ID = 256
+"""Characters of ``client/id``: it is kept for each session, and its client is logged."""
+_MOST_KNOWN = 256
+"""Sets of headers of which it is remembered whose they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHook:
+    """One plugin's hook cacheproxy_session."""
+
+    plugin: str  #: its name
+    ask: Callable[[Request], object]
+    """Calls it; in a thread with a deadline, unless it is ``quick``."""
+    client: Client | None = None  #: whose requests it is asked about; None: everybody's
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log and counted under."""
+        return f"{self.plugin}: cacheproxy_session"
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it may be called where bytes are relayed."""
+        return getattr(self.ask, "quick", False) is True
+
+    def answer(self, request: Request) -> tuple[str | None, str | None]:
+        """Return what the plugin says (``client/id``, ``id``, None), and what was wrong with it.
+
+        It is asked only about its client's requests. Whatever it raises is its own failure; only a
+        KeyboardInterrupt goes on, which may be the user's.
+        """
+        try:
+            said = self.ask(request)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # law 4; whatever its class
+            return None, f"raised {kind_of(error)}"
+        if said is None or said == "":
+            return None, None
+        if not isinstance(said, str):
+            return None, f"returned {kind_of(said)} instead of text"
+        if len(said) > MOST_ID or not said.isprintable():
+            return None, f"returned text that is no id: at most {MOST_ID} printable characters"
+        if self.client is not None and not self.client.is_every and "/" not in said:
+            said = f"{self.client.name}/{said}"
+        return said, None
+
+
+class ClientPlan(NamedTuple):
+    """What is asked of the requests that certain clients send."""
+
+    client: str  #: the name of the first of them, "" for none: it may still be told by user agent
+    plain: tuple[CompiledRule, ...]  #: rules that do not look at the turn before
+    pins: tuple[CompiledRule, ...]  #: those that do, but for those of tools
+    of_tools: tuple[CompiledRule, ...]  #: those that put tools back in their order
+    fields: tuple[Rule, ...]  #: of the pins those that are rows of a table
+    hooks: tuple[SessionHook, ...]  #: asked in turn which session it belongs to
+    words: Words  #: the literals of all these rules
+
+
+class Plan:
+    """What is asked of each request: ``rules``, and whose it is.
+
+    ``hooks``: asked in turn which session it belongs to. ``clients``: those that are known. Rules
+    that look at the turn before come last.
+    """
+
+    def __init__(
+        self,
+        rules: Iterable[Normalizer],
+        hooks: Sequence[SessionHook] = (),
+        clients: Clients = NOBODY,
+    ) -> None:
+        self.rules, self.hooks, self.clients = tuple(rules), hooks, clients
+        owners = [one.client for one in (*self.rules, *self.hooks) if one.client is not None]
+        self._owners = tuple(dict.fromkeys((*clients, *owners)))
+        self._told: dict[tuple[object, ...], tuple[bool | None, ...]] = {}
+        self._plans: dict[tuple[bool | None, ...], ClientPlan] = {}
+
+    def only(self, *rules: Normalizer) -> Plan:
+        """Return it with these ``rules`` alone."""
+        return Plan(rules, self.hooks, self.clients)
+
+    def of(self, request: Request) -> ClientPlan:
+        """Return what is asked of ``request``, which is searched for the rules' literals.
+
+        It has been introduced to ``clients``. Where marks outside of the body tell whose it is,
+        they are looked at once for all requests that have the same.
+        """
+        names = request.by_name
+        marks = (request.speaker, request.dialect is None, names.get(b"user-agent"), *names)
+        told = self._told.get(marks)
+        if told is None:
+            told = tuple([client.marked(request) for client in self._owners])
+            if len(self._told) < _MOST_KNOWN:
+                self._told[marks] = told
+        if None in told:
+            each = zip(self._owners, told, strict=True)
+            told = tuple([one.reads(request) if own is None else own for one, own in each])
+        plan = self._plans.get(told)
+        if plan is None:
+            plan = self._plans[told] = self._made(told)
+        request.searched_for(plan.words)
+        return plan
+
+    def _made(self, told: tuple[bool | None, ...]) -> ClientPlan:
+        """Return the plan for requests of those owners of rules of which ``told`` says so."""
+        theirs = [client for client, is_its in zip(self._owners, told, strict=True) if is_its]
+        rules = [one for one in self.rules if one.client is None or one.client in theirs]
+        pins = [rule for rule in rules if rule.needs_previous]
+        others = [rule for rule in pins if rule is not TOOLS_AS_BEFORE]
+        return ClientPlan(
+            next((one.name for one in self.clients if one in theirs and one.name != EVERY), ""),
+            compiled(rule for rule in rules if not rule.needs_previous),
+            compiled(others),
+            compiled(rule for rule in pins if rule is TOOLS_AS_BEFORE),
+            tuple(rule for rule in others if isinstance(rule, Rule)),
+            tuple(one for one in self.hooks if one.client is None or one.client in theirs),
+            words_of(rules),
+        )
+
+    async def session(
+        self, request: Request, plan: ClientPlan | None = None
+    ) -> tuple[Session, list[tuple[str, str]]]:
+        """Return whose conversation ``request`` belongs to, and what hooks did wrong, by hook."""
+        plan = self.of(request) if plan is None else plan
+        problems: list[tuple[str, str]] = []
+        for hook in plan.hooks:
+            if hook.is_quick:
+                answer, problem = hook.answer(request)
+            else:
+                try:
+                    shown = replace(request, memo=None)
+                    answer, problem = await Foreign(hook.name, partial(hook.answer, shown))
+                except GivenUpError as error:
+                    answer, problem = None, str(error) or None
+            if problem is not None:
+                problems.append((hook.name, problem))
+            if answer is not None:
+                return session_of(request, answer), problems
+        return session_of(request, client=request.speaker or plan.client or None), problems

@@ -1,0 +1,189 @@
+"""What is known of a server by its pages, answers and figures: transcripts, and any input."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
+from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.servers import looking
+from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.kind import as_object
+from cacheproxy.core.servers.kinds import BUILT_IN
+from cacheproxy.core.servers.llama_cpp import LLAMA_CPP, MORE_SLOTS, RAM_CACHE, SIMILARITY
+from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.servers.prefill import PrefillReader
+from cacheproxy.core.servers.profile import Profile, for_people, plain, profile_in, says
+from cacheproxy.core.servers.status import (
+    Answers,
+    Look,
+    MetricsPage,
+    Sample,
+    ServerFigures,
+    UpstreamState,
+)
+from tests import transcript
+from tests.test_docs import ROOT
+
+URL = "http://localhost:8080"
+
+
+def identify(pages, software="", **statuses):
+    """What a server is, in one line."""
+    shown = looking.identify(Answers(statuses, pages, software=software)).summary
+    assert shown.isprintable()
+    return shown
+
+
+def asks(pages, software="", **known):
+    """Which pages a server is asked for, of which these are there."""
+    asking, asked = looking.asking(known), []
+    path = next(asking)
+    while True:
+        asked.append(path)
+        page = pages.get(path)
+        status = page if isinstance(page, int) else 404 if page is None else 200
+        try:
+            path = asking.send((status, json.dumps(page).encode(), software))
+        except StopIteration:
+            return asked
+
+
+def look(statuses, pages=None, sample=None):
+    return looking.look_of(URL, 1.0, 2.0, Answers(statuses, pages or {}, sample))
+
+
+def at(server, **more):
+    return Look(URL, 1.0, 2.0, UpstreamState.UP, server=server, **more)
+
+
+def reading(start=None, tasks=None, **figures):
+    sample = Sample(ServerFigures(**figures))
+    more = {"metrics": MetricsPage.ON, "sample": sample, "start": start, "tasks": tasks}
+    return Look("u", 0.0, 0.0, UpstreamState.UP, **more)
+
+
+def prefill(*chunks):
+    """The last progress, and the number of the chunk with which the answer began."""
+    reader = PrefillReader()
+    for number, each in enumerate(chunks):
+        if reader.feed(each):
+            return reader.progress, number
+    return reader.progress, None
+
+
+def in_words(profile):
+    page = for_people(profile)
+    assert page.pop("says") == says(profile)
+    assert page == {k: v for k, v in plain(profile).items() if k not in ("server", "placement")}
+    return says(profile)
+
+
+def learned(known, *facts):
+    """A profile as it is completed by what answers show, after each of the facts."""
+    inferred, found = Inferred(), []
+    for name, *arguments in facts:
+        getattr(inferred, name)(*arguments)
+        found.append(inferred.completed(known))
+    return found
+
+
+@pytest.mark.parametrize("surface", ["pages", "looks", "known_pages", "counters", "learned"])
+def test_all_that_is_said(surface):
+    """By each server's pages, as it writes them and as it should not."""
+    transcript.holds(f"{surface}.txt", globals())
+
+
+@pytest.mark.parametrize("server", BUILT_IN, ids=lambda server: server.name)
+def test_each_setting_that_is_advised_stands_in_the_manual(server):
+    """Beside the server's name."""
+    page = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
+    settings = [*server.room, *server.points, *filter(None, [server.caching])]
+    settings += [RAM_CACHE, SIMILARITY, MORE_SLOTS] if server is LLAMA_CPP else []
+    flags = [*(one.flag for one in settings), server.context, server.flag, server.kwargs]
+    assert server.name in page
+    for flag in re.findall(r"--[a-z-]+|\b[A-Z]+_[A-Z_]+\b", " ".join([*flags, server.models])):
+        assert flag in page, flag
+
+
+def test_a_member_of_chat_template_kwargs_is_json():
+    member = ("clear_thinking", False)
+    assert as_object(member) == '{"clear_thinking": false}'
+    assert LLAMA_CPP.with_kwargs(member) == "--chat-template-kwargs '{\"clear_thinking\": false}'"
+
+
+WORDS = st.sampled_from(
+    [
+        *("data", "id", "owned_by", "max_model_len", "vllm", "version", "build_info"),
+        *("default_generation_settings", "n_ctx", "total_slots"),
+    ]
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*looking.marks()]), ANYTHING))
+def test_whatever_the_pages_say_there_is_a_printable_summary(pages):
+    """No page of a server makes the proxy fail."""
+    identify(pages)
+
+
+LINES = 'vllm:prompt_tokens_total{a="b"} 1.0\nllamacpp:prompt_tokens_total 385\nsglang:x 1e+03\n'
+
+
+@given(st.text() | st.just(LINES), st.integers(0, 90), st.text())
+def test_no_page_of_metrics_raises(page, at, noise):
+    """Whatever comes: a page with something in its middle, or no page at all."""
+    sample_of(page[:at] + noise + page[at:])
+
+
+@given(st.lists(st.integers(0, 200), max_size=8))
+def test_how_comments_were_cut_does_not_matter(cuts):
+    body = b": keepalive 2048/4900\n\n:\n\n: keepalive 4900/4900\n\n"
+    bounds = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    pieces = [body[start:stop] for start, stop in pairwise(bounds)]
+    assert prefill(*pieces) == prefill(body)
+
+
+@given(st.from_type(Profile))
+def test_plain_values_say_all_of_a_profile(profile):
+    """JSON can spell them, and what is not known takes no room."""
+    values = plain(profile)
+    assert profile_in(json.loads(json.dumps(values))) == profile
+    assert "null" not in json.dumps(values).replace('"null"', "")
+    assert (values == {}) is (profile == Profile())
+
+
+FACTS = st.one_of(
+    st.tuples(st.just("saw_order"), st.sampled_from(list(PromptOrder))),
+    st.tuples(st.sampled_from(["saw_rewind", "saw_checkpoint", "forget"])),
+    st.tuples(
+        st.just("saw_reuse"),
+        st.sampled_from([CHAT, MESSAGES, RESPONSES]),
+        st.none() | st.integers(-5, 10**9),
+    ),
+)
+
+
+@given(st.lists(FACTS, max_size=30))
+def test_changes_grow_whenever_something_new_is_said(facts):
+    """Whoever keeps a completed profile can rely on it."""
+    inferred = Inferred()
+    said, changes = inferred.completed(Profile()), inferred.changes
+    for name, *arguments in facts:
+        getattr(inferred, name)(*arguments)
+        now = inferred.completed(Profile())
+        if now != said:
+            assert inferred.changes > changes
+        said, changes = now, inferred.changes

@@ -1,0 +1,63 @@
+"""The response is an IResponse: what is made for those of Twisted reads it, too."""
+
+from __future__ import annotations
+
+import pytest
+import treq
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.web.client import readBody
+from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
+from zope.interface.verify import verifyObject
+
+from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
+
+HEAD = b"HTTP/1.1 201 Made\r\nX-A: 1\r\nx-a: 2\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def answered(data):
+    connection = UpstreamConnection(b"", b"", b"POST", Clock(), 0)
+    connection.makeConnection(StringTransport())
+    connection.dataReceived(HEAD + data)
+    return connection
+
+
+def test_it_has_all_that_an_iresponse_has():
+    response = answered(CHUNKED)
+    assert verifyObject(IResponse, response)
+    assert (response.code, response.phrase, response.length) == (201, b"Made", UNKNOWN_LENGTH)
+    assert response.headers.getRawHeaders(b"X-A") == [b"1", b"2"]
+    assert answered(b"Content-Length: 3\r\n\r\nabc").length == 3
+
+
+@pytest.mark.parametrize("read", [readBody, treq.content])
+def test_others_read_its_body(read):
+    """What came with the head, and what came later; or why it did not come whole."""
+    response = answered(CHUNKED + b"1\r\na\r\n")
+    assert response.transport.producerState == "paused"
+    found = []
+    read(response).addBoth(found.append)
+    assert response.transport.producerState == "producing"
+    response.dataReceived(b"1\r\nb\r\n")
+    assert found == []
+    response.dataReceived(b"0\r\n\r\n")
+    assert found == [b"ab"]
+    response = answered(CHUNKED)
+    read(response).addErrback(found.append)
+    response.dataReceived(b"nonsense")
+    assert found[1].check(ResponseError)
+
+
+def test_who_raises_while_reading_closes_the_connection():
+    """And is told of it."""
+    response, found = answered(CHUNKED), []
+
+    def refuse(_):
+        raise ValueError
+
+    treq.collect(response, refuse).addErrback(found.append)
+    response.dataReceived(b"1\r\na\r\n")
+    assert response.transport.disconnected
+    assert found[0].check(ValueError)

@@ -1,0 +1,125 @@
+"""What is made for twisted.web is mounted among our own pages as it is."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import Counter
+from prometheus_client import twisted as prometheus
+from prometheus_client.registry import CollectorRegistry
+from prometheus_client.twisted import _exposition
+from twisted.internet.error import ConnectionLost
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.static import File
+
+from cacheproxy.core.privacy.access import Access
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.web.pages import OwnPages
+from tests.proxy.inmemory import Transport, take_turns
+
+LARGE = b"0123456789" * 30_000
+
+
+class Mounted:
+    """One connection to a site that has ``resource`` at /_cacheproxy/there."""
+
+    isLeaf = True
+
+    def __init__(self, resource):
+        self.clock = Clock()
+        self.render = OwnPages({b"/_cacheproxy/there": resource}, {}, lambda: None, self.clock)
+        self.site = ProxySite(self, self.clock, Limits(), Access())
+        self.transport = Transport()
+        self.channel = self.site.buildProtocol(None)
+        self.channel.makeConnection(self.transport)
+
+    def ask(self, target, method=b"GET", *fields):
+        """The head and the body of the answer."""
+        self.transport.clear()
+        lines = (b"%s /_cacheproxy/there%s HTTP/1.1" % (method, target), b"Host: localhost")
+        self.channel.dataReceived(b"\r\n".join((*lines, *fields, b"", b"")))
+        take_turns(self.clock)
+        return self.transport.value().partition(b"\r\n\r\n")[::2]
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "large.txt").write_bytes(LARGE)
+    (tmp_path.parent / "secret.txt").write_bytes(b"secret")
+    return Mounted(File(str(tmp_path)))
+
+
+def test_a_folder_of_files(files):
+    """Whole, in part, its head alone; piece by piece, as the client takes it."""
+    head, body = files.ask(b"/large.txt")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"Content-Type: text/plain" in head
+    assert (b"\r\nServer:" in head, b"\r\nDate:" in head) == (False, False)
+    assert body == LARGE
+    head, body = files.ask(b"/large.txt", b"GET", b"Range: bytes=3-5")
+    assert (head[:12], body) == (b"HTTP/1.1 206", b"345")
+    head, body = files.ask(b"/large.txt", b"HEAD")
+    assert (head[:12], body) == (b"HTTP/1.1 200", b"")
+    for target in (b"/nosuch", b"/..%2fsecret.txt", b"/../secret.txt"):
+        assert files.ask(target)[0].startswith(b"HTTP/1.1 404")
+    assert not files.transport.disconnecting
+
+
+def test_a_client_that_does_not_read_or_leaves_stops_the_file(files):
+    """After each piece the transport is full."""
+    write = files.transport.write
+
+    def full(data):
+        write(data)
+        files.channel.pauseProducing()
+
+    files.transport.write = full
+    sizes = [len(files.ask(b"/large.txt")[1])]
+    for _ in range(2):
+        files.channel.resumeProducing()
+        take_turns(files.clock)
+        sizes.append(len(files.transport.value()))
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] < len(LARGE)
+    files.channel.connectionLost(Failure(ConnectionLost()))
+    take_turns(files.clock)
+    assert not files.clock.getDelayedCalls()
+
+
+def test_prometheus_clients_own_resource(monkeypatch):
+    """A WSGIResource, whose thread and reactor are this one here."""
+
+    class Here:
+        def getThreadPool(self):  # noqa: N802 - Twisted's
+            return self
+
+        def callInThread(self, work, *arguments):  # noqa: N802 - Twisted's
+            work(*arguments)
+
+        callFromThread = callInThread  # noqa: N815 - Twisted's
+
+    monkeypatch.setattr(_exposition, "reactor", Here())
+    registry = CollectorRegistry()
+    Counter("asked", "How often.", registry=registry).inc(3)
+    mounted = Mounted(prometheus.MetricsResource(registry))
+    head, body = mounted.ask(b"")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=")
+    assert b"asked_total 3.0" in body
+
+
+def test_a_resource_that_raises_is_a_500_and_the_connection_goes_on():
+    """One of somebody else's, too; methods that it does not know are refused."""
+
+    class Broken(Resource):
+        isLeaf = True
+
+        def render_GET(self, request):  # noqa: N802 - Twisted's
+            raise ValueError("secret")
+
+    mounted = Mounted(Broken())
+    head, body = mounted.ask(b"")
+    assert head.startswith(b"HTTP/1.1 500")
+    assert b"secret" not in body
+    assert mounted.ask(b"", b"POST", b"Content-Length: 0")[0].startswith(b"HTTP/1.1 405")
