@@ -26,7 +26,7 @@ _WINDOW = 4 << 10
 _LEAST = 64
 """Bytes of a member that is searched by itself."""
 _SPACES = b" \t\n\r"
-_space = re.compile(rb"[ \t\n\r]*").match
+_space: Any = re.compile(rb"[ \t\n\r]*").match
 _plain_name = re.compile(rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _FAULTS = (ValueError, StopIteration, RecursionError, IndexError)
@@ -64,14 +64,14 @@ class Reader:
         """
         body = self._body
         try:
-            start = 0 if body[:1] == b"{" else self._after_space(0)
+            start = 0 if body[:1] == b"{" else _space(body, 0).end()
             if not body.startswith(b"{", start):
                 body.decode()
                 raise ValueError("not a JSON object")
             root = Container([])
             self._fill(root, start, is_body=True)
             end = start + root.length
-            if end != len(body) and self._after_space(end) != len(body):
+            if end != len(body) and _space(body, end).end() != len(body):
                 raise ValueError("text after the JSON object")
         except _FAULTS as error:
             raise NotUnderstoodError(_reason(error)) from None
@@ -130,13 +130,13 @@ class Reader:
         while True:
             sign = body[at]
             if sign in _SPACES:
-                at = self._after_space(at)
+                at = _space(body, at).end()
                 sign = body[at]
             if sign == _COMMA and values:
                 at += 1
                 sign = body[at]
                 if sign in _SPACES:
-                    at = self._after_space(at)
+                    at = _space(body, at).end()
                     sign = body[at]
             elif sign == close:
                 break
@@ -249,15 +249,10 @@ class Reader:
         if self._body[at] != _QUOTE:
             raise ValueError("a member name is missing")
         name, at = self._plain(at)
-        at = self._after_space(at)
+        at = _space(self._body, at).end()
         if self._body[at] != _COLON:
             raise ValueError("a colon is missing")
-        return name, self._after_space(at + 1)
-
-    def _after_space(self, at: int) -> int:
-        found = _space(self._body, at)
-        assert found is not None
-        return found.end()
+        return name, _space(self._body, at + 1).end()
 
 
 def _listed(value: Any, most: int) -> int:
