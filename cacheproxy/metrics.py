@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -30,7 +30,17 @@ from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record import metrics as table
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.record.metrics import COUNTED, UNKNOWN, MetricRow, amounts_of, labels_of
+from cacheproxy.record.metrics import (
+    BY_AMOUNT,
+    COUNTED,
+    LONGEST,
+    UNKNOWN,
+    Amount,
+    MetricRow,
+    amounts_of,
+    kind_of,
+    labels_of,
+)
 
 MOST = {"upstream": 32, "route": 32, "client": 24, "model": 24, "rule": 200}
 """How many values these labels may have: clients choose some, the configuration the others."""
@@ -39,10 +49,11 @@ Values = tuple[str, ...]
 OTHER = "other"
 """Stands for all values beyond the most there may be."""
 _LONGEST = 64
-_LOOKED_AT = 256
-"""Characters that are looked through for credentials; all that is kept lies well within."""
-
-
+_MOST_KINDS = 512
+"""Kinds of exchanges whose labels are remembered."""
+Counted = tuple[str, "Series", Values, "Labels | None"]
+"""A metric's name, its series, the values of its labels and, if an amount has the last one, who
+bounds that."""
 _FAMILIES = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
@@ -58,6 +69,7 @@ class Metrics:
     def __init__(self) -> None:
         self.series = {row: Series(row) for row in COUNTED}
         self._labels = {name: Labels(most) for name, most in MOST.items()}
+        self._kinds: dict[tuple[Any, ...], list[Counted]] = {}
 
     def snapshot(self, rules: Iterable[str]) -> list[Series]:
         """Return what has been counted by now; ``rules`` that have not fired are there with 0."""
@@ -72,29 +84,49 @@ class Metrics:
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
         """Count them."""
         for exchange in exchanges:
-            self._count(exchange)
+            kind = kind_of(exchange)
+            counted = self._kinds.get(kind)
+            if counted is None:
+                if len(self._kinds) >= _MOST_KINDS:
+                    self._kinds.clear()
+                counted = self._kinds[kind] = self._counted(exchange)
+            add(counted, amounts_of(exchange))
 
-    def _count(self, exchange: Exchange) -> None:
-        labels, amounts = labels_of(exchange), amounts_of(exchange)
-        bounded = self._labels
+    def _counted(self, exchange: Exchange) -> list[Counted]:
+        """Return the series in which exchanges of this kind count."""
+        labels, bounded = labels_of(exchange), self._labels
         known = partial(carried, exchange.received.headers, exchange.received.target)
         for name in labels.keys() & bounded:
             labels[name] = bounded[name].of(labels[name], known)
+        found: list[Counted] = []
         for row, series in self.series.items():
             values: Any = tuple(map(labels.get, row.labels))
-            amount = amounts[row.name.removeprefix("cacheproxy_")]
-            if amount is None or None in values[:-1]:
+            if None in values[:-1]:
                 continue
-            if isinstance(amount, dict):
-                names = bounded.get(row.labels[-1])
-                for last, each in amount.items():
-                    series[*values[:-1], last if names is None else names.of(last)] += each
-            elif values[-1] is None:
-                continue
-            elif row.buckets:
-                series.observe(values, amount)
-            else:
-                series[values] += amount
+            name = row.name.removeprefix("cacheproxy_")
+            if values[-1] is not None:
+                found.append((name, series, values, None))
+            elif row.labels[-1] in BY_AMOUNT:
+                found.append((name, series, values[:-1], bounded.get(row.labels[-1])))
+        return found
+
+
+def add(counted: Iterable[Counted], amounts: Mapping[str, Amount]) -> None:
+    """Add ``amounts``, by their metrics' names, to the series in which they count."""
+    for name, series, values, last in counted:
+        amount = amounts[name]
+        if amount is None:
+            continue
+        if isinstance(amount, dict):
+            for value, each in amount.items():
+                label = value if last is None else last.known.get(value) or last.of(value)
+                series[*values, label] += each
+        elif buckets := series.row.buckets:
+            figure = series[values]
+            figure[bisect_left(buckets, amount)] += 1  # the first whose bound is no less
+            figure[-1] += amount
+        else:
+            series[values] += amount
 
 
 def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:
@@ -109,27 +141,27 @@ class Labels:
     """The values of one label: the first ``most`` are kept, the rest are ``other``.
 
     Others may have chosen them, and each is a time series of its own for as long as the proxy and
-    its Prometheus live.
+    its Prometheus live. ``known``: those that are kept, by what they stand for.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: dict[str, str] = {}
+        self.known: dict[str, str] = {}
 
     def of(self, text: str, carried: Callable[[], Collection[bytes]] = tuple) -> str:
         """Return the value for ``text``; ``carried`` returns credentials that may stand in it."""
-        text = text[:_LOOKED_AT]
-        value = self._known.get(text)
+        text = text[:LONGEST]
+        value = self.known.get(text)
         if value is None:
-            if len(self._known) >= self._most:
+            if len(self.known) >= self._most:
                 return OTHER
-            value = self._known[text] = clean(text, carried())
+            value = self.known[text] = clean(text, carried())
         return value
 
 
 def clean(text: str, known: Collection[bytes] = ()) -> str:
     """Return ``text`` as a label's value: printable, short, without credentials, not empty."""
-    text = hide_text(text[:_LOOKED_AT], known)[:_LONGEST]
+    text = hide_text(text[:LONGEST], known)[:_LONGEST]
     if not text.isprintable():
         text = text.encode("unicode_escape").decode("ascii")[:_LONGEST]
     return text.strip() or UNKNOWN
@@ -138,8 +170,8 @@ def clean(text: str, known: Collection[bytes] = ()) -> str:
 class Series(dict[Values, Any]):
     """All series of one row.
 
-    A counter's is a number, never lowered: ``series[values] += 1``. A histogram's is a list, filled
-    by ``observe``: how many amounts lie between each bound and the one before, and their sum.
+    A counter's is a number, never lowered: ``series[values] += 1``. A histogram's is a list: how
+    many amounts lie between each bound and the one before, and their sum.
     """
 
     def __init__(self, row: MetricRow, items: Iterable[tuple[Values, Any]] = ()) -> None:
@@ -151,12 +183,6 @@ class Series(dict[Values, Any]):
             return 0.0
         made = self[values] = [0.0] * (len(self.row.buckets) + 2)
         return made
-
-    def observe(self, values: Values, amount: float) -> None:
-        """Count ``amount`` in the first bucket whose bound is no less."""
-        buckets = self[values]
-        buckets[bisect_left(self.row.buckets, amount)] += 1
-        buckets[-1] += amount
 
     def copied(self) -> Series:
         """Return what there is now, to stay as it is."""

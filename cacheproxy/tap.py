@@ -108,6 +108,7 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
         ),
         store=store,
         finished=process.take,
+        judge=process.take.judge,
         wall=time.time,
         via=process.via,
         probe=process.shown.probe,

@@ -16,10 +16,11 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import CannotListenError
 
 from cacheproxy import sources, tap
-from cacheproxy.config import Config, options
+from cacheproxy.config import options
 from cacheproxy.daemon import listening, process_parts
 from cacheproxy.proxy.upstream.upstream import UpstreamURL
 from cacheproxy.tap import Options
+from tests import transcript
 from tests.proxy.harness import (
     TIMEOUT,
     Client,
@@ -53,28 +54,6 @@ def refused(capfd, *arguments):
     return line
 
 
-def test_no_options_make_the_defaults():
-    """Exactly those of the table."""
-    assert parsed() == Config()
-
-
-def test_options_make_settings():
-    """As numbers, lists and flags."""
-    found = parsed(
-        *("--upstream", "http://h:1", "--port=0", "--enable", "a,b", "--edit-remote"),
-        *("--max-body", "3", "--connect-timeout", "0.5", "--verbose"),
-    )
-    assert found == Config(
-        upstream="http://h:1",
-        port=0,
-        enable=("a", "b"),
-        edit_remote=True,
-        max_body=3,
-        connect_timeout=0.5,
-        verbose=True,
-    )
-
-
 def test_file_environment_and_command_line(monkeypatch, tmp_path):
     """The later wins; ``-c`` names the file."""
     file = tmp_path / "a.toml"
@@ -83,27 +62,6 @@ def test_file_environment_and_command_line(monkeypatch, tmp_path):
     monkeypatch.setenv("CACHEPROXY_MAX_BODY", "2")
     found = parsed("-c", str(file), "--port", "3")
     assert (found.port, found.max_body, found.connect_timeout) == (3, 2, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "names"),
-    [
-        (["--nonsense"], "--nonsense"),
-        (["--workers", "2"], "--workers no longer exists: one process serves a team"),
-        (["--port"], "--port"),
-        (["--edit-remote=1"], "--edit-remote"),
-        (["8080"], "unexpected argument '8080'"),
-        (["--port", "0", "http://h"], "unexpected argument 'http://h'"),
-        (["--port", "http"], "--port must be"),
-        (["--max-body", "0"], "--max-body must be"),
-        (["--config", "/nowhere/x.toml"], "/nowhere/x.toml"),
-    ],
-)
-def test_what_cannot_be_read_is_one_line(capfd, arguments, names):
-    """It names the mistake; the exit code is 2."""
-    line = refused(capfd, *arguments)
-    assert line.startswith("cacheproxy: ")
-    assert names in line
 
 
 def test_the_help_lists_every_option_of_the_table(capsys):
@@ -119,39 +77,6 @@ def test_the_help_lists_every_option_of_the_table(capsys):
     assert "-c, --config=" in text
 
 
-# Mistakes that show only when the service is made or starts: (arguments, exit code, words).
-MISTAKES = [
-    (["--upstream", "localhost"], 2, "write it like http://localhost:8080"),
-    (["--upstream", "http://u:kanarienvogel@h"], 2, "user, query or fragment"),
-    (["--enable", "nosuch-rule"], 2, "no rule is called nosuch-rule"),
-    (["--disable", "nosuch-rule"], 2, "no rule is called nosuch-rule"),
-    (["--block", "nosuch-plugin"], 2, "block names no installed plugin: nosuch-plugin"),
-    (["--listen", "nonsense:1"], 2, "listen 'nonsense:1' is not an endpoint"),
-    (["--listen", "tcp"], 2, "listen 'tcp' is not an endpoint: 'port' is missing"),
-    (["--listen", "tcp:http"], 2, "is not an endpoint: 'http' is no number"),
-    (["--listen", "tcp:0:host=::1"], 2, "is not an endpoint: it has no 'host'"),
-    (["--listen", "unix:socket:mode=rw"], 2, "is not an endpoint: 'rw' is no mode, such as 660"),
-    (["--listen", "ssl:0:privateKey=/nowhere/key.pem"], 2, "No such file"),
-    (["--listen", "tcp:99999"], 1, "cannot listen on tcp:99999"),
-    (["--listen", "unix:/nowhere/socket"], 1, "No such file or directory: make its folder first"),
-    (["--listen", "unix:bad.toml"], 1, "Address already in use: something that is no socket of"),
-    (["--listen", "unix:{locked}"], 1, "Cannot acquire lock: another program listens there"),
-    (["--listen", f"unix:{'x' * 200}"], 1, "xx: AF_UNIX path too long"),
-    (["--interface", "nosuch.invalid"], 1, "check --interface"),
-    (["--interface", "203.0.113.7"], 1, "check --interface"),
-    (["--capture", "bad.toml"], 2, "bad.toml"),
-    (["--capture", "bad.toml/captures"], 2, "bad.toml/captures"),
-    (["--capture", "/proc/nowhere"], 2, "/proc/nowhere"),
-    (["--config", "none.toml"], 2, "none.toml: No such file"),
-    (["--config", "~nosuch-user/a.toml"], 2, "a.toml: No such file"),
-    (["--config", "."], 2, "Is a directory"),
-    (["--config", "bad.toml"], 2, "bad.toml is not valid TOML"),
-    (["--config", "unknown.toml"], 2, "unknown.toml, line 1: ports is not a setting"),
-    (["--config", "rule.toml"], 2, "in the config file: rule 'x': bad pattern"),
-    (["--config", "twice.toml"], 2, "rule 'x' comes from both"),
-    (["--port", "{busy}"], 1, "Address already in use: choose another port with --port"),
-    (["--port", "{free}", "--interface", "0.0.0.0"], 2, "set a secret in CACHEPROXY_TOKEN"),
-]
 RULE = "[[rule]]\nname = 'x'\nwhere = 'user'\npattern = '{}'\nreplacement = ''\n"
 
 
@@ -171,64 +96,62 @@ def folder(tmp_path, monkeypatch):
 def command(folder):
     """Fill in a port that is taken, and one that is free."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        busy = str(listener.getsockname()[1])
+        names = {"{busy}": str(listener.getsockname()[1]), "{free}": str(free_port())}
 
-        def fill(arguments):
-            free = str(free_port())
-            names = {"{busy}": busy, "{free}": free, "{locked}": "locked"}
-            given = [re.sub(r"\{\w+\}", lambda it: names[it[0]], part) for part in arguments]
-            return given if "--port" in given else ["--port", "0", *given]
+        def fill(line):
+            for name, value in names.items():
+                line = line.replace(name, value)
+            return line.split() if "--port" in line else ["--port", "0", *line.split()]
 
+        fill.names = names
         yield fill
 
 
-def check(said, code, words):
-    """Check what a start that was refused has said: exit code, stdout and stderr."""
-    assert said[:2] == (code, ""), said
-    (line,) = said[2].splitlines()
-    assert line.startswith("cacheproxy: "), said
-    assert words in line, said
-    assert "kanarienvogel" not in line, said
+def test_what_each_command_line_comes_to(capfd, command, folder):
+    """Settings, or one line that says what is wrong and what mends it, and an exit code."""
 
-
-@pytest.mark.parametrize(("arguments", "code", "words"), MISTAKES)
-def test_a_mistake_is_one_line_and_an_exit_code(capfd, command, arguments, code, words):
-    """It says what is wrong and what mends it."""
-
-    def start():
+    def start(line, *, only_read=False):
         found = Options()
-        found.parseOptions(command(arguments))
-        service = tap.makeService(found)
         try:
-            service.privilegedStartService()
-        finally:
-            service.stopService()
+            found.parseOptions(line.split() if only_read else command(line))
+            if only_read:
+                return transcript.plainly(found.settings)
+            service = tap.makeService(found)
+            try:
+                service.privilegedStartService()
+            finally:
+                service.stopService()
+        except SystemExit as end:
+            said, error = capfd.readouterr()
+            assert (said, "kanarienvogel" in error) == ("", False)
+            (one,) = error.splitlines()
+            for name, value in command.names.items():
+                one = one.replace(value, name)
+            one = one.replace(str(folder), "FOLDER")
+            return f"{end.code} {one}"
 
-    with pytest.raises(SystemExit) as caught:
-        start()
-    check((caught.value.code, *capfd.readouterr()), code, words)
+    transcript.holds("starts.txt", {"__file__": __file__, "start": start})
 
 
 @pytest.mark.slow
 def test_twistd_ends_with_that_line_and_code(folder, command):
     """Nothing is started, and there is no traceback."""
-    mistakes = [MISTAKES[0], *(m for m in MISTAKES if "bad.toml" in m[0] or m[0][0] == "--port")]
 
-    def run(arguments):
-        result = subprocess.run(
-            twistd(*arguments),
+    def run(line):
+        done = subprocess.run(
+            twistd(*command(line)),
             env=environment(folder),
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
-        return result.returncode, result.stdout, result.stderr
+        return done.returncode, done.stdout, done.stderr.count("\n"), done.stderr[:12]
 
-    commands = [command(arguments) for arguments, *_ in mistakes]
+    lines = ("--upstream localhost", "--config bad.toml", "--port {busy}")
     with ThreadPoolExecutor(2) as pool:
-        for said, (_, code, words) in zip(pool.map(run, commands), mistakes, strict=True):
-            check(said, code, words)
+        said = list(pool.map(run, lines))
+    assert said == [(code, "", 1, "cacheproxy: ") for code in (2, 2, 1)]
 
 
 @pytest.mark.slow

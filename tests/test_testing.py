@@ -10,46 +10,20 @@ from functools import partial
 
 import pytest
 
-from cacheproxy import CodeRule, Edit, Rule
-from cacheproxy.core.dialects.responses import RESPONSES
+from cacheproxy import Rule
 from cacheproxy.testing import (
     APIS,
-    assert_extends,
-    assert_idempotent,
     assert_told_once,
-    assert_untouched,
     capture_name,
     conversation,
     find_captures,
     load_capture,
-    normalized,
-    parted,
-    request,
-    rule_named,
 )
-
-NONCE = Rule("nonce", "/system", r"nonce=\w+", "nonce=0")
-GROWS = CodeRule("grows", "each pass adds", lambda *_: [Edit("/system", "x", "", (0, 0))])
-BROKEN = CodeRule("broken", "edits what is not there", lambda *_: [Edit("/nowhere", 1, "")])
-TURN = {
-    "tools": [{"name": "ls", "input_schema": {"type": "object", "properties": {}}}],
-    "system": "nonce=1 You are helpful.",
-    "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
-}
+from tests import transcript
 
 
-def turn(**changes):
-    return request({**TURN, **changes})
-
-
-def test_a_request_is_a_post_with_the_given_body_path_headers():
-    """A dict becomes JSON; text and bytes stay; headers become pairs of bytes."""
-    made = request({"a": 1}, "/v1/responses", {"User-Agent": "x/1"})
-    assert (made.method, made.path, made.dialect) == ("POST", "/v1/responses", RESPONSES)
-    assert made.json == {"a": 1}
-    assert made.header("user-agent") == "x/1"
-    assert request('{"a" : 1.0}').body == b'{"a" : 1.0}'
-    assert request(b"\xff").body == b"\xff"
+def test_what_each_helper_says():
+    transcript.holds("testing.txt", globals())
 
 
 def test_a_capture_is_loaded_line_by_line(tmp_path):
@@ -97,54 +71,6 @@ def test_a_test_without_its_captures_fails(tmp_path):
         find_captures("one*.jsonl", "/test_x.py")
 
 
-def test_a_rule_is_found_by_name():
-    """An unknown name fails with the names there are."""
-    assert rule_named([NONCE, GROWS], "grows") is GROWS
-    with pytest.raises(AssertionError, match="no rule is called x; the rules are: nonce"):
-        rule_named([NONCE], "x")
-
-
-def test_a_failing_rule_is_named():
-    """Where the proxy leaves a failing rule out, a test fails with its name."""
-    with pytest.raises(AssertionError, match="rule broken: PathError"):
-        normalized([NONCE, BROKEN], turn())
-    assert normalized([NONCE], turn()).json["system"] == "nonce=0 You are helpful."
-
-
-def test_untouched_means_every_byte():
-    """An edit fails the assertion, with the place; none passes."""
-    assert_untouched([NONCE], turn(system="You are helpful."))
-    with pytest.raises(AssertionError, match="the body was edited, at "):
-        assert_untouched([NONCE], turn())
-
-
-def test_idempotent_means_the_second_pass_changes_nothing():
-    """A rule that edits its own result fails."""
-    assert_idempotent([NONCE], turn())
-    with pytest.raises(AssertionError, match="the second pass edited the body again"):
-        assert_idempotent([GROWS], turn())
-
-
-def test_a_later_turn_extends_an_earlier_one():
-    """Appended messages pass, also when content changes its form or cache_control moves."""
-    marked = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
-    earlier = turn(messages=[{"role": "user", "content": [marked]}])
-    later = turn(
-        system=[{"type": "text", "text": "nonce=2 You are helpful."}],
-        messages=[{"content": "hi", "role": "user"}, {"role": "assistant", "content": "ho"}],
-    )
-    with pytest.raises(AssertionError, match="system differs"):
-        assert_extends(earlier, later)
-    rules = [Rule("nonce", ("/system", "/system/*/text"), r"nonce=\w+", "nonce=0")]
-    assert_extends(earlier, later, rules)
-
-
-def test_a_pin_sees_the_earlier_turn_as_it_was_sent():
-    """The earlier request, normalized, is what the later one is pinned to."""
-    pin = Rule("pin", "/system", r"nonce=(?P<volatile>\w+)", pin=True)
-    assert_extends(turn(), turn(system="nonce=7 You are helpful."), [pin])
-
-
 @pytest.mark.parametrize("path", APIS)
 def test_a_pin_that_keeps_and_tells_passes(path):
     """One that does not tell, and one whose note says something else, does not."""
@@ -157,54 +83,3 @@ def test_a_pin_that_keeps_and_tells_passes(path):
         assert_told_once([pin], first, later, "The time is now 3.")
     with pytest.raises(AssertionError, match="what is sent differs"):
         assert_told_once([replace(pin, note=None)], first, later, "The time is now 2.")
-
-
-def test_turns_that_part_are_numbered():
-    """With what differs; each is compared with the one before as it was sent."""
-    turns = [
-        turn(),
-        turn(system="nonce=2 You are helpful."),
-        turn(system="other"),
-        turn(system="other"),
-    ]
-    assert list(parted(turns)) == [1, 2]
-    ((number, why),) = parted(turns, [NONCE]).items()
-    assert (number, why.partition(",")[0]) == (2, "system differs")
-    with pytest.raises(AssertionError, match="edited the body again"):
-        parted(turns, [GROWS])
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"tools": []}, "tools differs"),
-        (
-            {"tools": [{"input_schema": {"properties": {}, "type": "object"}, "name": "ls"}]},
-            "tools differs",
-        ),
-        ({"system": "other"}, "system differs"),
-        ({"messages": []}, "messages: 1 became 0"),
-        ({"messages": [{"role": "user", "content": "ho"}]}, "messages/0 differs"),
-    ],
-)
-def test_what_parts_the_prompts_is_named(changes, complaint):
-    """The order of keys in a tool counts, since templates render it."""
-    with pytest.raises(AssertionError, match=complaint):
-        assert_extends(turn(), turn(**changes))
-
-
-def test_responses_extend_by_input():
-    """On the Responses API instructions and input are compared."""
-    first = {"instructions": "be", "input": "hi"}
-    item = {"role": "user", "content": [{"type": "input_text", "text": "hi"}]}
-    call = {"type": "function_call", "name": "ls", "arguments": "{}"}
-    path = "/v1/responses"
-    assert_extends(request(first, path), request({**first, "input": [item, call]}, path))
-    with pytest.raises(AssertionError, match="input/0 differs"):
-        assert_extends(request(first, path), request({**first, "input": [call, item]}, path))
-
-
-def test_a_body_that_is_not_json_extends_nothing():
-    """Bodies that cannot be compared fail with the reason."""
-    with pytest.raises(AssertionError, match="the later body"):
-        assert_extends(turn(), request("no"))

@@ -140,5 +140,7 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
     if not NAMES.issuperset(names):
         return on
     if packages:
-        return f"{on}; no rule of a client package is on: cacheproxy plugins lists them"
-    return f"{on}; no client package is installed:\n              {INSTALL}"
+        why, mends = "no rule of a client package is on", "cacheproxy plugins lists them"
+    else:
+        why, mends = "no client package is installed", INSTALL
+    return f"{on}; {why}:\n              {mends}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
@@ -50,12 +51,13 @@ from cacheproxy.web.monitoring import MetricsResource, health, named_or, ready
 from cacheproxy.web.pages import OwnPages, Prompts, answer, login, queried
 
 _T = TypeVar("_T")
-_SOON = 0.02
+_SOON = 0.04
 """Seconds before the first: what has finished is seen together."""
 _MANY = 32
 """Exchanges that do not wait so long: their bodies would add up."""
-_PAUSE, _FEW = 0.002, 4
-"""Seconds between portions, and exchanges in one. More, if more than four times as many wait."""
+_PAUSE, _FEW, _LONG = 0.002, 8, 0.002
+"""Seconds between portions; exchanges in one, more if more than four times as many came; and
+seconds for which verdicts are reached in one."""
 _CURE, _CURE_SECONDS = "cure", 30.0
 """A rule is proven in a thread of plugins: for how long."""
 
@@ -81,7 +83,7 @@ class ProcessParts(Service):
         self.log_line = LogLine(verbose=config.verbose)
         self.pricing = Pricing(plugins.finished)
         self.judging = Judging(reactor, self.pricing, self.store, self.collector)
-        self.take = DeferredObserver(reactor, self.judging)
+        self.take = DeferredObserver(reactor, self.judging.judge, self.judging.give_on)
         self.alarming = Alarming(reactor, plugins.workers, config.alarm)
         self.shown = Pages(self)
         ours = {
@@ -185,7 +187,6 @@ class Pages:
         self.applying = Applying(lambda: self.reload(), process.in_thread)  # noqa: PLW0108 (set later)
         self.dashboard.is_applied = self.applying.is_applied
         self.live = Live(self.dashboard, process.reactor)
-        self.latest.changed = self.live.progressed
         self._process = process
         plugins.register(self.recent, "recent")
         plugins.register(self.metrics, "metrics")
@@ -289,44 +290,62 @@ class Pages:
 
 
 class DeferredObserver:
-    """Takes finished exchanges and gives them to ``see`` in portions, on the reactor's thread.
+    """Takes finished exchanges; has them judged and given on in portions, on the reactor's thread.
 
     An agent sends its next request as soon as it has its answer. What is judged, counted and
-    logged about the last would be in its way.
+    logged about the last would be in its way: so all is done for what has gathered, within 50 ms.
+    ``judge`` reaches the verdict on one; ``give_on`` delivers so many of those that have theirs,
+    and returns whether there are more.
     """
 
-    def __init__(self, clock: IReactorTime, see: Callable[[Sequence[Exchange]], object]) -> None:
+    def __init__(
+        self,
+        clock: IReactorTime,
+        judge: Callable[[Exchange], object],
+        give_on: Callable[[int], bool],
+    ) -> None:
         self._clock = clock
-        self._see = see
+        self._judge = judge
+        self._give_on = give_on
         self._waiting: deque[Exchange] = deque()
+        self._gathered = 0
         self._timer: IDelayedCall | None = None
 
     def __call__(self, exchange: Exchange) -> None:
         """Have ``exchange`` seen, soon."""
         self._waiting.append(exchange)
+        self._gathered += 1
         if self._timer is None:
             self._timer = self._clock.callLater(_SOON, self._some)
-        elif len(self._waiting) == _MANY:
+        elif self._gathered == _MANY:
             self._timer.reset(0)
+
+    def judge(self) -> None:
+        """Have all judged that wait: what comes now may be their conversation's next turn."""
+        waiting = self._waiting
+        while waiting:
+            self._judge(waiting.popleft())
 
     def settle(self) -> None:
         """Have all seen that wait: somebody asks what has happened."""
-        self._show(len(self._waiting))
+        self.judge()
+        self._give_on(sys.maxsize)
 
     def _some(self) -> None:
-        self._timer = None
-        self._show(max(_FEW, len(self._waiting) // 4))
-        if not self._waiting:
+        self._timer, waiting = None, self._waiting
+        most = max(_FEW, self._gathered // 4)
+        self._gathered = 0
+        until = self._clock.seconds() + _LONG
+        for _ in range(min(most, len(waiting))):
+            self._judge(waiting.popleft())
+            if self._clock.seconds() > until:
+                break
+        if not (self._give_on(most) or waiting):
             return
         if self._timer is None:
             self._timer = self._clock.callLater(_PAUSE, self._some)
         else:  # set for one that has been put meanwhile
             self._timer.reset(_PAUSE)
-
-    def _show(self, most: int) -> None:
-        portion = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-        if portion:
-            self._see(portion)
 
 
 def version() -> str:

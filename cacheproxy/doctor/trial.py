@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import structs
 
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.client_setup.checkup import Volatile
@@ -259,7 +261,7 @@ class PromptSender:
             worked = (now.prompt or 0) - (before.prompt or 0)
             if worked == usage.prompt:
                 reused = int((now.reused or 0) - (before.reused or 0))
-                return replace(usage, reused=reused), True
+                return structs.replace(usage, reused=reused), True
             if worked > usage.prompt:
                 break
             time.sleep(_PAUSE)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
@@ -20,11 +21,11 @@ from twisted.python.threadpool import ThreadPool
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Basis
+from cacheproxy.core.conversation.verdict import Basis, Judgement
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
 from cacheproxy.core.servers.inferred import Inferred
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.verdicts import Verdicts, is_another, learn
 from cacheproxy.record.exchange import Exchange
@@ -121,28 +122,32 @@ class Judging:
     def __call__(self, exchanges: Iterable[Exchange]) -> None:
         """Take finished exchanges. Those without a prompt need no verdict."""
         for exchange in exchanges:
-            self._begin(exchange)
-        self._give_on()
+            self.judge(exchange)
+        self.give_on()
 
-    def _give_on(self) -> None:
-        """Deliver what is ready by now."""
-        if self._ready_now:
-            judged, self._ready_now = self._ready_now, []
-            self._deliver(judged)
+    def give_on(self, most: int = sys.maxsize) -> bool:
+        """Deliver what is ready by now, ``most`` of it; whether there is more."""
+        ready = self._ready_now
+        if ready:
+            self._ready_now = ready[most:]
+            self._deliver(ready[:most])
+        return bool(self._ready_now)
 
-    def _begin(self, exchange: Exchange) -> None:
+    def judge(self, exchange: Exchange) -> None:
+        """Reach the verdict on ``exchange``, or have it reached; ``give_on`` delivers it."""
         self._number += 1
         exchange.number, size = self._number, len(exchange.received.body)
         is_too_much = self._waiting and self._waiting + size > self.most_waiting
         if not exchange.turn or is_too_much:
             self._ready_now.append(exchange)
             return
-        sent = exchange.sent or exchange.received
-        # no body takes longer to look at than it has bytes
-        is_quick = not self._waiting and exchange.received.is_quick(_THREAD_ABOVE)
-        if is_quick and sent.is_quick(_THREAD_ABOVE):
-            self._take(exchange, self._judged(exchange))
-            return
+        if not self._waiting:
+            for one in (exchange.received, exchange.sent or exchange.received):
+                if len(one.body) > _THREAD_ABOVE and not one.is_quick(_THREAD_ABOVE):
+                    break
+            else:  # small, or mostly known: none takes longer than it has bytes
+                self._take(exchange, self._judged(exchange))
+                return
         self._waiting += size
         self._pool.callInThread(self._judge_in_thread, exchange, size)
 
@@ -154,34 +159,42 @@ class Judging:
     def _back(self, exchange: Exchange, turn: Evidence | None, size: int) -> None:
         self._waiting -= size
         self._take(exchange, turn)
-        self._give_on()
+        self.give_on()
 
     def _judged(self, exchange: Exchange) -> Evidence | None:
         """Only ever on one thread at a time: the reactor's waits while the other has work."""
         known = self.known.get(exchange.upstream)
-        profile = UNKNOWN if known is None else known.profile
-        inferred = None if known is None else known.inferred
         try:
-            return self._verdicts.judge(exchange, profile, inferred)
+            if known is None:
+                return self._verdicts.judge(exchange)
+            profile, inferred = known.profile, known.inferred
+            changes = inferred.changes
+            turn = self._verdicts.judge(exchange, profile, inferred)
+            if turn is not None:  # the turn itself may have shown more of the server
+                exchange.profile = profile if inferred.changes == changes else known.profile
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
             return None
+        return turn
 
     def _take(self, exchange: Exchange, turn: Evidence | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""
         known, verdict = self.known.get(exchange.upstream), exchange.verdict
-        if known is None or turn is None or verdict is None:
+        profile = exchange.profile
+        if known is None or turn is None or verdict is None or profile is None:
             self._line_up(exchange)
             return
-        exchange.profile = known.profile
-        counts = turn.usage.reused is None and known.profile.counts_reuse
-        if counts or (turn.before is not None and wants_proof(turn, verdict)):
+        counts = turn.usage.reused is None and profile.counts_reuse
+        is_break = verdict.judgement is Judgement.BREAK and turn.before is not None
+        if counts or (is_break and wants_proof(turn, verdict)):
             held = self._line_up(exchange, is_ready=False)
             held.asking = Deferred.fromCoroutine(_ask(exchange, turn, known, counts=counts))
             held.asking.addErrback(lambda _: None)
             held.asking.addBoth(lambda _: self._ready(held))
-        else:
+        elif self._held:
             self._line_up(exchange)
+        else:
+            self._ready_now.append(exchange)
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
         """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
@@ -205,7 +218,7 @@ class Judging:
             self._ready_now.append(line.popleft().exchange)
         if not line:
             self._held.pop(key, None)
-        self._give_on()
+        self.give_on()
 
 
 def _session(exchange: Exchange) -> tuple[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed
-from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Spared, spared_tokens
 from cacheproxy.core.route.route import Price
 from cacheproxy.core.servers.status import Look, gain
@@ -80,9 +81,12 @@ class _Upstream:
 
     def cost(self, model: str) -> PrefillCost:
         """Return what prompts cost with ``model``."""
-        if len(self._costs) >= _MOST_MODELS and model not in self._costs:
-            self._costs.clear()
-        return self._costs.setdefault(model, PrefillCost())
+        found = self._costs.get(model)
+        if found is None:
+            if len(self._costs) >= _MOST_MODELS:
+                self._costs.clear()
+            found = self._costs[model] = PrefillCost()
+        return found
 
     def seconds(self, cost: PrefillCost, start: float, tokens: int) -> float | None:
         """Return what ``tokens`` from ``start`` on take, in the milliseconds that totals keep."""
@@ -97,7 +101,9 @@ class _Upstream:
         Where it told no time, what the tokens by themselves take.
         """
         start, took = (usage.reused or 0) - tokens, usage.prompt_seconds
-        without = cost.seconds(start, usage.prompt) if usage.prompt is not None else None
+        without = None
+        if took is not None and usage.prompt is not None:
+            without = cost.seconds(start, usage.prompt)
         if without is None or took is None:
             return Spared(tokens, self.seconds(cost, start, tokens))
         seconds = max(0.0, without - took) if tokens > 0 else min(0.0, without - took)
@@ -120,35 +126,39 @@ class Pricing:
         self._deliver = deliver
         self._upstreams: dict[str, _Upstream] = {}
 
-    def __call__(self, exchanges: Iterable[Exchange]) -> None:
+    def __call__(self, exchanges: Sequence[Exchange]) -> None:
         """Price ``exchanges``, and deliver them: they are complete with that, and frozen."""
-        self._deliver([self._priced(exchange).finish() for exchange in exchanges])
+        for exchange in exchanges:
+            if exchange.usage is not NOTHING or exchange.verdict is not None:
+                self._price(exchange)
+            exchange.finish()
+        self._deliver(exchanges)
 
-    def _priced(self, exchange: Exchange) -> Exchange:
-        usage = exchange.usage
-        known = self._of(exchange.upstream)
+    def _price(self, exchange: Exchange) -> None:
+        usage, verdict = exchange.usage, exchange.verdict
+        known = self._upstreams.get(exchange.upstream) or self._of(exchange.upstream)
         cost = known.cost((exchange.model or "")[:_LONGEST_NAME])
-        if usage.evaluated and usage.prompt_seconds is None:
-            known.untimed.answered(cost, usage.reused or 0, usage.evaluated)
-        cost.learn(usage.reused or 0, usage.evaluated, usage.prompt_seconds)
-        own = known.prefill.learn(usage.evaluated, usage.prompt_seconds)
-        known.has_told = known.has_told or own is not None
-        verdict = exchange.verdict
+        reused, evaluated, seconds = usage.reused or 0, usage.evaluated, usage.prompt_seconds
+        if seconds is not None:
+            cost.learn(reused, evaluated, seconds)
+            own = known.prefill.learn(evaluated, seconds)
+            known.has_told = known.has_told or own is not None
+        elif evaluated:
+            known.untimed.answered(cost, reused, evaluated)
         if (
             verdict is not None
             and verdict.judgement is Judgement.BREAK
             and verdict.lost is not None
             and verdict.seconds_lost is None  # its answer told no times
         ):
-            seconds = known.seconds(cost, usage.reused or 0, verdict.lost.tokens)
-            verdict = exchange.verdict = replace(verdict, seconds_lost=seconds)
-        tokens = spared_tokens(usage.reused, verdict)
+            lost = known.seconds(cost, reused, verdict.lost.tokens)
+            verdict = exchange.verdict = replace(verdict, seconds_lost=lost)
+        tokens = spared_tokens(usage.reused, verdict) if verdict is not None else None
         if tokens and not exchange.has_failed:
             exchange.spared = known.spared(cost, usage, tokens)
         price = self.prices.get(exchange.server)
         if price is not None and exchange.turn and usage.prompt is not None:
-            exchange.price = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
-        return exchange
+            exchange.price = price.of(usage.prompt, reused, usage.output or 0)
 
     def speed(self, url: str) -> float | None:
         """Return the tokens a second that ``url`` evaluated lately, None for not known."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
+from msgspec import structs
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
@@ -67,44 +68,47 @@ class Recent:
 
 def _bare(exchange: Exchange) -> Exchange:
     received, verdict = exchange.received, exchange.verdict
-    known: Collection[bytes] = ()
-    if (verdict is not None and verdict.where is not None) or not is_plain(received.path):
+    path, known, plain = received.path, frozenset[bytes](), is_plain(received.path)
+    if (verdict is not None and verdict.where is not None) or not plain:
         known = carried(received.headers, received.target)
-    bare = Request(received.method, redact_target(received.path, known))
+    bare = _request(received.method, path if plain else redact_target(path, known))
     if verdict is not None and verdict.where is not None:
         where = verdict.where
         was, now = hide_text(where.was, known), hide_text(where.now, known)
-        verdict = replace(verdict, where=replace(where, was=was, now=now))
-    return replace(
-        exchange,
+        verdict = structs.replace(verdict, where=structs.replace(where, was=was, now=now))
+    place, reports = exchange.place, exchange.reports
+    return exchange.with_fields(
         received=bare,
         sent=None if exchange.sent is None else bare,
+        model=None,  # its name may be as long, too
         response_headers=(),
         response_body=None,
-        reports=tuple(
-            [  # what a rule put there may be as long as a body
-                RuleReport(
-                    one.rule,
-                    tuple([Edit(it.path, "", it.why, it.span) for it in one.edits]),
-                    one.error,
-                )
-                for one in exchange.reports
-            ]
-        ),
+        reports=tuple(map(_without_values, reports)) if reports else (),
         verdict=verdict,
-        place=None if exchange.place is None else exchange.place._replace(pair=None),
+        place=place if place is None or place.pair is None else place._replace(pair=None),
     )
+
+
+@lru_cache(64)
+def _request(method: str, path: str) -> Request:
+    return Request(method, path)
+
+
+def _without_values(report: RuleReport) -> RuleReport:
+    """What a rule put there may be as long as a body."""
+    edits = tuple([Edit(it.path, "", it.why, it.span) for it in report.edits])
+    return RuleReport(report.rule, edits, report.error)
 
 
 class Latest:
     """Knows the exchanges under way, of which the log has a line where their prompt takes long.
 
-    ``changed`` is called whenever there is something new for whom it is shown to. ``looks``: those
+    ``changes`` grows whenever there is something new for whom it is shown to. ``looks``: those
     taken last, by the upstreams' URLs.
     """
 
-    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
-        self.changed = changed
+    def __init__(self) -> None:
+        self.changes = 0
         self.looks: dict[str, Look] = {}
         self._running: dict[int, tuple[Exchange, Progress | None]] = {}
         self._next: dict[int, float] = {}
@@ -119,13 +123,14 @@ class Latest:
         key = id(exchange)
         if seconds is None:
             self._running.pop(key, None)
-            self._next.pop(key, None)
+            if self._next:
+                self._next.pop(key, None)
         else:
             self._running[key] = exchange, progress
             if progress is not None and seconds >= self._next.get(key, _LONG):
                 self._next[key] = seconds + _AGAIN
                 _log.info("{text}", text=hide_text(line(exchange, progress, seconds)))
-        self.changed()
+        self.changes += 1
 
     def as_json(self, now: float) -> list[dict[str, Any]]:
         """Return those that run, the longest first; ``now``: seconds since the epoch."""

@@ -6,8 +6,10 @@ And from recent events at its upstream: finished turns, and the states of its sl
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import replace as copied
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Before, Lane
@@ -79,7 +81,9 @@ class Verdicts:
             unedited = prompt_of(exchange.received, order)
         if sent is None or unedited is None:
             return None
-        before, is_first, usage = lane.before_of(sent), lane.turns == 0, _usage(exchange, inferred)
+        before, is_first, usage = lane.before_of(sent), lane.turns == 0, exchange.usage
+        if usage.reused is None and inferred is not None:
+            usage = _usage(exchange, inferred)
         turn = Evidence(
             before,
             sent,
@@ -98,8 +102,9 @@ class Verdicts:
             verdict = judge(turn) if is_break else verdict
         if inferred is not None:
             _infer(inferred, verdict, turn)
-        self.passed.add(
-            Passed(key, exchange.upstream, exchange.wall, exchange.ended, usage.evaluated)
+        ended = exchange.ended
+        self.passed.turns.append(
+            Passed(key, exchange.upstream, exchange.wall, ended, usage.evaluated)
         )
         following = before
         if before is None or exchange.usage != NOTHING:  # else the cache still holds that one
@@ -107,14 +112,14 @@ class Verdicts:
                 sent,
                 unedited,
                 exchange.usage.prompt,
-                lane.request if request.body is lane.request.body else replace(request),
+                lane.request if request.body is lane.request.body else copied(request),
                 exchange.upstream,
                 exchange.usage.output,
                 verdict.judgement is Judgement.OK,
-                exchange.ended,
+                ended,
                 profile.start,
             )
-        curable = is_curable(verdict)
+        curable = verdict.reason is not None and is_curable(verdict)
         # Another reason may have such a change beneath it, as a proof shows later.
         broke = curable or (verdict.reason is not None and verdict.where is not None)
         is_whole = exchange.outcome is Outcome.COMPLETE
@@ -190,12 +195,12 @@ def is_another(start: str | None, now: str | None) -> bool:
     return start is not None and now is not None and start != now
 
 
-def _usage(exchange: Exchange, inferred: Inferred | None) -> Usage:
+def _usage(exchange: Exchange, inferred: Inferred) -> Usage:
     """Return what was counted: a server that has reported reuse leaves it out where it is 0."""
     usage, sent = exchange.usage, exchange.sent
-    if inferred is None or sent is None or sent.dialect is None:
+    if sent is None or sent.dialect is None or usage.prompt is None:
         return usage
-    if usage.reused is not None or usage.prompt is None or exchange.outcome is not Outcome.COMPLETE:
+    if exchange.outcome is not Outcome.COMPLETE:
         return usage
     return replace(usage, reused=0) if inferred.has_reported(sent.dialect) else usage
 
@@ -243,15 +248,11 @@ class Passed(NamedTuple):
 
 
 class PassedTurns:
-    """The last turns and looks, as many as are kept; the oldest go first."""
+    """The last ``turns`` and looks, as many as are kept; the oldest go first."""
 
     def __init__(self) -> None:
-        self._turns: deque[Passed] = deque(maxlen=_TURNS)
+        self.turns: deque[Passed] = deque(maxlen=_TURNS)
         self._looks: deque[Look] = deque(maxlen=_LOOKS)
-
-    def add(self, turn: Passed) -> None:
-        """Take note of a turn that has ended."""
-        self._turns.append(turn)
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
@@ -262,7 +263,7 @@ class PassedTurns:
         begun = exchange.wall + (exchange.first_byte or exchange.seconds)
         return [
             turn
-            for turn in self._turns
+            for turn in self.turns
             if turn.upstream == exchange.upstream
             and turn.lane != lane
             and turn.ended > ended

@@ -47,7 +47,7 @@ class Plugins:
         self.failures = self.workers.failures
         self.reactor = reactor
         self._observers: dict[str, Observer] = {}
-        self._seeing: list[Callable[[Sequence[Exchange]], object]] = []
+        self._seeing: list[tuple[str, Callable[[Sequence[Exchange]], object]]] = []
 
     def register(self, plugin: object, name: str) -> None:
         """Register one of ours (an object with hookimpls) under ``name``.
@@ -88,16 +88,21 @@ class Plugins:
         for hook in sorted(hooks, key=attrgetter("plugin_name")):
             name, see = f"{hook.plugin_name}: {_FINISHED}", called(_FINISHED, hook.function)
             if getattr(see, "quick", False) is True:
-                self._seeing.append(partial(self.workers.call, name, see))
+                self._seeing.append((name, see))
                 continue
             if hook.plugin_name not in self._observers:
                 self._observers[hook.plugin_name] = Observer(name, see, self.workers)
-            self._seeing.append(self._observers[hook.plugin_name].put)
+            self._seeing.append((name, self._observers[hook.plugin_name].put))
 
     def finished(self, exchanges: Sequence[Exchange]) -> None:
         """Show finished exchanges to every observer: at once if it is quick, else in a thread."""
-        for see in self._seeing:
-            see(exchanges)
+        for name, see in self._seeing:
+            try:
+                see(exchanges)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # one's failure is nobody else's, whatever its class
+                self.workers.failed(name, error)
 
     def finish(self) -> Deferred[None]:
         """Fire when observers in threads have seen what waits, after a few seconds at most."""

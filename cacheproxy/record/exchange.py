@@ -15,6 +15,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn, Self
 
+from msgspec import structs
+
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import NOTHING, Usage
@@ -24,7 +26,7 @@ from cacheproxy.core.privacy.credentials import hide
 from cacheproxy.core.privacy.redact import carried, redact_headers, redact_target
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Parts
-from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.prompt.request import Headers, Once, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Profile
 
@@ -94,12 +96,15 @@ class Exchange:
         self.__class__ = _Finished  # type: ignore[assignment]
         return self
 
-    @property
+    @Once
     def client(self) -> str:
-        """The client's name: that of the session, or as the request names itself."""
+        """The client's name: that of the session, or as the request names itself.
+
+        As ``model``, it is asked for when the exchange is over.
+        """
         return client_of(self.received) if self.session is None else self.session.client
 
-    @property
+    @Once
     def model(self) -> str | None:
         """The model that was asked for, where its body has been read or is small."""
         model = body_of(self.sent or self.received).get("model")
@@ -150,6 +155,12 @@ class Exchange:
         if sent is None or sent.body is self.received.body:
             return size
         return size + len(sent.body)
+
+    def with_fields(self, **fields: Any) -> Exchange:
+        """Return it with other values in some fields, finished; as quick as a copy of a dict."""
+        made = object.__new__(_Finished)
+        made.__dict__.update(self.__dict__, **fields)
+        return made
 
     def unread(self) -> Exchange:
         """Return it with requests of its own, yet unread: what is read takes ten bodies' room.
@@ -240,7 +251,8 @@ def redacted(exchange: Exchange) -> Exchange:
     if response_body is not None:
         response_body, answered = _hidden(response_body, answered, known)
     if verdict is not None and verdict.where is not None:
-        verdict = replace(verdict, where=replace(verdict.where, was="", now=""))
+        bare = structs.replace(verdict.where, was="", now="")
+        verdict = structs.replace(verdict, where=bare)
     return replace(
         exchange,
         received=kept,

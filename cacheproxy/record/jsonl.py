@@ -20,6 +20,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, get_type_hints
 
 import msgspec
+from msgspec.structs import asdict
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import NOTHING, Usage
@@ -140,6 +141,12 @@ def _sent_body(exchange: Exchange) -> bytes | None:
     return None if sent is None or sent.body == exchange.received.body else sent.body
 
 
+def _usage(exchange: Exchange) -> dict[str, float]:
+    said: dict[str, float] = _known(asdict(exchange.usage))
+    said.pop("evaluated", None)  # it follows from the others
+    return said
+
+
 LINE = (
     RecordColumn("cacheproxy", lambda _: VERSION),
     RecordColumn("method", "received.method"),
@@ -163,7 +170,7 @@ LINE = (
     RecordColumn("bytes_down", "bytes_down", "bytes"),
     RecordColumn("outcome", "outcome"),
     RecordColumn("error", "error"),
-    RecordColumn("usage", lambda exchange: _known(msgspec.to_builtins(exchange.usage))),
+    RecordColumn("usage", _usage),
     RecordColumn("sent_after", "sent_after", "s"),
     RecordColumn("head_after", "head_after", "s"),
     RecordColumn("first_byte", "first_byte", "s"),

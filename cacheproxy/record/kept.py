@@ -213,7 +213,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
     failed = exchange.went_wrong
     verdict = None if failed else exchange.verdict
     where = None if verdict is None else verdict.where
-    fired = [report.rule for report in exchange.reports if report.edits]
+    fired = [one.rule for one in exchange.reports if one.edits] if exchange.reports else None
     model = exchange.model if (exchange.sent or received).dialect is not None else None
     sources = SimpleNamespace(
         exchange=exchange,
@@ -238,7 +238,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
         "rules": ",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
         "turn": 0 if failed else exchange.turn,
         "failed": failed,
-        "lost": None if failed else exchange.lost,
+        "lost": verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None,
         "up": len(received.body),
         "place": None if where is None else where.path[:LONGEST_PLACE],
         "equal": None,

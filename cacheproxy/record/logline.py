@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import lru_cache
 
 from cacheproxy.core.conversation.speeds import generation_speed
@@ -15,7 +14,7 @@ from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.servers.kinds import name_of
-from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, row_of
+from cacheproxy.record.exchange import Exchange, Outcome
 
 _LONGEST = 200
 """Characters of a path: it may be 32 kB."""
@@ -23,34 +22,36 @@ _NOT_THERE = (404, 405, 501)
 """What is said of a path, which is shown then."""
 
 
-def lines(exchange: Exchange, *, verbose: bool = False, proxy: str = "") -> Iterator[str]:
-    """Yield the line for ``exchange`` and, if ``verbose``, one for each edit.
+def lines(exchange: Exchange, *, verbose: bool = False, proxy: str = "") -> list[str]:
+    """Return the line for ``exchange``, one for what broke it and, if ``verbose``, for each edit.
 
     None for a count of tokens that went well, unless ``verbose``. ``proxy``: the option by which
     commands find this proxy, "" where they do by themselves.
     """
     counted = not endpoint_of(exchange.received.path).purpose.evaluates
     if counted and not verbose and not exchange.has_failed:
-        return
+        return []
     if exchange.turn:
-        said = "  ".join(filter(None, _turn(exchange).values()))
+        said = _turn(exchange)
     elif exchange.has_failed and exchange.session is not None and not counted:
         said = _refused(exchange, exchange.session.label)
     else:
         said = _plain(exchange)
-    yield f"{_clock(int(exchange.wall))} {said}"
-    reason = why(exchange, proxy)
-    if reason:
-        yield f"         {reason}"
+    found = [f"{_clock(int(exchange.wall))} {said}"]
+    verdict_ = exchange.verdict
+    if exchange.was_at or (verdict_ is not None and (verdict_.reason or verdict_.evidence)):
+        found += [f"         {reason}" for reason in (why(exchange, proxy),) if reason]
     if not verbose:
-        return
+        return found
     size = len(exchange.received.body)
     if size:
         sent = len(exchange.sent.body) if exchange.sent is not None else 0
-        yield f"         body {size:,} bytes, sent {sent:,}, answer {exchange.bytes_down or 0:,}"
+        down = exchange.bytes_down or 0
+        found.append(f"         body {size:,} bytes, sent {sent:,}, answer {down:,}")
     for report in exchange.reports:
         for edit in report.edits:
-            yield f"         {report.rule}: {edit.path}: {edit.why}"
+            found.append(f"         {report.rule}: {edit.path}: {edit.why}")
+    return found
 
 
 @lru_cache(8)
@@ -92,54 +93,47 @@ def _moved(exchange: Exchange) -> str:
     return where if tokens is None else f"{where}, {tokens:,} tokens"
 
 
-def _name(exchange: Exchange) -> str:
-    session = exchange.session.label if exchange.session is not None else "-"
-    return f"{session:<12} #{exchange.turn:<3}"
-
-
-def _prompt(exchange: Exchange) -> str:
-    tokens = exchange.usage.prompt
-    return "tokens not reported" if tokens is None else f"{tokens:>7,} tok"
-
-
-def _reused(exchange: Exchange) -> str:
-    prompt, reused = exchange.usage.prompt, exchange.usage.reused
+def _turn(exchange: Exchange) -> str:
+    """The line of a turn; what is not known is left out, but for the tokens."""
+    usage, session = exchange.usage, exchange.session
+    prompt, reused, output, first = usage.prompt, usage.reused, usage.output, exchange.first_byte
+    said = f"{session.label if session is not None else '-':<12} #{exchange.turn:<3}"
     if prompt is None:
-        return ""
-    if reused is None:
-        return "reuse not reported"
-    return f"{reused / max(1, prompt):4.0%} reused  {f'+{prompt - reused:,}':>8} new"
+        said += "  tokens not reported"
+    elif reused is None:
+        said += f"  {prompt:>7,} tok  reuse not reported"
+    else:
+        said += f"  {prompt:>7,} tok  {reused / max(1, prompt):4.0%} reused"
+        said += f"  {f'+{prompt - reused:,}':>8} new"
+    if first is not None:
+        said += f"  {first:5.1f}s first"
+    if output is not None:
+        speed = generation_speed(usage) if usage.output_seconds else None
+        said += f"  {output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
+    said += f"  {verdict(exchange)}"
+    if exchange.server:
+        said += f"  at {exchange.server}"
+    edits = _edits(exchange) if exchange.reports else ""
+    return f"{said}  ({edits})" if edits else said
 
 
-def _first(exchange: Exchange) -> str:
-    return "" if exchange.first_byte is None else f"{exchange.first_byte:5.1f}s first"
+def _edits(exchange: Exchange, *, placed: bool = True) -> str:
+    """How many late system messages were given to the user: messages, not edits; and the rest.
 
-
-def _output(exchange: Exchange) -> str:
-    usage = exchange.usage
-    if usage.output is None:
-        return ""
-    speed = generation_speed(usage)
-    return f"{usage.output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
-
-
-def _edits(exchange: Exchange) -> str:
-    """How many late system messages were given to the user: messages, not edits; and the rest."""
-    if not exchange.reports:
-        return ""
-    count = sum([count_of(report.edits) for report in exchange.reports if report.rule == NAME])
-    placed = f"placed {count} late system message{'' if count == 1 else 's'}" if count else ""
-    edited = "; ".join(filter(None, (placed, _edited(exchange))))
-    return f"({edited})" if edited else ""
-
-
-def _edited(exchange: Exchange) -> str:
-    """How many places each rule changed."""
-    return ", ".join([
-        f"{(count := len(report.edits))} edit{'' if count == 1 else 's'} by rule {report.rule}"
-        for report in exchange.reports
-        if report.edits and report.rule != NAME
-    ])  # fmt: skip
+    That is how many places each rule changed; not ``placed``: that alone.
+    """
+    count, said = 0, []
+    for report in exchange.reports:
+        edits = report.edits
+        if report.rule == NAME:
+            count += count_of(edits)
+        elif edits:
+            said.append(f"{len(edits)} edit{'' if len(edits) == 1 else 's'} by rule {report.rule}")
+    edited = ", ".join(said)
+    if not (count and placed):
+        return edited
+    late = f"placed {count} late system message{'' if count == 1 else 's'}"
+    return f"{late}; {edited}" if edited else late
 
 
 def _refused(exchange: Exchange, label: str) -> str:
@@ -150,7 +144,7 @@ def _refused(exchange: Exchange, label: str) -> str:
         name = name_of(who.decode("latin-1")) or "the upstream"
         where = f" at {_path(exchange)}" if exchange.status in _NOT_THERE else ""
         said = f" from {name}{where}{_quoted(exchange.error)}"
-    edited = _edited(exchange)
+    edited = _edits(exchange, placed=False)
     return f"{label}  {exchange.status}{said}" + (f"  ({edited})" if edited else "")
 
 
@@ -175,17 +169,3 @@ def _path(exchange: Exchange) -> str:
     received = exchange.received
     path = redact_target(received.path, carried(received.headers, received.target))
     return path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
-
-
-TURN = (
-    RecordColumn("session", _name),
-    RecordColumn("prompt", _prompt, "tokens"),
-    RecordColumn("reused", _reused, "% of them, and those that are new"),
-    RecordColumn("first", _first, "s"),
-    RecordColumn("output", _output, "tokens, and as many a second"),
-    RecordColumn("verdict", verdict),
-    RecordColumn("server", lambda exchange: exchange.server and f"at {exchange.server}"),
-    RecordColumn("edits", _edits),
-)
-"""The line of a turn. What is empty is left out."""
-_turn = row_of(TURN)

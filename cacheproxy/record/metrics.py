@@ -7,14 +7,19 @@ tokens), ``_total`` on what only grows (https://prometheus.io/docs/practices/nam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from cacheproxy.core.conversation.speeds import generation_speed, prefill_speed
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.record.exchange import Exchange
 
 UNKNOWN = "unknown"
+LONGEST = 256
+"""Characters of a value that are looked at: all that is kept of it lies well within."""
 Amount = float | dict[str, float] | None
 """What an exchange adds, or what it adds by the value of the last label; None: nothing."""
+BY_AMOUNT = ("source", "phase", "effect", "rule")
+"""The labels whose values an amount has."""
 _UPSTREAM = ("upstream",)
 _CLIENT = ("upstream", "client")
 _REQUEST = ("upstream", "request")
@@ -67,6 +72,17 @@ def labels_of(exchange: Exchange) -> dict[str, str]:
     return labels
 
 
+def kind_of(exchange: Exchange) -> tuple[Any, ...]:
+    """Return what ``labels_of`` depends on: two exchanges with equal values have equal labels."""
+    verdict = exchange.verdict
+    return (
+        *(exchange.upstream, exchange.server, exchange.route, exchange.client[:LONGEST]),
+        (exchange.model or "")[:LONGEST],
+        *(exchange.outcome, exchange.status, exchange.turn > 0, exchange.side),
+        *((None, None) if verdict is None else (verdict.judgement, verdict.reason)),
+    )
+
+
 def amounts_of(exchange: Exchange) -> dict[str, Amount]:
     """Return what ``exchange`` adds to each metric, if it has its labels."""
     usage, spared, verdict = exchange.usage, exchange.spared, exchange.verdict
@@ -78,9 +94,9 @@ def amounts_of(exchange: Exchange) -> dict[str, Amount]:
         prompt = {UNKNOWN: usage.prompt}
     tokens = prompt if output is None else {**prompt, "generated": output}
     timed, seconds = dict[str, float](), dict[str, float]()
-    if exchange.turn and prefill_speed(usage) is not None:
+    if exchange.turn and usage.prompt_seconds and prefill_speed(usage) is not None:
         timed["prompt"], seconds["prompt"] = evaluated or 0, usage.prompt_seconds or 0
-    if exchange.turn and generation_speed(usage) is not None:
+    if exchange.turn and usage.output_seconds and generation_speed(usage) is not None:
         timed["output"], seconds["output"] = output or 0, usage.output_seconds or 0
     saved, saved_seconds = dict[str, float](), dict[str, float]()
     if spared is not None and spared.tokens and verdict is not None and not exchange.went_wrong:
@@ -88,7 +104,10 @@ def amounts_of(exchange: Exchange) -> dict[str, Amount]:
         saved[effect] = abs(spared.tokens)
         if spared.seconds is not None:
             saved_seconds[effect] = abs(spared.seconds)
-    edits: dict[str, float] = {one.rule: len(one.edits) for one in exchange.reports if one.edits}
+    edits = dict[str, float]()
+    for report in exchange.reports:
+        if report.edits:
+            edits[report.rule] = len(report.edits)
     lost = None if verdict is None else verdict.lost
     return {
         **_ONCE,
@@ -104,7 +123,7 @@ def amounts_of(exchange: Exchange) -> dict[str, Amount]:
         "rule_edits_total": edits,
         "route_tokens_total": tokens,
         "route_price_total": exchange.price,
-        "moved_total": 1 if exchange.has_moved else None,
+        "moved_total": 1 if exchange.was_at and exchange.has_moved else None,
         "first_byte_seconds": exchange.first_byte,
         "request_duration_seconds": exchange.seconds,
         "edit_seconds": exchange.edited_after if exchange.received.body else None,

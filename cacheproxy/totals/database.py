@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -43,10 +43,10 @@ _log = Logger()
 _T = TypeVar("_T")
 Job = Callable[[TotalsStore], Any]
 
-_GATHER = 0.5
-"""Seconds for which more may come before it is written: at most so much is lost with the process,
-and the time to write it. To wake the thread for each exchange would cost the reactor more than the
-writing does."""
+_GATHER = 0.45
+"""Seconds for which more may come before it is written: with those that it gathers in before it
+comes here, at most half a second is lost with the process, and the time to write it. To wake the
+thread for each exchange would cost the reactor more than the writing does."""
 _MOST_WAITING = 20_000
 _PORTION = 1_000
 """Of what was held, how much is written at once: questions wait for it."""
@@ -61,11 +61,8 @@ _CALM = 60.0
 _UNKEPT = "no totals are kept at present"
 
 
-class _Waiting(NamedTuple):
-    """A job that waits for the thread."""
-
-    job: Job  #: what is to be done with the file
-    asker: Deferred[Any] | None  #: who is told what came of it; None: nobody
+_Waiting = tuple[Job, Deferred[Any] | None]
+"""What is to be done with the file, and who is told what came of it; None: nobody."""
 
 
 class Database:
@@ -111,12 +108,12 @@ class Database:
         if note is not None:
             _log.warn("{note}", note=note)
 
-    def put(self, job: Job) -> None:
-        """Have ``job`` done, soon, in order; from the reactor's thread, which never waits."""
-        if self._closed or len(self._jobs) >= _MOST_WAITING:
-            self.dropped += 1
-            return
-        self._add(_Waiting(job, None))
+    def put(self, *jobs: Job) -> None:
+        """Have ``jobs`` done, soon, in order; from the reactor's thread, which never waits."""
+        room = 0 if self._closed else max(0, _MOST_WAITING - len(self._jobs))
+        self.dropped += max(0, len(jobs) - room)
+        if room and jobs:
+            self._add(*[(job, None) for job in jobs[:room]])
 
     def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
         """Have ``job`` done at once, after all before it; fire with what it returns.
@@ -127,7 +124,7 @@ class Database:
         if self._closed or len(self._jobs) >= _MOST_WAITING:
             done.errback(TotalsError("the totals are closed, or far behind"))
             return done
-        self._add(_Waiting(job, done))
+        self._add((job, done))
         self._hurry.set()
         return done
 
@@ -139,8 +136,8 @@ class Database:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _add(self, waiting: _Waiting) -> None:
-        self._jobs.append(waiting)
+    def _add(self, *waiting: _Waiting) -> None:
+        self._jobs.extend(waiting)
         if not self._work.is_set():
             self._work.set()
         if self._thread is None:
@@ -237,9 +234,9 @@ class Database:
                 store.forget()
             if is_of_the_file(error):
                 left = waiting[taken:]
-                done += [each.job for each in left if each.asker is None]
+                done += [job for job, asker in left if asker is None]
                 self._held.extendleft(reversed(done))
-                self._jobs.extendleft(each for each in reversed(left) if each.asker is not None)
+                self._jobs.extendleft(each for each in reversed(left) if each[1] is not None)
             else:
                 self.dropped += len(done)
             self._trouble(store, error)
@@ -257,7 +254,7 @@ class Database:
         found: list[_Waiting] = []
         if is_file and self._held:
             portion = min(_PORTION, len(self._held))
-            found += (_Waiting(self._held.popleft(), None) for _ in range(portion))
+            found += ((self._held.popleft(), None) for _ in range(portion))
             if self._held:
                 self._hurry.set()
                 self._work.set()

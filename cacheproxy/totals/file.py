@@ -12,6 +12,7 @@ import re
 import sqlite3
 import time
 from contextlib import closing, suppress
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,6 +24,7 @@ _END = re.compile(r";[ ]*(?:--.*)?\n")
 NAME = "totals.db"
 _SMALL = 16 << 20
 """Bytes up to which the whole file is checked when it is opened: 0.1 s."""
+_first_class = lru_cache(1024)(first_class)
 _LONG = 4 << 20
 """Bytes of SQLite's log from which on it is written into the file."""
 _MOST_ASIDE = 3
@@ -55,7 +57,7 @@ def migrate(connection: sqlite3.Connection, upto: int = LATEST) -> int:
 
     Raises TotalsError for a file of a newer cacheproxy, and sqlite3.Error.
     """
-    connection.create_function("first_class", 1, first_class, deterministic=True)
+    connection.create_function("first_class", 1, _first_class, deterministic=True)
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > LATEST:
         raise TotalsError(

@@ -69,10 +69,16 @@ class TotalsStore:
 
     def record(self, record: Json) -> None:
         """Write an exchange: what ``record_of`` returns."""
-        at, execute = record["at"], self.connection.execute
-        words = {name: {"text": record[name]} for name in WORDS if record[name] is not None}
-        row = record | {name: self._number("words", word) for name, word in words.items()}
-        upstream = self._number("upstreams", {"url": record["upstream"]}, first_seen=at)
+        at, execute, known = record["at"], self.connection.execute, self._numbers.get
+        row = record.copy()
+        for name in WORDS:
+            word = record[name]
+            if word is not None:
+                row[name] = known(("words", word)) or self._number("words", {"text": word})
+        url = record["upstream"]
+        upstream = known(("upstreams", url)) or self._number(
+            "upstreams", {"url": url}, first_seen=at
+        )
         row["upstream"] = upstream
         execute(_SERVES, row)
         if record["place"] is not None:
@@ -84,7 +90,9 @@ class TotalsStore:
             if root is not None and root.id != record["session"]:
                 of_root = {"client": root.client, "name": root.id}
                 row["root"] = self._number("sessions", of_root, **new)
-            row["session"] = self._number("sessions", key, **new)
+            row["session"] = known(("sessions", *key.values())) or self._number(
+                "sessions", key, **new
+            )
             execute(ADD_TO_CONVERSATION, row)
         if record["route"] is not None:
             execute(_ADD_ROUTED, row)

@@ -43,9 +43,11 @@ class Totals(Database):
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
         """Take their figures; the thread writes them."""
-        for exchange in exchanges:
-            record = record_of(exchange, self._served.get(exchange.upstream))
-            self.put(methodcaller("record", record))
+        served = self._served
+        self.put(*[
+            methodcaller("record", record_of(each, served.get(each.upstream)))
+            for each in exchanges
+        ])  # fmt: skip
 
     def start(self) -> None:
         """Begin the housekeeping."""
@@ -93,9 +95,10 @@ class InMemoryTotals(Totals):
         self.unkept = "--state-dir none"
         self._last = InMemory(most)
 
-    def put(self, job: Job) -> None:
-        """Do ``job``."""
-        job(self._last)
+    def put(self, *jobs: Job) -> None:
+        """Do ``jobs``."""
+        for job in jobs:
+            job(self._last)
 
     def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
         """Do ``job`` after all before it."""

@@ -83,6 +83,11 @@ class Dashboard:
         self.captures = ""
         """Their folder, "" if none are made; set anew with the configuration, too."""
 
+    @property
+    def changes(self) -> int:
+        """Grows when a request has begun, or ended, or its prompt is further."""
+        return self._latest.changes
+
     async def data(self, query: Mapping[str, str]) -> Json:
         """Return all that one window shows."""
         return await self.snapshot(window_of(query))

@@ -102,10 +102,6 @@ class Live:
         self._finished += len(exchanges)
         self._changes += 1
 
-    def progressed(self) -> None:
-        """Have it told soon that a request has begun, or ended, or that its prompt is further."""
-        self._changes += 1
-
     def looked(self) -> None:
         """Have it told that the upstream has come or gone."""
         self._changes += 1
@@ -182,7 +178,8 @@ class Live:
     async def _tell_window(self, window: str, late: set[_Page]) -> None:
         now = self.clock.seconds()
         age = now - self._sent.get(window, -_STALE)
-        changed = self._shown.get(window, 0) != self._changes
+        changes = self._changes + self._dashboard.changes
+        changed = self._shown.get(window, 0) != changes
         due = age >= (_CALM[window] if changed else _STALE)
         told = {
             page
@@ -192,7 +189,7 @@ class Live:
         if not told:
             return
         if due:
-            self._shown[window] = self._changes
+            self._shown[window] = changes
             self._sent[window] = now
         age = 0.0 if told & late else _AGES.get(window, 0.0)
         event = _event("data", await self._dashboard.snapshot(window, age))

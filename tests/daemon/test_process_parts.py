@@ -1,39 +1,74 @@
 """Exchanges are seen a little later, in their order, in small portions, and none is lost."""
 
+from itertools import chain
+
 from twisted.internet.task import Clock
 
 from cacheproxy.daemon.process_parts import DeferredObserver
 
 
-def test_they_are_seen_in_their_order_not_at_once():
-    """Few together; one that is put meanwhile is seen, too."""
-    clock, seen = Clock(), []
+class Seen:
+    """What is judged, and given on in portions: another may finish while it is."""
 
-    def see(numbers):
-        seen.append(numbers)
-        if 9 in numbers:
-            afterwards(10)
+    def __init__(self, *, seconds=0.0):
+        self.clock, self.portions, self.judged, self.meanwhile = Clock(), [], [], []
+        self.take = DeferredObserver(self.clock, self.judge, self.give_on)
+        self.seconds = seconds
 
-    afterwards = DeferredObserver(clock, see)
-    for number in range(10):
-        afterwards(number)
-    clock.advance(0.019)
-    assert not seen
-    clock.advance(0.002)
-    assert seen == [[0, 1, 2, 3]]
-    clock.pump([0.005] * 10)
-    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [10]]
-    assert not clock.getDelayedCalls()
+    def judge(self, number):
+        self.judged.append(number)
+        self.clock.rightNow += self.seconds
+
+    def give_on(self, most):
+        portion, self.judged = self.judged[:most], self.judged[most:]
+        self.portions.append(portion)
+        while self.meanwhile:
+            self.take(self.meanwhile.pop())
+        return bool(self.judged)
+
+    def pump(self):
+        self.clock.pump([0.005] * 10)
+        assert not self.clock.getDelayedCalls()
+        return self.portions
+
+
+def test_they_are_seen_in_their_order_not_at_once_and_within_50_ms():
+    """Few together; one that finishes meanwhile is seen, too."""
+    seen = Seen()
+    for number in range(20):
+        seen.take(number)
+    seen.clock.advance(0.039)
+    assert not seen.portions
+    seen.meanwhile = [20]
+    seen.clock.advance(0.002)
+    assert seen.portions == [[*range(8)]]
+    seen.clock.pump([0.005] * 3)
+    assert seen.portions == [[*range(8)], [*range(8, 16)], [*range(16, 21)]]
+    seen.pump()
 
 
 def test_many_are_seen_in_larger_portions_and_who_asks_sees_all():
-    clock, seen = Clock(), []
-    afterwards = DeferredObserver(clock, seen.extend)
+    seen = Seen()
     for number in range(1000):
-        afterwards(number)
-    clock.advance(0.002)
-    assert len(seen) == 250
-    afterwards.settle()
-    assert seen == list(range(1000))
-    clock.pump([0.002] * 3)
-    assert not clock.getDelayedCalls()
+        seen.take(number)
+    seen.clock.advance(0.002)
+    assert seen.portions == [[*range(250)]]
+    seen.take.settle()
+    assert [*chain(*seen.pump())] == [*range(1000)]
+
+
+def test_verdicts_that_take_long_are_reached_over_several_rounds():
+    """The reactor has others to serve in between."""
+    seen = Seen(seconds=0.0015)
+    for number in range(5):
+        seen.take(number)
+    assert seen.pump() == [[0, 1], [2, 3], [4]]
+
+
+def test_the_next_turn_finds_verdicts_that_are_shown_later():
+    seen = Seen()
+    for number in range(10):
+        seen.take(number)
+    seen.take.judge()
+    assert (seen.judged, seen.portions) == ([*range(10)], [])
+    assert seen.pump() == [[*range(8)], [8, 9]]

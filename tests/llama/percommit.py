@@ -74,7 +74,6 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*_are_counted_*|python-tools|",
     ),
     "test_thinking": ("*|llama-True-chat-True|", "*_cannot_rewind|qwen35|"),
-    "test_totals": ("*_sum_of_what_*",),
     "test_translate_messages": ("*|tools-stream|", "*|a late system message-at once|"),
     "test_usage": ("*|/v1/messages-streamed|", "*|/v1/responses-streamed|", "*_how_far_*"),
     "test_vendors": (

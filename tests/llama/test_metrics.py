@@ -36,10 +36,18 @@ def ask(url, path, said):
     assert Site(url, {"X-Session-Id": path}).post(path, json.dumps(said).encode()).status == 200
 
 
-def test_tokens_are_those_that_the_server_counted(server):
-    """Over both APIs, streamed and whole; its slots and its state are seen as well."""
+def test_tokens_are_those_that_the_server_counted(server, tmp_path):
+    """Over both APIs, streamed and whole; its slots and its state are seen as well.
+
+    The totals that are kept are of our answers alone, whatever the server has counted before.
+    """
+    ask(
+        server.url,
+        "/v1/messages",
+        {"max_tokens": 3, "messages": [{"role": "user", "content": "a"}]},
+    )
     before = sample_of(get(f"{server.url}/metrics")).figures.completed()
-    with Proxy(server.url, "--poll", "0.2") as proxy:
+    with Proxy(server.url, "--poll", "0.2", "--state-dir", str(tmp_path)) as proxy:
         page = f"{proxy.url}/_cacheproxy/metrics"
         for path, first in (("/v1/messages", WORDS), ("/v1/chat/completions", f"the {WORDS}")):
             messages = [{"role": "user", "content": first}]
@@ -56,6 +64,7 @@ def test_tokens_are_those_that_the_server_counted(server):
         eventually(lambda: value(parsed(get(page)), requests, status="2xx") == 2 * TURNS)
         eventually(lambda: value(parsed(get(page)), "cacheproxy_upstream_slots") == 2)
         found = parsed(get(page))
+        seen = json.loads(get(f"{proxy.url}/_cacheproxy/data"))
     after = sample_of(get(f"{server.url}/metrics")).figures.completed()
     tokens = "cacheproxy_prompt_tokens_total"
     assert value(found, tokens, source="unknown") is None
@@ -63,6 +72,10 @@ def test_tokens_are_those_that_the_server_counted(server):
     assert value(found, tokens, source="evaluated") == after.evaluated - before.evaluated
     generated = value(found, "cacheproxy_generated_tokens_total")
     assert generated == after.generated - before.generated
+    kept, slots = seen["lifetime"], seen["upstream"]["slots"]
+    assert (kept["requests"], kept["reused"]) == (2 * TURNS, after.reused - before.reused)
+    assert (kept["evaluated"], kept["output"]) == (after.evaluated - before.evaluated, generated)
+    assert max(slot["used"] for slot in slots) > 200
     assert value(found, "cacheproxy_upstream_up") == 1
     assert value(found, "cacheproxy_poll_age_seconds") < 60
     assert value(found, "cacheproxy_turns_total", verdict="ok") == 2 * (TURNS - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.metrics import OTHER, UNKNOWN, Labels, Metrics, clean
+from cacheproxy.metrics import OTHER, UNKNOWN, Labels, Metrics, add, clean
 from cacheproxy.record.metrics import COUNTED
 from cacheproxy.web.monitoring import content
 from tests.metrics.builders import families, parsed, value
@@ -28,10 +28,7 @@ def test_the_same_events_make_the_same_families(events):
     """Names, types, words, labels, figures and their order, in both formats of the page."""
     metrics, theirs = Metrics(), Theirs()
     for row, values, amount in events:
-        if row.buckets:
-            metrics.series[row].observe(values, amount)
-        else:
-            metrics.series[row][values] += amount
+        add([(row.name, metrics.series[row], values, None)], {row.name: amount})
         theirs.add(row, values, amount)
     found = families(metrics)
     found.standing.clear()

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from cacheproxy.core.conversation.speeds import PrefillCost
 from cacheproxy.core.conversation.usage import Usage
@@ -132,8 +133,8 @@ def test_a_break_lost_the_time_that_its_own_answer_tells_or_else_the_upstream():
     pricing([turn(verdict=LOST)])
     pricing.looked(look(evaluated=1000.0, prefill=2.0))
     pricing([turn(verdict=LOST)])
-    pricing([turn(verdict=replace(LOST, seconds_lost=7.0))])
-    pricing([turn(verdict=replace(LOST, judgement=Judgement.UNKNOWN))])
+    pricing([turn(verdict=structs.replace(LOST, seconds_lost=7.0))])
+    pricing([turn(verdict=structs.replace(LOST, judgement=Judgement.UNKNOWN))])
     assert found == [None, 1.8, 7.0, None]
 
 
@@ -145,7 +146,7 @@ def test_what_the_edits_cost_is_less_than_nothing(price):
 def test_a_turn_that_went_fast_by_chance_was_not_spared_time_by_edits_that_cost_some(price):
     for _ in range(9):
         price(turn(1000, 1.0, reused=0))
-    few = replace(ADDED, unedited=TokenCount(100, "measured"))
+    few = structs.replace(ADDED, unedited=TokenCount(100, "measured"))
     found = price(turn(1000, 0.8, reused=0, verdict=few))
     assert (found.tokens, found.seconds) == (-100, 0.0)
 
@@ -160,7 +161,7 @@ def test_of_a_models_name_only_the_beginning_is_kept(price):
     asked = read(exchange(body("x", model="m" * 2_000_000), usage=Usage(1000, 0, 5, 1.0)))
     name = asked.sent.json["model"]
     before = sys.getrefcount(name)
-    price(asked)
+    price(replace(asked))
     assert sys.getrefcount(name) == before
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from cacheproxy.core.conversation.verdict import Break, Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.observe.recent import Recent
@@ -46,7 +48,7 @@ def test_credentials_are_not_kept():
 
 def broken(was, now):
     where = Break("/system", 0, TokenCount(1, "estimated"), ChangeKind.NONCE, was, now)
-    return replace(Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED), where=where)
+    return structs.replace(Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED), where=where)
 
 
 def test_only_the_last_ones_are_kept():

@@ -26,10 +26,8 @@ NOW = 1_700_000_000.0
 class Running(Latest):
     """Told of exchanges by their numbers."""
 
-    exchanges: dict
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
+    def __init__(self):
+        super().__init__()
         self.exchanges = {}
 
     def tell(self, number, seconds, done=2048, total=11_000, client="claude"):
@@ -84,8 +82,7 @@ def test_a_server_that_does_not_say_how_far_it_is_has_no_line(logged):
 
 def test_those_that_run_are_shown_until_they_are_over():
     """The longest first; who shows them is told of each change."""
-    changes = []
-    prefills = Running(lambda: changes.append(1))
+    prefills = Running()
     prefills.tell(1, 1.0)
     prefills.tell(2, 3.0, 5, 9, "pi")
     first, second = prefills.as_json(NOW)
@@ -100,7 +97,7 @@ def test_those_that_run_are_shown_until_they_are_over():
     assert (second["session"], second["done"], second["total"]) == ("claude/3f9a", 2048, 11_000)
     prefills.tell(2, None)
     assert [each["session"] for each in prefills.as_json(NOW)] == ["claude/3f9a"]
-    assert len(changes) == 3
+    assert prefills.changes == 3
 
 
 def test_of_thousands_those_that_run_longest_are_shown(logged):

@@ -21,7 +21,7 @@ def turn(*, session="t", lane=1, upstream=HERE, begun=20.0, ended=21.0):
 def passed(*turns):
     found = PassedTurns()
     for each in turns:
-        found.add(each)
+        found.turns.append(each)
     return found
 
 

@@ -203,7 +203,11 @@ async def soak(proxy: Proxy, source: Source, numbers: range) -> Counter[str]:
     return became
 
 
-@pytest.mark.parametrize("watched", [False, True], ids=["plain", "rules and capture"])
+@pytest.mark.parametrize(
+    "watched",
+    [pytest.param(False, marks=pytest.mark.nightly), True],
+    ids=["plain", "rules and capture"],
+)
 def test_nothing_is_lost_and_nothing_left(tmp_path, watched):
     """Each whole stream is whole and unchanged; a cut one never looks whole; all end."""
     arguments = []

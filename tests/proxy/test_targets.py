@@ -80,7 +80,10 @@ visible = st.lists(st.integers(0x21, 0x7E), max_size=60).map(bytes)
 beyond = st.lists(st.integers(0x21, 0xFF), max_size=60).map(bytes)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=3 * settings().max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(tail=visible | beyond)
 def test_any_target_arrives_as_it_came(proxy, upstream, tail):
     """All bytes that a request line may hold; one with others is refused."""

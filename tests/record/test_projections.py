@@ -17,14 +17,14 @@ from tests.record.test_jsonl import anything, exchange
 
 SECRET = "kanarienvogel"
 SHOWN = {
-    "log line": lambda one: list(logline.lines(one, verbose=True)),
+    "log line": lambda one: logline.lines(one, verbose=True),
     "page row": row.listed,
     "totals": record_of,
     "metrics": lambda one: (metrics.labels_of(one), metrics.amounts_of(one)),
     "span": describe,
 }
 KEPT = {"capture": jsonl.to_line, "HAR": lambda one: jsonl.to_fields(redacted(one))}
-TABLES = (jsonl.LINE, row.LISTED, logline.TURN, genai.OURS, genai.MODEL)
+TABLES = (jsonl.LINE, row.LISTED, genai.OURS, genai.MODEL)
 
 
 @pytest.mark.parametrize("name", [*SHOWN, *KEPT])

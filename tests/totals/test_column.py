@@ -49,7 +49,7 @@ print(json.dumps({
 @pytest.mark.slow
 def test_a_row_in_the_table_is_all_that_the_file_its_sums_and_its_pages_need(tmp_path):
     """Also for a file that was there before. The page needs one more, in ``requests.js``."""
-    assert "written" in Exchange.__dataclass_fields__["usage"].default.__dataclass_fields__
+    assert "written" in Exchange.__dataclass_fields__["usage"].default.__struct_fields__
     folder = tmp_path / "state"
     store = store_in(folder)
     keep(store, record())

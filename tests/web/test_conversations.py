@@ -7,44 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.observe.verdicts import Verdicts
-from cacheproxy.web.pages import PageError
 from tests.observe.exchanges import body
 from tests.proxy.harness import Proxy, eventually
 from tests.web.asking import get, turn
-
-from .sample import Shown
-from .test_dashboard import judged, result
-
-
-@pytest.fixture
-def pages():
-    shown, known = Shown(), Verdicts(Store())
-    shown.finish(
-        judged(known, 1, body("a"), usage=Usage(2000, 0, 5)),
-        judged(known, 2, body("a", "b", "c"), usage=Usage(2010, 1990, 5)),
-    )
-    return shown.dashboard
-
-
-def test_the_list_has_a_window_a_search_and_an_order(pages):
-    def listed(**query):
-        return json.loads(result(pages.conversations(query)).body)
-
-    (found,) = listed(window="15m")["conversations"]
-    assert (found["id"], found["turns"], found["recent"]) == ("agent/s", 2, [2000, 2010])
-    assert listed(search="AGENT/S", sort="cost")["count"] == 1
-    assert listed(search="nobody")["count"] == 0
-
-
-@pytest.mark.parametrize(
-    "query", [{"window": "1y"}, {"sort": "size"}, {"before": "1"}, {"before": "1-٣"}]
-)
-def test_a_query_that_makes_no_sense_is_told(pages, query):
-    with pytest.raises(PageError):
-        result(pages.conversations(query))
 
 
 @pytest.mark.slow

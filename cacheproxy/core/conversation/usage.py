@@ -10,9 +10,13 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from cacheproxy.core.dialects.dialect import UsageSpelling
 from cacheproxy.core.dialects.dialects import USAGES
@@ -23,8 +27,8 @@ from cacheproxy.core.http1.sse import Event, EventReader
 
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large for the sums to come."""
-_INSIDE = [each for each in USAGES if not each.hint]
-_ALONE = [each for each in USAGES if each.hint]
+_Counts = tuple[tuple[tuple[str, ...], ...], ...]
+"""Of the prompt, what was reused and written of it, and the output: the paths of each."""
 _LONGEST_KEPT = 4 << 20
 """Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
 _MOST_UNPACKED = 64 << 20
@@ -33,15 +37,17 @@ _MOST_AT_ONCE = 1 << 20
 """Bytes that one of its pieces may come to: more would hold the reactor too long."""
 _HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint})
 """What messages with counts contain, if these do not stand in "usage"."""
+_MOST_READ, _MOST_HELD, _LONGEST_HELD = 64, 8, 16 << 10
+"""Events with counts that are read as they come; those after them that are held, and bytes of one
+of these."""
 _TOGETHER = 4 << 10
 """Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Counts as measured by the server; None where it did not say.
 
-    Parts that are more than the whole are unknown.
+    Parts that are more than the whole are unknown: who knows which of the counts is wrong.
     """
 
     prompt: int | None = None  #: all tokens of the prompt
@@ -50,22 +56,21 @@ class Usage:
     prompt_seconds: float | None = None  #: the server's own time for the evaluated tokens alone
     output_seconds: float | None = None  #: the server's own time for the generated ones
     written: int | None = None  #: tokens of the prompt that the server put into its cache
+    evaluated: int | None = None
+    """Prompt tokens that were computed: all of them less the reused; it follows from these."""
 
     def __post_init__(self) -> None:
-        """Forget parts that are more than the whole: who knows which of the counts is wrong."""
-        if self.prompt is None:
-            return
-        if self.reused is not None and self.reused > self.prompt:
-            object.__setattr__(self, "reused", None)
-        if self.written is not None and self.written + (self.reused or 0) > self.prompt:
-            object.__setattr__(self, "written", None)
-
-    @property
-    def evaluated(self) -> int | None:
-        """Prompt tokens that were computed: all of them less the reused."""
-        if self.prompt is None or self.reused is None:
-            return None
-        return self.prompt - self.reused
+        """Forget parts that are more than the whole; work out what was evaluated."""
+        prompt, reused, evaluated = self.prompt, self.reused, None
+        if prompt is not None:
+            if reused is not None and reused > prompt:
+                reused = None
+                force_setattr(self, "reused", None)
+            if self.written is not None and self.written + (reused or 0) > prompt:
+                force_setattr(self, "written", None)
+            if reused is not None:
+                evaluated = prompt - reused
+        force_setattr(self, "evaluated", evaluated)
 
     def merged(self, later: Usage) -> Usage:
         """Return these figures, overridden by those that ``later`` knows."""
@@ -93,47 +98,46 @@ def usage_of(message: Any) -> Usage:
     """Return what one JSON message of a response, in whichever dialect, says of usage."""
     if not isinstance(message, dict):
         return NOTHING
-    found = NOTHING
+    said: list[Usage] = []
     for holder in (message, message.get("message"), message.get("response")):
         if isinstance(holder, dict):
-            if "usage" in holder:
-                found = found.merged(_spelled(holder["usage"]))
+            usage = holder.get("usage")
+            if isinstance(usage, dict):
+                for spelling, counts in _INSIDE:
+                    if not usage.keys().isdisjoint(spelling.signs):
+                        said.append(_read(usage, spelling, counts))
+                        break
             if "timings" in holder:
-                found = found.merged(_timings(holder["timings"]))
-    for each in _ALONE:
-        if not message.keys().isdisjoint(each.signs):
-            found = found.merged(_read(message, each))
-    return found
+                said.append(_timings(holder["timings"]))
+    for spelling, counts in _ALONE:
+        if not message.keys().isdisjoint(spelling.signs):
+            said.append(_read(message, spelling, counts))
+    return said[0] if len(said) == 1 else reduce(Usage.merged, said, NOTHING)
 
 
-def _spelled(usage: Any) -> Usage:
-    if isinstance(usage, dict):
-        for each in _INSIDE:
-            if not usage.keys().isdisjoint(each.signs):
-                return _read(usage, each)
-    return NOTHING
-
-
-def _read(usage: dict[str, Any], spelling: UsageSpelling) -> Usage:
+def _read(usage: dict[str, Any], spelling: UsageSpelling, counts: _Counts) -> Usage:
     found: list[int | None] = []
-    for paths in (spelling.prompt, spelling.output, spelling.reused, spelling.written):
-        count = None
+    for paths in counts:
+        count, is_odd = None, False
         for path in paths:
             value: Any = usage
-            for name in path.split("."):
+            for name in path:
                 value = value.get(name) if isinstance(value, dict) else None
-            count = _count(value)
-            if count is not None:
+            if type(value) is int and 0 <= value < _TOO_MUCH:
+                count = value
                 break
+            is_odd = is_odd or value is not None
         found.append(count)
-    prompt, output, reused, written = found
+        if is_odd and spelling.is_rest and len(found) < 4:  # the whole is the sum of its parts
+            found[0] = None
+    prompt, reused, written, output = found
     if spelling.is_rest:
-        parts = map(usage.get, (*spelling.reused, *spelling.written))
-        is_odd = any(said is not None and _count(said) is None for said in parts)
-        if prompt is None or is_odd:  # the whole is the sum of its parts
+        if prompt is None:
             return Usage(output=output)
         prompt += (reused or 0) + (written or 0)
-    seconds = [_seconds(usage.get(name), 1e9) for name in spelling.seconds] or (None, None)
+    if not spelling.seconds:
+        return Usage(prompt, reused, output, None, None, written)
+    seconds = [_seconds(usage.get(name), 1e9) for name in spelling.seconds]
     return Usage(prompt, reused, output, seconds[0], seconds[1], written)
 
 
@@ -160,6 +164,15 @@ def _seconds(value: Any, per_second: float) -> float | None:
     return value / per_second if is_number and 0 <= value < _TOO_MUCH else None
 
 
+def _with_counts(spelling: UsageSpelling) -> tuple[UsageSpelling, _Counts]:
+    each = spelling.prompt, spelling.reused, spelling.written, spelling.output
+    return spelling, tuple(tuple(tuple(path.split(".")) for path in paths) for paths in each)
+
+
+_INSIDE = [_with_counts(each) for each in USAGES if not each.hint]
+_ALONE = [_with_counts(each) for each in USAGES if each.hint]
+
+
 def summed(values: Iterable[Any]) -> Any:
     """Return the sum of ``values``; None if one of them is unknown."""
     known = list(values)
@@ -181,9 +194,12 @@ class UsageReader:
         self._usage = NOTHING
         self._ending = None if codings else ending  # it might be there, and still be packed
         self._events = EventReader() if "event-stream" in content_type else None
-        self._at_start = True
+        self._between = b""
+        self._counted = 0
+        self._held: deque[bytes] = deque(maxlen=_MOST_HELD)
         self._waiting = bytearray()
         self._lines = "ndjson" in content_type or "jsonl" in content_type
+        self._is_one = self._events is None and not self._lines
         self._kept = bytearray()
         self._size = 0
         is_read = "json" in content_type or self._events is not None
@@ -196,15 +212,22 @@ class UsageReader:
             return
         if self._unpacker is not None:
             data = self._unpacked(self._unpacker, data)
-        if len(self._waiting) + len(data) < _TOGETHER:
+        if self._is_one:
+            self._kept += data
+            if len(self._kept) > _LONGEST_KEPT:
+                self._kept.clear()
+                self._off = True
+        elif len(self._waiting) + len(data) < _TOGETHER:
             self._waiting += data
         else:
             self._look(self._waited() + data)
 
     def close(self) -> Usage:
         """Return what was found once the body has ended, wholly or not."""
-        self._look(self._waited())
-        self._read(self._take())
+        if not self._is_one:
+            self._look(self._waited())
+            self._release()
+        self._read(bytes(self._kept))
         return self._usage
 
     @property
@@ -216,7 +239,8 @@ class UsageReader:
         ending = self._ending
         if self._off or ending is None:
             return False
-        self._look(self._waited())
+        if not self._is_one:
+            self._look(self._waited())
         if self._events is not None:
             self._read_events(self._events.feed(b"\n\n"))
             return not ending.is_seen
@@ -251,7 +275,7 @@ class UsageReader:
         if self._events is not None:
             self._feed_events(self._events, data)
             return
-        *lines, rest = data.split(b"\n") if self._lines else (data,)
+        *lines, rest = data.split(b"\n")
         for line in lines:
             self._keep(line)
             self._read(self._take())
@@ -259,23 +283,42 @@ class UsageReader:
 
     def _feed_events(self, events: EventReader, data: bytes) -> None:
         """Read only events that may tell of usage; most do not."""
-        begun = 0
-        if self._at_start or not events.is_between:
-            self._at_start = False
-            first = data.find(b"\n\n")
-            begun = len(data) if first < 0 else first + 2
+        begun, between = 0, self._between
+        if not between or not events.is_between:
+            if not between:
+                self._between = between = b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
+            first = data.find(between)
+            begun = len(data) if first < 0 else first + len(between)
             self._read_events(events.feed(data[:begun]))
-        last = data.rfind(b"\n\n", begun)
+        last = data.rfind(between, begun)
         if last >= 0 and events.is_between:
             whole = data[begun:last]
-            begun = last + 2
+            begun = last + len(between)
             matters = _may_tell if self._ending is None else self._matters
             if matters(whole):
-                for event in whole.split(b"\n\n"):
+                for event in whole.split(between):
                     if matters(event):
-                        self._read_events(events.feed(event + b"\n\n"))
+                        self._whole_event(events, event + between)
         if begun < len(data):
             self._read_events(events.feed(data[begun:]))
+
+    def _whole_event(self, events: EventReader, event: bytes) -> None:
+        """Read an event, or hold it: of many with counts the last ones say all that there is.
+
+        Servers that count in every event would else cost as much as their answers are long.
+        """
+        self._counted += 1
+        if self._counted <= _MOST_READ or self._ending is not None or len(event) > _LONGEST_HELD:
+            self._read_events(events.feed(event))
+        else:
+            self._held.append(event)
+
+    def _release(self) -> None:
+        """Read what was held: nothing later is read before it."""
+        held = b"".join(self._held)
+        self._held.clear()
+        for event in EventReader().feed(held):
+            self._read(event.data, event.type)
 
     def _read_events(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -306,7 +349,14 @@ class UsageReader:
         if self._ending is not None:
             self._ending.see(kind, text)
         if _may_tell(text):
-            self._usage = self._usage.merged(usage_of(parsed(text)))
+            if self._held:
+                self._release()
+            try:
+                message = msgspec.json.decode(text)
+            except (ValueError, RecursionError):  # it refuses more than the standard library does
+                message = parsed(text)
+            found = usage_of(message)
+            self._usage = found if self._usage is NOTHING else self._usage.merged(found)
 
 
 def _may_tell(text: bytes) -> bool:

@@ -6,8 +6,9 @@ The reasons use the words of the public cache-diagnostics API, and some of our o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from cacheproxy.core.diff.kind import ChangeKind
 
@@ -72,16 +73,14 @@ class Sign(StrEnum):
     BEGUN_ELSEWHERE = "it begins with answers that were not seen here, so pinned values begin anew"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCount:
+class TokenCount(msgspec.Struct, frozen=True):
     """A number of tokens that says where it comes from."""
 
     tokens: int  #: how many
     source: str  #: ``measured`` or ``estimated``
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
+class Break(msgspec.Struct, frozen=True):
     """Where and how a turn left the one before."""
 
     path: str  #: JSON pointer in the later request
@@ -92,8 +91,7 @@ class Break:
     now: str  #: excerpt of the later text, likewise
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What one turn's reuse was, against what it could have been."""
 
     judgement: Judgement  #: what became of the cache
@@ -116,8 +114,7 @@ class Verdict:
     ruled_out: tuple[str, ...] = ()  #: of UNKNOWN, what it was not, for people
 
 
-@dataclass(frozen=True, slots=True)
-class Spared:
+class Spared(msgspec.Struct, frozen=True):
     """What was not evaluated thanks to us; both are estimates."""
 
     tokens: int  #: below 0: evaluated because of us

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from dataclasses import fields as fields_of
 from itertools import pairwise
 from typing import Any, Self
 
 import msgspec
+from msgspec import structs
 
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.verdict import (
@@ -37,7 +37,7 @@ from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import Exchange
 
-_OF_VERDICT = {one.name for one in fields_of(Verdict)} - {"where", "expected", "lost", "unedited"}
+_OF_VERDICT = {*Verdict.__struct_fields__} - {"where", "expected", "lost", "unedited"}
 """Fields that a report has as the verdict does."""
 _LEFT, _RIGHT = 48, 36
 """Characters of an excerpt before and after the difference."""
@@ -253,10 +253,11 @@ def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
     """
     where = recorded.where
     if where is None:
-        return replace(recorded, where=now.where if recorded.reason is None else None)
+        return structs.replace(recorded, where=now.where if recorded.reason is None else None)
     if now.where is None or now.where.path != where.path:
         return recorded
-    return replace(recorded, where=replace(where, was=now.where.was, now=now.where.now))
+    quoted = structs.replace(where, was=now.where.was, now=now.where.now)
+    return structs.replace(recorded, where=quoted)
 
 
 def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) -> Verdict:
@@ -288,9 +289,10 @@ def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) 
         )
     )
     if verdict.reason is None:  # a difference near the end is no break, but worth showing
-        verdict = replace(verdict, where=parted_at(ours, sent, after.usage.prompt))
+        verdict = structs.replace(verdict, where=parted_at(ours, sent, after.usage.prompt))
     if counted is None and verdict.expected is not None:
-        verdict = replace(verdict, expected=TokenCount(verdict.expected.tokens, "estimated"))
+        expected = TokenCount(verdict.expected.tokens, "estimated")
+        verdict = structs.replace(verdict, expected=expected)
     return verdict
 
 
@@ -316,7 +318,8 @@ def _named(
     # The prompts part in what follows, where a text has lost its end.
     field, change = min(here, key=lambda one: _place(one[1], order))
     byte = len((change.now_text or "")[: change.now_span[0]].encode("utf-8", "surrogatepass"))
-    return field, replace(verdict, where=replace(where, path=change.path, byte=byte))
+    where = structs.replace(where, path=change.path, byte=byte)
+    return field, structs.replace(verdict, where=where)
 
 
 def _place(change: Change, order: PromptOrder) -> tuple[int, list[tuple[int, str]]]:

@@ -13,6 +13,7 @@ SYSTEM_ROLES = ("system", "developer")
 """The roles of system text. OpenAI's newer models call it developer."""
 _TEXTS = ("text", "input_text")
 _Json = dict[str, Any]
+_CLIENT = "client"
 _SOURCES = {
     "assistant": "model",
     "model": "model",
@@ -136,61 +137,59 @@ class Segment(NamedTuple):
     """Who wrote it: ``client`` (tools, system), ``user``, ``model`` or ``tool``."""
 
 
-def item_of(path: str, item: Any, part: Part, role: str) -> Iterator[Segment]:
-    """One message, or one of the Responses API's other items (function_call …)."""
+def item_of(path: str, item: Any, part: Part, role: str) -> list[Segment]:
+    """Return how a message reads, or one of the Responses API's other items (function_call …)."""
     if not isinstance(item, dict):
-        yield Segment(part, path, compact(item), role, source_of(role))
-        return
+        return [Segment(part, path, compact(item), role, source_of(role))]
     kind = item.get("type")
     if kind not in (None, "message"):
         source = "tool" if str(kind).endswith("_output") else "model"
         shown = {key: value for key, value in item.items() if key not in ("id", "status")}
-        yield Segment(part, path, compact(shown), str(kind), source)
-        return
-    yield Segment(part, f"{path}/role", f"\n<{role}>\n", role)
-    yield from content_of(f"{path}/content", item.get("content"), part, role)
+        return [Segment(part, path, compact(shown), str(kind), source)]
+    found = [Segment(part, f"{path}/role", f"\n<{role}>\n", role)]
+    found += content_of(f"{path}/content", item.get("content"), part, role)
     for key in _THOUGHTS:
         if isinstance(item.get(key), str):
-            yield Segment(part, f"{path}/{key}", item[key], role, "model")
+            found.append(Segment(part, f"{path}/{key}", item[key], role, "model"))
             break  # it is sent under both names by some, and read once
     calls = item.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         function = call.get("function") if isinstance(call, dict) else None
-        yield Segment(part, f"{path}/tool_calls/{index}", compact(function or call), role, "model")
+        text = compact(function or call)
+        found.append(Segment(part, f"{path}/tool_calls/{index}", text, role, "model"))
+    return found
 
 
-def content_of(path: str, content: Any, part: Part, role: str) -> Iterator[Segment]:
-    """Yield the texts of a message or system text: it is one string, or a list of blocks."""
+def content_of(path: str, content: Any, part: Part, role: str) -> list[Segment]:
+    """Return the texts of a message or system text: it is one string, or a list of blocks."""
+    source = _SOURCES.get(role, _CLIENT)
     if isinstance(content, str):
-        if content:
-            yield Segment(part, path, content, role, source_of(role))
-        return
+        return [Segment(part, path, content, role, source)] if content else []
+    found: list[Segment] = []
     for index, block in enumerate(content if isinstance(content, list) else ()):
-        yield from _block(f"{path}/{index}", block, part, role)
-
-
-def _block(path: str, block: Any, part: Part, role: str) -> Iterator[Segment]:
-    kind = block.get("type") if isinstance(block, dict) else None
-    if kind in _SHOWN_TEXTS and isinstance(block.get("text"), str):
-        yield Segment(part, f"{path}/text", block["text"], role, source_of(role))
-    elif kind == "tool_result":
-        yield Segment(part, path, "\n<tool_result>\n", role, "tool")
-        yield from content_of(f"{path}/content", block.get("content"), part, "tool")
-    elif kind == "tool_use":
-        shown = {key: block.get(key) for key in ("name", "input")}
-        yield Segment(part, path, compact(shown), role, "model")
-    elif kind == "thinking" and isinstance(block.get("thinking"), str):
-        yield Segment(part, f"{path}/thinking", block["thinking"], role, "model")
-    else:
-        shown = block
-        if isinstance(block, dict):
-            shown = {key: value for key, value in block.items() if key != "cache_control"}
-        yield Segment(part, path, compact(shown), role, source_of(role))
+        kind = block.get("type") if isinstance(block, dict) else None
+        at = f"{path}/{index}"
+        if kind in _SHOWN_TEXTS and isinstance(block.get("text"), str):
+            found.append(Segment(part, f"{at}/text", block["text"], role, source))
+        elif kind == "tool_result":
+            found.append(Segment(part, at, "\n<tool_result>\n", role, "tool"))
+            found += content_of(f"{at}/content", block.get("content"), part, "tool")
+        elif kind == "tool_use":
+            text = compact({"name": block.get("name"), "input": block.get("input")})
+            found.append(Segment(part, at, text, role, "model"))
+        elif kind == "thinking" and isinstance(block.get("thinking"), str):
+            found.append(Segment(part, f"{at}/thinking", block["thinking"], role, "model"))
+        else:
+            shown = block
+            if isinstance(block, dict) and "cache_control" in block:
+                shown = {key: one for key, one in block.items() if key != "cache_control"}
+            found.append(Segment(part, at, compact(shown), role, source))
+    return found
 
 
 def source_of(role: str) -> str:
     """Return who writes messages of ``role``, as ``Segment.source`` has it."""
-    return _SOURCES.get(role, "client")
+    return _SOURCES.get(role, _CLIENT)
 
 
 def compact(value: Any) -> str:

@@ -83,15 +83,18 @@ class SearchPattern:
 
     def within(self, size: int = 0) -> Search:
         """Return what searches in a body of ``size`` bytes, all its texts together."""
-        return Search(self._regex, SECONDS + SECONDS_PER_MIB * size / (1 << 20))
+        return Search(self._regex, size)
 
 
 class Search:
-    """A pattern, and the time it may take in all that it searches: the methods raise LateError."""
+    """A pattern, and the time it may take in all that it searches: the methods raise LateError.
 
-    def __init__(self, pattern: regex.Pattern[str], seconds: float) -> None:
+    ``size``: bytes of the body.
+    """
+
+    def __init__(self, pattern: regex.Pattern[str], size: int = 0) -> None:
         self._regex = pattern
-        self._seconds = seconds
+        self._seconds = SECONDS + SECONDS_PER_MIB * size / (1 << 20)
         self._until = 0.0
         self._patience = 1
         """``regex`` counts the time of the whole process, and so what other threads do as well."""
@@ -103,11 +106,10 @@ class Search:
     def match(self, text: str, at: int) -> regex.Match[str] | None:
         """Return the match that begins at ``at``."""
         while True:
-            begun = worked()
+            begun, left = self._left()
+            lets_in = self._patience > 1 or len(text) > _LONG  # whether other threads run
             try:
-                return self._regex.match(
-                    text, at, timeout=self._left(), concurrent=self._lets_in(text)
-                )
+                return self._regex.match(text, at, timeout=left, concurrent=lets_in)
             except TimeoutError:
                 self._once_more(begun)
 
@@ -115,12 +117,12 @@ class Search:
         """Yield the matches in ``text``."""
         done = 0
         while True:
-            begun = worked()
-            matches = self._regex.finditer(
-                text, timeout=self._left(), concurrent=self._lets_in(text)
-            )
+            begun, left = self._left()
+            lets_in = self._patience > 1 or len(text) > _LONG
             try:
-                for found in islice(matches, done, None):
+                for found in islice(
+                    self._regex.finditer(text, timeout=left, concurrent=lets_in), done, None
+                ):
                     done += 1
                     yield found
             except TimeoutError:
@@ -135,18 +137,14 @@ class Search:
             self._until += now - begun
         self._patience *= 4
 
-    def _lets_in(self, text: str) -> bool:
-        """Whether other threads run meanwhile."""
-        return self._patience > 1 or len(text) > _LONG
-
-    def _left(self) -> float:
-        """Return the seconds to wait; raises LateError. They begin with the first text."""
-        now = worked()
+    def _left(self) -> tuple[float, float]:
+        """Return the time, and the seconds to wait; raises LateError. They begin with a text."""
+        now = thread_time() - _collections.seconds
         if not self._until:
             self._until = now + self._seconds
         if now >= self._until:
             raise LateError(self._seconds)
-        return (self._until - now) * self._patience
+        return now, (self._until - now) * self._patience
 
 
 @lru_cache(maxsize=256)

@@ -50,7 +50,11 @@ class Words:
                 words, looked, held = part.looked
                 found |= held if words is self and looked >= size else self._look(part)
             elif part is not None:
-                found |= self._in_array(part)
+                words, looked, each = part.notes.get("held", _UNSEARCHED)
+                if words is not self or looked != size:
+                    each = self._in_each(part)
+                if each:
+                    found |= each[-1]
         return found
 
     def _add(self, word: Word) -> None:
@@ -72,24 +76,22 @@ class Words:
         item.looked = self, size, held  # at once: threads share it
         return held
 
-    def _in_array(self, array: Container) -> frozenset[Word]:
-        """Return what all items hold; what holds up to each of them is kept for the next array."""
+    def _in_each(self, array: Container) -> list[frozenset[Word]]:
+        """Return what the items hold up to each of them; it is kept for the next array."""
         size = len(self._spelled)
-        words, looked, each = array.notes.get("held", _UNSEARCHED)
-        if words is not self or looked != size:
-            notes, count = array.before
-            words, looked, each = notes.get("held", _UNSEARCHED)
-            each = each[:count] if words is self and looked == size else []
-            held = each[-1] if each else _NONE
-            for item in array.items[len(each) :]:
-                words, looked, found = item.looked
-                if words is not self or looked < size:
-                    found = self._look(item)
-                if not found <= held:
-                    held |= found
-                each.append(held)
-            array.notes["held"] = self, size, each
-        return each[-1] if each else _NONE
+        notes, count = array.before
+        words, looked, each = notes.get("held", _UNSEARCHED)
+        each = each[:count] if words is self and looked == size else []
+        held = each[-1] if each else _NONE
+        for item in array.items[len(each) :]:
+            words, looked, found = item.looked
+            if words is not self or looked < size:
+                found = self._look(item)
+            if not found <= held:
+                held |= found
+            each.append(held)
+        array.notes["held"] = self, size, each
+        return each
 
 
 class Literals:

@@ -25,6 +25,9 @@ _HOP_BY_HOP = frozenset(
     }
 )
 
+FOR_PAGES = b"access-control-"
+"""How permissions for web pages of other sites begin: llama-server sends
+``Access-Control-Allow-Origin: *``, which would let any page read answers."""
 PROBE = b"x-cacheproxy-probe"
 """Marks a test request, as ``cacheproxy doctor`` sends: relayed like any other, never recorded."""
 
@@ -59,14 +62,6 @@ def end_to_end(
         if name not in gone and not name.startswith(but):
             found.append(field)
     return tuple(found)
-
-
-def for_client(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
-    """Return a response's end-to-end headers, without permissions for other sites' web pages.
-
-    llama-server sends ``Access-Control-Allow-Origin: *``, which would let any page read answers.
-    """
-    return end_to_end(headers, also, but=b"access-control-")
 
 
 def by_name(headers: Headers) -> Callable[[bytes], list[bytes]]:

@@ -61,11 +61,6 @@ class ResponseHead:
         values = self.values = by_name(headers)
         self.content_type = b"".join(values(b"content-type")[:1]).lower()
 
-    @property
-    def ends_with_connection(self) -> bool:
-        """Whether nothing but the end of the connection says where a body ends."""
-        return self.length is None and not self.values(b"transfer-encoding")
-
     def tokens(self, name: bytes) -> list[bytes]:
         """Return the comma-separated values of the header called ``name``, in lower case."""
         return tokens(self.values(name))

@@ -6,8 +6,9 @@ Also what a server repairs by itself: the prompt that it would have seen without
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from cacheproxy.core.conversation.divergence import Parting, parting
 from cacheproxy.core.conversation.lanes import Before
@@ -21,7 +22,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.kind import Repair
 from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.servers.profile import UNKNOWN, UNKNOWN_KIND, Profile
 
 
 class Meanwhile(NamedTuple):
@@ -40,8 +41,7 @@ class Meanwhile(NamedTuple):
 NOTHING_SEEN = Meanwhile()
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True):
     """What a comparison of rendered prompts shows."""
 
     before: int  #: tokens of the turn before
@@ -67,8 +67,7 @@ class Parted(NamedTuple):
     left: Parting  #: where they part
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, eq=False):
     """What a verdict on a turn rests on."""
 
     before: Before | None
@@ -85,9 +84,7 @@ class Evidence:
     is_replaced: bool = False
     """The client wrote the history anew (see ``Place``): no break as long as what stands before the
     messages was reused."""
-    partings: dict[tuple[PromptOrder, bool], Parted] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    partings: dict[tuple[PromptOrder, bool], Parted] = msgspec.field(default_factory=dict)
     """The prompts, compared: by the order of their parts, and whether they are those that nobody
     edited. It is kept when a field is replaced, so each comparison is made once."""
 
@@ -123,12 +120,11 @@ class Evidence:
         key = order, unaided
         found = self.partings.get(key)
         if found is None:
-            if unaided:
-                api, profile = self.api, self.profile
-                was = as_unaided(reordered(before.unedited, order), api, profile)
-                now = as_unaided(reordered(self.unedited, order), api, profile)
-            else:
-                was, now = reordered(before.sent, order), reordered(self.sent, order)
+            was, now = (before.unedited, self.unedited) if unaided else (before.sent, self.sent)
+            if not was.order is now.order is order:
+                was, now = reordered(was, order), reordered(now, order)
+            if unaided and _mends(self.profile):
+                was, now = (as_unaided(one, self.api, self.profile) for one in (was, now))
             found = self.partings[key] = Parted(was, now, parting(was, now))
         return found
 
@@ -171,6 +167,14 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
         mended = [_mended(piece, repair) for piece in heads]
         made = made._replace(run=PieceRun().then((*mended, *made.run.pieces[made.heads :])))
     return prompt if made is prompt.made else remade(prompt, made)
+
+
+def _mends(profile: Profile) -> bool:
+    """Whether the server of ``profile`` may mend prompts: most do not."""
+    server, placement = profile.server, profile.placement
+    if placement is not None and placement.late is Late.HOISTED:
+        return True
+    return server is not None and server.kind != UNKNOWN_KIND and bool(kind_of(profile).repairs)
 
 
 def _mended(piece: Piece, repair: Repair) -> Piece:

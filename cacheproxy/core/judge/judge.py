@@ -8,7 +8,7 @@ the server shows them (``cacheproxy.core.judge.proof``).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from cacheproxy.core.conversation.divergence import Parting, parting, taken_back
 from cacheproxy.core.conversation.lanes import Before
@@ -61,7 +61,7 @@ def judge(turn: Evidence) -> Verdict:
         if turn.is_first:
             return _first(turn)
         return Verdict(Judgement.COMPACTED) if turn.is_replaced else _without_before(usage)
-    counted = turn.tokens
+    counted = usage.prompt or turn.tokens
     parted = _fitting(turn, before, counted)
     could = _could(before, parted, counted)
     same_model = before.sent.model == turn.sent.model
@@ -121,8 +121,11 @@ def _fitting(turn: Evidence, before: Before, counted: int | None) -> Parted:
     """Compare in the template's order; if that is not known, in the one that predicts best."""
     order, reused = turn.profile.order, turn.usage.reused
     first = turn.parted(before, order or PromptOrder.TOOLS_FIRST)
-    if order is not None or first.left.was is None or reused is None:
+    was, now = first.left.was, first.left.now
+    if order is not None or was is None or reused is None:
         return first
+    if was.part is Part.MESSAGES and (now is None or now.part is Part.MESSAGES):
+        return first  # what stands before the messages is equal, in either order
     each = [turn.parted(before, one) for one in ORDERS]
     return min(each, key=lambda one: abs(_could(before, one, counted).tokens - reused))
 
@@ -145,14 +148,17 @@ def _lost(had: int, reused: int, prompt: int | None, parted: Parted) -> TokenCou
 
     What the client took back, or put in other words, is no loss: a rewind, a branch.
     """
-    was = parted.was
+    was, left = parted.was, parted.left
     lost = max(0, had - reused)
     if prompt is not None:
         lost = min(lost, max(0, prompt - reused))
-    if parted.left.was is None or not lost or not was.chars:
+    if left.was is None or not lost or not was.chars:
         return TokenCount(lost, "measured")
-    gone = round(taken_back(was, parted.left, parted.now) * had / was.chars)
-    if gone <= near(0):
+    few = near(0)
+    if round((was.chars - left.shared) * had / was.chars) <= few:  # no more was taken back
+        return TokenCount(lost, "measured")
+    gone = round(taken_back(was, left, parted.now) * had / was.chars)
+    if gone <= few:
         return TokenCount(lost, "measured")
     return TokenCount(max(0, min(lost, had - reused - gone)), "estimated")
 

@@ -8,9 +8,8 @@ block. Key order inside a tool is part of the prompt: templates print tools as J
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from enum import StrEnum
-from itertools import chain, takewhile
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -46,8 +45,7 @@ class Made(NamedTuple):
 
 _NO_TOOLS = Piece(Part.TOOLS)
 _EMPTY = PieceRun()
-_NOTHING = Made(_NO_TOOLS, {}, _EMPTY)
-_SEGMENTS = attrgetter("segments")
+_SEGMENTS, _SOURCE = attrgetter("segments"), attrgetter("source")
 
 
 class Prompt:
@@ -60,16 +58,27 @@ class Prompt:
     """
 
     def __init__(
-        self,
-        model: str,
-        run: PieceRun,
-        made: Made = _NOTHING,
-        order: PromptOrder = PromptOrder.TOOLS_FIRST,
+        self, model: str, made: Made, order: PromptOrder = PromptOrder.TOOLS_FIRST
     ) -> None:
-        self.model = model
-        self.order = order
-        self.pieces, self.chars, self.cost, self.digests, self.thinking = run
-        self.made = made
+        self.model, self.order, self.made = model, order, made
+        if order is PromptOrder.HOISTED:
+            made = hoisted(made)
+        tool_piece, texts, run, heads = made
+        self.chars, self.cost = tool_piece.chars + run.chars, tool_piece.cost + run.cost
+        self.digests, self.thinking = run.digests, run.thinking
+        system: list[Piece] = []
+        rest: list[Piece] = []
+        for text in reversed(texts.values()):
+            (system if text.part is Part.SYSTEM else rest).insert(0, text)
+            self.chars += text.chars
+            self.cost += text.cost
+            self.digests = text.digests + self.digests
+            self.thinking += text.thinking
+        head = (*system, *run.pieces[:heads])
+        if order is PromptOrder.TOOLS_FIRST:
+            self.pieces = (tool_piece, *head, *rest, *run.pieces[heads:])
+        else:
+            self.pieces = (*head, tool_piece, *rest, *run.pieces[heads:])
 
     @Once
     def segments(self) -> tuple[Segment, ...]:
@@ -106,48 +115,26 @@ def prompt_of(request: Request, order: PromptOrder = PromptOrder.TOOLS_FIRST) ->
     if "prompt" not in document.notes:
         document.notes["prompt"] = _prompt_of(request, document)
     prompt: Prompt | None = document.notes["prompt"]
-    return None if prompt is None else reordered(prompt, order)
+    return prompt if prompt is None or prompt.order is order else reordered(prompt, order)
 
 
 def _prompt_of(request: Request, document: Document) -> Prompt | None:
     dialect = request.dialect or captured_dialect(request.path)
     if dialect is None:
         return None
-    made = _made(dialect, document)
-    run = _in_order(made, PromptOrder.TOOLS_FIRST)
-    if not any(map(_SEGMENTS, run.pieces)):
-        return None
     model = document.value.get("model")
-    return Prompt(model if isinstance(model, str) else "", run, made)
+    prompt = Prompt(model if isinstance(model, str) else "", _made(dialect, document))
+    return prompt if any(map(_SEGMENTS, prompt.pieces)) else None
 
 
 def reordered(prompt: Prompt, order: PromptOrder) -> Prompt:
     """Return ``prompt`` as a template prints it that has ``order``."""
-    if prompt.order is order:
-        return prompt
-    return Prompt(prompt.model, _in_order(prompt.made, order), prompt.made, order)
+    return prompt if prompt.order is order else Prompt(prompt.model, prompt.made, order)
 
 
 def remade(prompt: Prompt, made: Made) -> Prompt:
     """Return ``prompt``, in its order, as if it had been ``made`` of something else."""
-    return Prompt(prompt.model, _in_order(made, prompt.order), made, prompt.order)
-
-
-def _in_order(made: Made, order: PromptOrder) -> PieceRun:
-    """All pieces: those of the items, and those that stand outside them in their places."""
-    if order is PromptOrder.HOISTED:
-        made = hoisted(made)
-    texts, run, heads = list(made.texts.values()), made.run, made.heads
-    system = [text for text in texts if text.part is Part.SYSTEM]
-    rest = texts[len(system) :]  # what is system text has been looked for first
-    head = (*system, *run.pieces[:heads])
-    head = (
-        (made.tool_piece, *head) if order is PromptOrder.TOOLS_FIRST else (*head, made.tool_piece)
-    )
-    pieces = (*head, *rest, *run.pieces[heads:])
-    _, chars, cost, digests, thinking = _EMPTY.then((made.tool_piece, *texts))
-    digests += run.digests
-    return PieceRun(pieces, chars + run.chars, cost + run.cost, digests, thinking + run.thinking)
+    return Prompt(prompt.model, made, prompt.order)
 
 
 def is_late(piece: Piece) -> bool:
@@ -158,12 +145,14 @@ def is_late(piece: Piece) -> bool:
 
 def hoisted(made: Made) -> Made:
     """Return it with late system messages behind the system text at the head; itself, if none."""
-    later = made.run.pieces[made.heads :]
-    late = [_in_system(piece) for piece in later if is_late(piece)]
+    late: list[Piece] = []
+    rest: list[Piece] = []
+    for piece in made.run.pieces[made.heads :]:  # a call for each of many messages would tell
+        is_system = piece.segments and piece.segments[0].role in SYSTEM_ROLES
+        (late if is_system and piece.part is Part.MESSAGES else rest).append(piece)
     if not late:
         return made
-    rest = [piece for piece in later if not is_late(piece)]
-    run = PieceRun().then((*made.run.pieces[: made.heads], *late, *rest))
+    run = PieceRun().then((*made.run.pieces[: made.heads], *map(_in_system, late), *rest))
     return made._replace(run=run, heads=made.heads + len(late))
 
 
@@ -176,56 +165,54 @@ def _in_system(piece: Piece) -> Piece:
 def _made(dialect: Dialect, document: Document) -> Made:
     if dialect.as_segments is not None:
         return _read_whole(dialect.as_segments(document.value))
-    if not dialect.items:  # no template prints its tools
-        return Made(_NO_TOOLS, _texts(dialect, document, dialect.texts), _EMPTY)
-    name = dialect.items
-    names = (dialect.head, *dialect.texts) if dialect.head else dialect.texts
-    if isinstance(document.value.get(name), str):
-        names += (name,)
-    tools, items = document.array("tools"), document.array(name)
-    tool_piece = _NO_TOOLS if tools is None else _tools(document, tools)
-    texts = _texts(dialect, document, names)
-    if items is None:
-        return Made(tool_piece, texts, _EMPTY)
-    return Made(tool_piece, texts, *_items(dialect, items))
+    tools = items = None
+    names, name = dialect.texts, dialect.items
+    if name:  # else no template prints its tools
+        names = (dialect.head, *names) if dialect.head else names
+        if isinstance(document.value.get(name), str):
+            names += (name,)
+        tools, items = document.array("tools"), document.array(name)
+    texts: dict[str, Piece] = {}
+    for text in names:
+        if document.value.get(text) is not None:
+            part, piece = document.part(text), None
+            if isinstance(part, Container):
+                piece = part.notes.get(text)
+            elif part is not None and part.note is not None and part.note[0] == text:
+                piece = part.note[1]
+            is_system = text in (dialect.head, "system")
+            texts[text] = piece or _text(document, text, part, is_system=is_system)
+    tool_piece = _NO_TOOLS
+    if tools is not None:
+        tool_piece = tools.notes.get("tools") or _tools(document, tools)
+    run, heads = (_EMPTY, 0) if items is None else items.notes.get(dialect.name, (None, 0))
+    if run is None and items is not None:
+        run, heads = _items(dialect, items)
+    return Made(tool_piece, texts, run, heads)
 
 
-def _texts(dialect: Dialect, document: Document, names: Iterable[str]) -> dict[str, Piece]:
-    """Texts that stand outside the messages, by the names of their members."""
-    return {
-        name: _text(document, name, is_system=name in (dialect.head, "system"))
-        for name in names
-        if document.value.get(name) is not None
-    }
-
-
-def _text(document: Document, name: str, *, is_system: bool) -> Piece:
-    part = document.part(name)
-    if isinstance(part, Container) and name in part.notes:
-        return part.notes[name]  # type: ignore[no-any-return]
-    if isinstance(part, SpelledValue) and part.note is not None and part.note[0] == name:
-        return part.note[1]  # type: ignore[no-any-return]
+def _text(
+    document: Document, name: str, part: SpelledValue | Container | None, *, is_system: bool
+) -> Piece:
+    """A text that stands outside the messages, in the member ``name``."""
     kind, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
     piece = piece_of(kind, content_of(f"/{name}", document.value[name], kind, role))
     if isinstance(part, Container):
         part.notes[name] = piece
-    elif isinstance(part, SpelledValue):
+    elif part is not None:
         part.note = name, piece
     return piece
 
 
 def _tools(document: Document, tools: Container) -> Piece:
     """Each tool as the request spells it: a tenth of the cost of printing it anew."""
-    if "tools" not in tools.notes:
-        texts = [
-            _without_breakpoint(document, number)
-            if isinstance(tool, dict) and "cache_control" in tool
-            else tools.items[number].spelled.decode()
-            for number, tool in enumerate(tools.values)
-        ]
-        segments = [Segment(Part.TOOLS, f"/tools/{at}", text) for at, text in enumerate(texts)]
-        tools.notes["tools"] = piece_of(Part.TOOLS, segments, names_of(tools.values))
-    return tools.notes["tools"]  # type: ignore[no-any-return]
+    segments: list[Segment] = []
+    for number, (tool, item) in enumerate(zip(tools.values, tools.items, strict=True)):
+        is_marked = isinstance(tool, dict) and "cache_control" in tool
+        text = _without_breakpoint(document, number) if is_marked else item.spelled.decode()
+        segments.append(Segment(Part.TOOLS, f"/tools/{number}", text))
+    piece = tools.notes["tools"] = piece_of(Part.TOOLS, segments, names_of(tools.values))
+    return piece
 
 
 def _without_breakpoint(document: Document, number: int) -> str:
@@ -244,8 +231,6 @@ def _items(dialect: Dialect, array: Container) -> tuple[PieceRun, int]:
     Returned with how many of them are system text: templates take leading system messages for
     that, later ones stay in place.
     """
-    if dialect.name in array.notes:
-        return array.notes[dialect.name]  # type: ignore[no-any-return]
     notes, count = array.before
     run, heads = notes.get(dialect.name, (_EMPTY, 0))
     name, leads = dialect.items, dialect.leads
@@ -304,24 +289,23 @@ def parts_of(
             tools += piece.chars
         else:
             system += piece.chars
-    newest = sum(piece.chars for piece in takewhile(_is_new, reversed(prompt.pieces)))
+    newest = behind = 0
+    for piece in reversed(prompt.pieces):
+        if piece.part is not Part.MESSAGES or (
+            piece.segments and piece.segments[-1].source == "model"
+        ):
+            break
+        newest += piece.chars
+    for piece in reversed(prompt.pieces) if drops_thinking else ():
+        if "user" in map(_SOURCE, piece.segments):
+            break
+        behind += piece.thinking  # reasoning behind the last message of the user
     history = prompt.chars - tools - system - newest - prompt.thinking
     thinking = 0 if hides_thinking else prompt.thinking
     if drops_thinking:
-        # The characters of reasoning behind the last message of the user.
-        last = takewhile(lambda piece: not _is_users(piece), reversed(prompt.pieces))
-        thinking = sum(piece.thinking for piece in last)
+        thinking = behind
     sizes = (tools, system, history, thinking, newest)
     return Parts._make((*_shared_out(tokens, sizes), prompt.order))
-
-
-def _is_new(piece: Piece) -> bool:
-    is_models = bool(piece.segments) and piece.segments[-1].source == "model"
-    return piece.part is Part.MESSAGES and not is_models
-
-
-def _is_users(piece: Piece) -> bool:
-    return any(segment.source == "user" for segment in piece.segments)
 
 
 def _shared_out(tokens: int, sizes: tuple[int, ...]) -> list[int]:

@@ -21,8 +21,8 @@ _LOOKED_AT = 8
 _SHORT = 16 << 10
 """Bytes of a body that is searched as a whole: to find out what is new takes as long."""
 _OF_NO_BODY = (
-    *("method", "target", "headers", "memo", "speaker", "by_name"),
-    *("path", "dialect", "clients", "agreed", "_words"),
+    *("method", "target", "headers", "memo", "speaker", "path", "dialect", "by_name"),
+    *("clients", "agreed", "_words"),
 )
 """What a request keeps when its body becomes another."""
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -63,6 +63,9 @@ class Request:
     speaker: str = field(default="", compare=False, repr=False)
     """The client that its user agent names, of those that are known (``Clients``); "": none."""
 
+    path: str = field(init=False, compare=False, repr=False)  #: the target without its query
+    dialect: Dialect | None = field(init=False, compare=False, repr=False)
+    """The API spoken, by its path; None if none we know."""
     by_name: dict[bytes, bytes] = field(init=False, compare=False, repr=False)
     """The first value of each header, by its name in lower case. Never altered."""
 
@@ -78,18 +81,10 @@ class Request:
         known = self.__dict__  # what dataclass makes of it calls a function for each field
         known["method"], known["target"], known["headers"] = method, target, headers
         known["body"], known["memo"], known["speaker"] = body, memo, speaker
+        known["path"] = path = target.partition("?")[0]
+        known["dialect"] = dialect_of(path)
         names, values = zip(*reversed(headers), strict=True) if headers else ((), ())
         known["by_name"] = dict(zip(map(bytes.lower, names), values, strict=True))
-
-    @Once
-    def path(self) -> str:
-        """The target without its query."""
-        return self.target.partition("?")[0]
-
-    @Once
-    def dialect(self) -> Dialect | None:
-        """The API spoken, by its path; None if none we know."""
-        return dialect_of(self.path)
 
     def header(self, name: str) -> str | None:
         """Return the first value of header ``name`` as text (Latin-1), or None."""
@@ -209,6 +204,7 @@ class Request:
         except NotUnderstoodError as error:
             known["_why"] = str(error)
             document = None
+        known["json"] = None if document is None else document.value
         known.pop("_edited", None)  # the document before is needed no more
         return document
 
@@ -234,6 +230,8 @@ class Request:
         known.pop("agreed", None)
         if self.memo is not None and (document := self.document) is not None:
             known["document"], known["json"] = document, document.value
+            if "literals" in self.__dict__:
+                known["literals"] = self.literals
             self.memo.keep_read(ref(other), len(self.body))
         return other
 

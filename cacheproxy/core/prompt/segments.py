@@ -52,21 +52,17 @@ class Piece(NamedTuple):
 
 def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = frozenset()) -> Piece:
     """Return ``segments`` as a piece."""
-    found = tuple(segments)
-    texts = [segment.text for segment in found]
-    digests = (
-        tuple(hash(segment.text) for segment in found if not segment.path.endswith("/role"))
-        if part is Part.MESSAGES
-        else ()
-    )
-    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
-    # Reasoning is a text of its own, or an item of the Responses API.
-    thinking = sum(
-        len(one.text)
-        for one in found
-        if one.source == "model" and (one.role == "reasoning" or one.path.endswith(THOUGHT_ENDS))
-    )
-    return Piece(part, found, sum(map(len, texts)), cost, digests, names, thinking)
+    found, digests = tuple(segments), list[int]()
+    chars = cost = thinking = 0
+    for _, path, text, role, source in found:
+        chars += len(text)
+        cost += getsizeof(text) + EACH_SEGMENT
+        if part is Part.MESSAGES and not path.endswith("/role"):
+            digests.append(hash(text))
+        # Reasoning is a text of its own, or an item of the Responses API.
+        if source == "model" and (role == "reasoning" or path.endswith(THOUGHT_ENDS)):
+            thinking += len(text)
+    return Piece(part, found, chars, cost, tuple(digests), names, thinking)
 
 
 class PieceRun(NamedTuple):
@@ -99,7 +95,7 @@ class PieceRun(NamedTuple):
         gone = self.pieces[count:]
         if not gone:
             return self
-        digests = len(self.digests) - sum(len(piece.digests) for piece in gone)
+        digests = len(self.digests) - sum(map(len, map(_DIGESTS, gone)))
         return PieceRun(
             self.pieces[:count],
             self.chars - sum(map(_CHARS, gone)),

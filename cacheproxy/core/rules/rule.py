@@ -152,9 +152,8 @@ class Rule:
             return []
         notes, key = document.notes, self._key
         if key not in notes:
-            found = document.match(self._places)
-            texts = {path: text for path, text in found if isinstance(text, str)}
-            notes[key] = list(texts.items())  # places may overlap
+            found = dict(document.match(self._places))  # places may overlap
+            notes[key] = [one for one in found.items() if isinstance(one[1], str)]
         return notes[key]  # type: ignore[no-any-return]
 
     def _pins(self, search: Search, request: Request, previous: Request) -> list[Edit]:

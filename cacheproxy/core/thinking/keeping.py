@@ -164,16 +164,18 @@ def way_of(
     It does not end while the conversation lasts, unless the template is another one.
     """
     thinking, word = profile.thoughts, profile.thoughts.asked_by
-    if setting == NO or _reasoning(request) is None or not _leaves_it(request):
+    if setting == NO or request.dialect is None or request.dialect.reasoning is None:
+        return None
+    begun = None if thoughts is None else thoughts.asked_by
+    if (thinking.way is Thinking.UNKNOWN and begun is None) or not _leaves_it(request):
         return None
     if thinking.way is Thinking.UNKNOWN:  # the server was restarted, and has not told yet
-        begun = None if thoughts is None else thoughts.asked_by
         return None if begun is None else (begun,)
     if thinking.way is Thinking.KEPT and setting == YES:
         return ()
     if thinking.way is not Thinking.ON_REQUEST or word is None:
         return None
-    if setting == YES or (thoughts is not None and thoughts.asked_by is not None):
+    if setting == YES or begun is not None:
         return (word,)
     begins = may_keep(setting, profile) and sends_back(request) and _may_begin(request)
     return (word,) if begins else None
@@ -254,10 +256,12 @@ def sends_back(request: Request) -> bool:
 
 def _leaves_it(request: Request) -> bool:
     """Whether the client leaves it to us: its own word is never overruled."""
-    given = (request.json or {}).get(_KWARGS, {})
-    if not isinstance(given, dict):
-        return False
-    return all(given.get(name, value) is value for name, value in KEEPERS)
+    given = (request.json or {}).get(_KWARGS)
+    if given is None:
+        return _KWARGS not in (request.json or {})
+    return isinstance(given, dict) and all(
+        given.get(name, value) is value for name, value in KEEPERS
+    )
 
 
 def _may_begin(request: Request) -> bool:

@@ -20,6 +20,7 @@ from zope.interface import implementer
 from cacheproxy.core.http1.request_head import RequestError, RequestHead
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.access import Door
+from cacheproxy.core.privacy.origins import NOT_SHARED
 from cacheproxy.proxy.downstream.limits import Limits, SiteState, set_options
 from cacheproxy.proxy.downstream.request import ProxyRequest, refusal
 from cacheproxy.proxy.transport import eager
@@ -294,7 +295,8 @@ class ProxyChannel(Protocol):
         self._deadline.moment = None
         if self._is_plain:  # to Twisted's transports, what is read and what waits are one number
             self.transport.bufferSize = _QUEUE_SIZE
-        request = self.request = ProxyRequest(self, head, body, self.site.sharing(head))
+        sharing = self.site.sharing(head) if self.site.access.origins else NOT_SHARED
+        request = self.request = ProxyRequest(self, head, body, sharing)
         try:
             answer = self.site.resource.render(request)
         except Exception:

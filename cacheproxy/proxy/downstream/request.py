@@ -16,13 +16,13 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.dialects.dialects import spoken
-from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.request_head import RequestHead
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
 from cacheproxy.core.prompt.request import Headers
 from cacheproxy.proxy.transport import eager
 
+_LENGTH_SIZE = len(b"content-length")
 _BODILESS = (204, 304)
 """Nor do they say a length: RFC 9110, section 8.6, forbids it to 204. A 304's would be another
 answer's, and clients have waited for as many bytes."""
@@ -37,6 +37,7 @@ class Connection(Protocol):
 
     transport: Any
     producer: IPushProducer | None
+    """Who is paused while the client does not read, and stopped when it leaves."""
     is_aborted: bool
     """Whether it is being closed with a reset: nothing may be sent any more."""
 
@@ -89,7 +90,8 @@ class ProxyRequest:
         self._bodiless = False
         self._unsent = b""
         self._lost = False
-        self._on_gone: Callable[[Failure], object] | None = None
+        self.on_gone: Callable[[Failure], object] | None = None
+        """Is called, once, if the connection is lost before the answer's end."""
         self._finishing: list[Deferred[None]] | None = None
 
     @property
@@ -110,7 +112,10 @@ class ProxyRequest:
         if status in _BODILESS:
             headers = tuple([field for field in headers if field[0].lower() != b"content-length"])
         lines += map(b": ".join, (*headers, *self.sharing.headers))
-        has_length = bool(values(headers, b"content-length"))
+        has_length = False
+        for name, _ in headers:
+            if len(name) == _LENGTH_SIZE and name.lower() == b"content-length":
+                has_length = True
         # RFC 9112, section 6.3: these have no body, whatever their headers say.
         self._bodiless = self.method == b"HEAD" or status in _BODILESS
         if not has_length and not self._bodiless and self.version == b"HTTP/1.1":
@@ -150,7 +155,7 @@ class ProxyRequest:
         if self._lost:
             return
         self.finished = True
-        self._on_gone = None  # else who answered would be kept, by a cycle, with all it has read
+        self.on_gone = None  # else who answered would be kept, by a cycle, with all it has read
         end = self._unsent + b"0\r\n\r\n" if self._chunked else self._unsent
         self._unsent = b""
         if end and not self.channel.is_aborted:
@@ -174,18 +179,6 @@ class ProxyRequest:
 
     # Who else has to do with it.
 
-    def register_producer(self, producer: IPushProducer) -> None:
-        """Pause ``producer`` while the client does not read; stop it when it leaves."""
-        self.channel.producer = producer
-
-    def unregister_producer(self) -> None:
-        """Leave it alone from now on."""
-        self.channel.producer = None
-
-    def on_gone(self, callback: Callable[[Failure], object]) -> None:
-        """Have ``callback`` called, once, if the connection is lost before the answer's end."""
-        self._on_gone = callback
-
     def notifyFinish(self) -> Deferred[None]:
         """Return a Deferred that fires at the end of the answer, or errbacks if it is lost."""
         deferred: Deferred[None] = Deferred()
@@ -197,7 +190,7 @@ class ProxyRequest:
     def lost(self, reason: Failure) -> None:
         """Take note that the connection is gone. For the channel."""
         self._lost = True
-        callback, self._on_gone = self._on_gone, None
+        callback, self.on_gone = self.on_gone, None
         if callback is not None:
             callback(reason)
         finishing, self._finishing = self._finishing, None

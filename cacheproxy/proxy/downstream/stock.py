@@ -31,7 +31,7 @@ def render(down: ProxyRequest, site: Site, clock: IReactorTime) -> int:
     for name, value in down.headers:
         request.requestHeaders.addRawHeader(name, value)
     request.content = BytesIO(down.body)  # where twisted.web would make a file of a large one
-    down.on_gone(request.connectionLost)
+    down.on_gone = request.connectionLost
     # A request of HTTP/1.0 puts no chunks around its answer: that is done here, where it is needed.
     request.requestReceived(down.method, down.uri, b"HTTP/1.0")
     return NOT_DONE_YET
@@ -67,11 +67,11 @@ class _Channel:
         """Pause ``producer`` while the client does not read; ask one that does not push."""
         found = producer if streaming else _Pushing(producer, self, self._clock)
         self.producer = found
-        self._down.register_producer(found)
+        self._down.channel.producer = found
 
     def unregisterProducer(self) -> None:  # noqa: N802 - Twisted's name
         """Leave it alone from now on."""
-        self._down.unregister_producer()
+        self._down.channel.producer = None
         producer, self.producer = self.producer, None
         if isinstance(producer, _Pushing):
             producer.stopProducing()

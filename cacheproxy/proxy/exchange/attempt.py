@@ -33,6 +33,7 @@ class ExchangeContext:
     normalizing: Normalizing  #: runs the rules
     store: Store  #: of conversations
     finished: Callable[[Exchange], None]  #: shows an Exchange to the observers
+    judge: Callable[[], None]  #: has the verdicts reached on what was finished
     wall: Callable[[], float]  #: returns seconds since the epoch
     via: bytes  #: our own token in the Via header, by which a loop is seen
     probe: bytes  #: what marks a probe, which is nobody's conversation

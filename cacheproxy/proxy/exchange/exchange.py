@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
 from twisted.logger import Logger
@@ -14,7 +16,7 @@ from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
-from cacheproxy.core.http1.headers import PROBE, for_client
+from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.request import Headers, Request
@@ -30,6 +32,7 @@ from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 _log = Logger()
+_LENGTH = frozenset({b"content-length"})
 _MOST_TRANSLATED = 64 << 20
 """Bytes of an unstreamed answer that are held to be translated."""
 
@@ -38,7 +41,7 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
     """Relay ``down``; return what a Resource's render does."""
     exchange = _Running(context, down)
     done = Deferred.fromCoroutine(exchange.run())
-    down.on_gone(lambda failure: exchange.client_left(failure, done))
+    down.on_gone = partial(exchange.client_left, done)
     done.addErrback(lambda failure: _log.failure("an observer failed", failure))
     return NOT_DONE_YET
 
@@ -86,7 +89,7 @@ class _Running:
             self._take_end()
             self.context.finished(self.record)
 
-    def client_left(self, failure: Failure, done: Deferred[None]) -> None:
+    def client_left(self, done: Deferred[None], failure: Failure) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""
         self.gone = failure
         done.cancel()
@@ -96,8 +99,9 @@ class _Running:
     async def _relay(self) -> None:
         """Take the request up and the answer down. What goes wrong is raised."""
         context, down, record = self.context, self.down, self.record
+        context.judge()  # it may be the next turn of what has just been answered
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
-        is_packed = self.came.header("content-encoding") is not None
+        is_packed = b"content-encoding" in self.came.by_name
         preparing = context.unpacking.in_turn(self._prepare) if is_packed else self._prepare()
         prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
@@ -194,18 +198,17 @@ class _Running:
 
     def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
         record = self.record
-        record.head_after = self._now()
+        record.head_after = self.context.clock.seconds() - self.started
         record.status = head.status
         # A length beside chunked would contradict itself (RFC 9112, section 6.3).
         chunked = is_translated or head.values(b"transfer-encoding")
-        record.response_headers = for_client(
-            head.headers, frozenset({b"content-length"}) if chunked else frozenset()
-        )
+        also = _LENGTH if chunked else frozenset[bytes]()
+        record.response_headers = end_to_end(head.headers, also, but=FOR_PAGES)
         if head.status >= 400:
             self.tap = PlacementRefusal(record.response_headers, self.server.upstream.keys)
         elif record.turn:
             # A translation sees the end by itself; what is framed has its end from there.
-            tells_no_end = head.ends_with_connection and not is_translated
+            tells_no_end = head.length is None and not chunked
             self.tap = UsageReader(
                 head.content_type.decode("latin-1"),
                 codings=codings_of(head.headers) if head.values(b"content-encoding") else (),
@@ -327,4 +330,4 @@ class _Running:
         if record.has_failed or record.sent is None:
             record.turn = 0
         record.upstream, record.server = self.server.upstream.url.text, self.server.name
-        record.seconds = self._now()
+        record.seconds = self.context.clock.seconds() - self.started

@@ -26,6 +26,7 @@ from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, RuleReport, advance
 from cacheproxy.core.rules.note import WHY
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.proxy.exchange.workers import Workers
 
 _T = TypeVar("_T")
@@ -74,7 +75,7 @@ class Unpacking:
         if not request.body or request.dialect is None:
             return request
         body, headers = request.body, request.headers
-        if request.header("content-encoding") is not None:
+        if b"content-encoding" in request.by_name:
             codings = codings_of(headers)
             if not are_known(codings):
                 return request
@@ -131,6 +132,7 @@ class Normalizing:
         self._collector = collector or Collector()
         self.memo = memo if memo is not None else Memo()
         self._told: set[str] = set()
+        self._noting = {one.name for one in plan.rules if isinstance(one, Rule) and one.note}
         self._ran_here = self._slow_here = 0
 
     async def prepare(self, request: Request) -> Prepared:
@@ -213,8 +215,8 @@ class Normalizing:
                     rule=report.rule,
                     error=report.error,
                 )
-            elif report.rule not in self._told and any(edit.why == WHY for edit in report.edits):
-                self._told.add(report.rule)
+            elif report.rule in self._noting and any(edit.why == WHY for edit in report.edits):
+                self._noting.remove(report.rule)
                 _log.info(
                     "rule {rule}: the first value stays in the prompt, and the model is told the "
                     "new one behind the user's newest message (logged once; off with: disable = "
@@ -252,11 +254,12 @@ class Normalizing:
                 session=turn.session.label,
             )
         request = prepared.request
-        looked_at = request.dialect is not None and request.is_read
-        if looked_at and request.not_understood and request.not_understood not in self._told:
-            self._told.add(request.not_understood)
-            _log.warn(
-                "request body for {path} forwarded unchanged: {why} (logged once)",
-                path=redact_target(request.path),
-                why=request.not_understood,
-            )
+        if request.dialect is not None and request.document is None:
+            why = request.not_understood
+            if why not in self._told:
+                self._told.add(str(why))
+                _log.warn(
+                    "request body for {path} forwarded unchanged: {why} (logged once)",
+                    path=redact_target(request.path),
+                    why=why,
+                )

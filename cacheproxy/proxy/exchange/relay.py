@@ -124,7 +124,7 @@ class Relay:
         """
         if self._pings is not None:
             self._pings.heard()
-        self._request.register_producer(self)
+        self._request.channel.producer = self
         collecting: Deferred[None] = treq.collect(self._connection, self._take)
         return collecting.addCallbacks(self._end, self._fail)
 
@@ -154,7 +154,7 @@ class Relay:
             self._cut()
             raise
         self._stop_all()
-        self._request.unregister_producer()
+        self._request.channel.producer = None
         self._request.finish()
 
     def _fail(self, why: Failure) -> Failure:
@@ -209,7 +209,7 @@ class Relay:
 
     def _cut(self) -> None:
         self._stop_all()
-        self._request.unregister_producer()
+        self._request.channel.producer = None
         self._break_off()
 
     def _stop_all(self) -> None:

@@ -58,15 +58,6 @@ class Workers:
         self._reactor = reactor
         self._names: dict[str, _Name] = {}
 
-    def call(self, name: str, function: Callable[..., object], *arguments: Any) -> None:
-        """Call a quick ``function`` here and now; what it raises is counted and logged."""
-        try:
-            function(*arguments)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # one plugin's failure is nobody else's, whatever its class
-            self.failed(name, error)
-
     def failed(self, name: str, error: BaseException | str) -> None:
         """Count, and log, what was wrong with a call, or what it raised, without its text."""
         if isinstance(error, LeftOutError):  # it was not called, and that was said

@@ -127,7 +127,8 @@ class UpstreamConnection(Protocol):
         else:
             eager.write(transport, head)
             eager.write(transport, body)
-        self._silence.heard()
+        if self._silence.limit:
+            self._silence.set(self._silence.limit)
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's name
         """TLS has come about."""
@@ -153,7 +154,8 @@ class UpstreamConnection(Protocol):
             if response.head is None:
                 return
             self._has_head = True
-            self.head = response.head
+            head = self.head = response.head
+            self.length = UNKNOWN_LENGTH if head.length is None else head.length
             self.goes_on = bool(body) or response.done
             answer, self._answer = self._answer, None
             if answer is not None:
@@ -172,6 +174,8 @@ class UpstreamConnection(Protocol):
     # What it is as an IResponse.
 
     version = (b"HTTP", 1, 1)
+    length: Any
+    """How many bytes the body has, or UNKNOWN_LENGTH."""
     request = previousResponse = None
 
     @property
@@ -191,11 +195,6 @@ class UpstreamConnection(Protocol):
         for name, value in self.head.headers:
             found.addRawHeader(name, value)
         return found
-
-    @property
-    def length(self) -> Any:
-        """How many bytes the body has, or UNKNOWN_LENGTH."""
-        return UNKNOWN_LENGTH if self.head.length is None else self.head.length
 
     def setPreviousResponse(self, response: object) -> None:
         """Redirects are the client's to follow, so there is none."""
@@ -264,7 +263,9 @@ class UpstreamConnection(Protocol):
         self.transport.resumeProducing()
 
     def _close(self) -> None:
-        self._stop_timers()
+        self._silence.stop()
+        if self._handshake is not None:
+            self.handshakeCompleted()
         self.transport.loseConnection()
         if self._is_gone:
             return

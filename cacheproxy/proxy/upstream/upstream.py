@@ -136,7 +136,7 @@ class Upstream:
             self._host,
         ]
         headers = end_to_end(request.headers, self._not_forwarded)
-        if request.header("cookie") is not None:
+        if b"cookie" in request.by_name:
             headers = without_our_cookies(headers)
         lines += map(b": ".join, headers)
         lines += map(b": ".join, also)

@@ -470,56 +470,12 @@ TEXTS = st.lists(
     ),
     max_size=8,
 ).map("".join)
-CONTENTS = st.one_of(
-    TEXTS,
-    st.lists(
-        st.one_of(
-            st.builds(
-                lambda kind, text: {"type": kind, "text": text},
-                st.sampled_from(["text", "input_text", "tool_result"]),
-                TEXTS,
-            ),
-            st.sampled_from([None, 1, {}, {"type": "text"}, {"type": "text", "text": None}]),
-        ),
-        max_size=3,
-    ),
-    st.sampled_from([None, 1, True, {}, {"0": {"type": "text", "text": STAMP + "x"}}]),
-)
-ROLES = st.sampled_from(["user", "system", "developer", "assistant", "tool", None])
-LISTS = st.one_of(
-    st.lists(
-        st.one_of(
-            st.builds(lambda role, content: {"role": role, "content": content}, ROLES, CONTENTS),
-            st.sampled_from([None, 1, "x", [], {}, {"role": "user"}]),
-        ),
-        max_size=5,
-    ),
-    CONTENTS,
-)
-BODIES = st.fixed_dictionaries(
-    {},
-    optional={"system": CONTENTS, "instructions": CONTENTS, "messages": LISTS, "input": LISTS},
-)
-
-
-@given(BODIES, BODIES, st.sampled_from([*APIS.values(), "/x"]))
-def test_any_shape_is_survived_and_the_second_pass_changes_nothing(first, second, path):
-    """No shape makes a rule fail or the session unreadable; the result is a fixed point."""
-    assert_idempotent(RULES, request(first, path), request(second, path))
-    cacheproxy_session(request(json.dumps({**first, "x": "sessionId="}), path))
 
 
 @given(TEXTS, TEXTS, st.sampled_from(list(APIS)))
 def test_what_stands_in_the_middle_stays(quote, other, api):
     """Whatever follows the first words of a user, the assistant or a tool is theirs."""
     assert_untouched(ON, body(api, "You are.", "so " + quote, quote, "and " + other, other))
-
-
-def test_deep_nesting_is_left_alone():
-    """A body too deep to read goes on as it came, and no rule fails."""
-    deep = '{"input":"' + STAMP + 'hi","x":' + "[" * 200_000 + "]" * 200_000 + "}"
-    result = normalize(request(deep, "/v1/responses"), RULES)
-    assert (result.request.body, result.reports) == (deep.encode(), ())
 
 
 @pytest.mark.slow
@@ -537,9 +493,9 @@ def test_long_texts_come_to_an_end():
         ("", HEADING + "```\n"),
         ("", HEADING),
     ):
-        text = start + repeated * (500_000 // len(repeated))
-        for api, path in APIS.items():
+        text = start + repeated * (200_000 // len(repeated))
+        for api in ("messages", "responses"):
             turn = body(api, text, wrapper("0") + text, text)
             normalized(ON, turn)
             normalized(ITS, turn)
-            cacheproxy_session(request(turn.body.replace(b"a=b", b"sessionId=", 1), path))
+            cacheproxy_session(request(turn.body.replace(b"a=b", b"sessionId=", 1), APIS[api]))

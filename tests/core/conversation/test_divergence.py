@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.dialects.content import Part, Segment
-from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
-from cacheproxy.core.prompt.segments import PieceRun, piece_of
+from cacheproxy.core.prompt.prompt import Made, Prompt, PromptOrder, prompt_of
+from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.testing import request
 
 pieces = st.lists(st.text("ab", max_size=4), max_size=6)
@@ -15,7 +15,8 @@ pieces = st.lists(st.text("ab", max_size=4), max_size=6)
 
 def prompt(*texts, model="m"):
     segments = [Segment(Part.MESSAGES, f"/{i}", text) for i, text in enumerate(texts)]
-    return Prompt(model, PieceRun().then([piece_of(Part.MESSAGES, [each]) for each in segments]))
+    run = PieceRun().then([piece_of(Part.MESSAGES, [each]) for each in segments])
+    return Prompt(model, Made(Piece(Part.TOOLS), {}, run))
 
 
 def shared(one, other):

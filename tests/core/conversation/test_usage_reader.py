@@ -95,18 +95,25 @@ def test_a_null_is_no_reason_to_read_an_event(null, monkeypatch):
     both = b'data: {"choices":[],%s,"response":{"usage":{"prompt_tokens":7}}}\n\n' % null
     stream = b"data: {}\n\n" + b'data: {"choices":[],%s}\n\n' % null * 1000
     assert read(SSE, stream, both, stream) == Usage(7)
-    monkeypatch.setattr(reader_module.json, "loads", pytest.fail)
+    monkeypatch.setattr(reader_module, "usage_of", pytest.fail)
     assert read(SSE, stream) == Usage()
 
 
-def test_running_counts_end_with_the_last():
-    """Servers that count in every chunk are read to the end."""
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_running_counts_end_with_the_last(end, monkeypatch):
+    """Servers that count in every chunk are read to the end, though not all of it."""
     stream = events(
-        *({"choices": [{}], "timings": TIMINGS | {"predicted_n": n}} for n in range(1, 36)),
+        *({"choices": [{}], "timings": TIMINGS | {"predicted_n": n}} for n in range(1, 2000)),
         *({"usage": {"prompt_tokens": 237, "completion_tokens": n}} for n in (34, 35)),
         "[DONE]",
-    )
-    assert read(SSE, stream) == Usage(237, 236, 35, 0.030958, 0.661064)
+    ).replace(b"\n", end)
+    looked = []
+    usage = reader_module.usage_of
+    monkeypatch.setattr(reader_module, "usage_of", lambda one: looked.append(1) or usage(one))
+    cut = [stream[at : at + 5000] for at in range(0, len(stream), 5000)]
+    for chunks in ([stream], cut):
+        assert read(SSE, *chunks) == Usage(237, 236, 35, 0.030958, 0.661064)
+    assert len(looked) < 1500  # of 4002
 
 
 def test_responses_streams_end_with_their_usage():
@@ -240,6 +247,7 @@ def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, cuts, t
     chunks = [body[start:end] for start, end in pairwise(bounds)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader_module, "_TOGETHER", together)
+        patch.setattr(reader_module, "_MOST_READ", together)  # the rest is held for a while
         assert read(content_type, *chunks) == whole
         assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.core.conversation.usage import Usage
@@ -197,9 +198,13 @@ def recorded(bodies, verdict, *, usage=COLD_AGAIN, profile=PROFILE):
     "verdict",
     [
         EVICTED,
-        replace(EVICTED, reason=Reason.MOVED, basis=Basis.TOLD, evidence=()),
-        replace(EVICTED, reason=Reason.CHECKPOINT, beneath=Reason.TEMPLATE_CHANGED, evidence=()),
-        replace(EVICTED, reason=Reason.UNKNOWN, basis=None, evidence=(), ruled_out=("the moon",)),
+        structs.replace(EVICTED, reason=Reason.MOVED, basis=Basis.TOLD, evidence=()),
+        structs.replace(
+            EVICTED, reason=Reason.CHECKPOINT, beneath=Reason.TEMPLATE_CHANGED, evidence=()
+        ),
+        structs.replace(
+            EVICTED, reason=Reason.UNKNOWN, basis=None, evidence=(), ruled_out=("the moon",)
+        ),
         Verdict(Judgement.OK, expected=TokenCount(998, "measured"), lost=TokenCount(0, "measured")),
         Verdict(Judgement.COLD),
         Verdict(Judgement.COMPACTED, expected=TokenCount(400, "estimated")),
@@ -216,7 +221,7 @@ def test_what_was_found_when_it_happened_is_what_is_reported(verdict):
 def test_what_a_recorded_verdict_does_not_quote_is_taken_from_the_bodies():
     """Captures keep no excerpts."""
     where = Break(PATH, 4, TokenCount(40, "measured"), ChangeKind.NONCE, "", "")
-    verdict = replace(EVICTED, reason=Reason.SYSTEM_CHANGED, where=where, evidence=())
+    verdict = structs.replace(EVICTED, reason=Reason.SYSTEM_CHANGED, where=where, evidence=())
     found = recorded(plant(chat(2), with_nonce), verdict)
     assert (found.reason, found.path, found.equal) == ("system_changed", PATH, where.position)
     assert found.excerpts.was == f"id: {numbered('nonce', 0)}"
@@ -229,7 +234,7 @@ def test_nothing_is_quoted_that_stands_elsewhere():
     where = Break(
         "/messages/2/reasoning_content", 0, TokenCount(600, "measured"), ChangeKind.TEXT, "", ""
     )
-    verdict = replace(
+    verdict = structs.replace(
         EVICTED,
         reason=Reason.TEMPLATE_CHANGED,
         rewrite=Rewrite.THINKING,

@@ -42,14 +42,14 @@ def not_understood(body: bytes) -> str:
 
 
 @given(spelling.document)
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 def test_value_is_what_json_loads_says(text):
     """A document means what the standard library says it means, duplicates and NaN included."""
     assert spelling.meaning(read(text).value) == spelling.meant_by(text)
 
 
 @given(spelling.document)
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 def test_every_entry_stands_where_it_says(text):
     """At every depth, the text between an entry's offsets is the entry's value and no more."""
     document = read(text)
@@ -77,7 +77,6 @@ def test_places_do_not_depend_on_what_was_asked_before(text, random):
 
 
 @given(spelling.document)
-@settings(max_examples=50)
 def test_cut_anywhere_is_not_understood(text):
     """A body cut at any character is refused with a reason, never with another exception."""
     whole = text.rstrip()
@@ -101,7 +100,7 @@ turns = st.lists(st.one_of(spelling.document, spelling.document.map(str.strip)),
 
 
 @given(turns, st.data())
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 def test_whatever_came_before_a_body_is_read_the_same(texts, data):
     """Values, places at every depth and reasons do not depend on what the memo knows."""
     memo = Memo()
@@ -219,7 +218,7 @@ def test_cut_at_every_byte_is_not_understood():
 
 
 @given(st.text(alphabet='{}[]",:\\u0aeE+-. \nnulltrue\x00é😀', max_size=40))
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 def test_either_agrees_with_json_loads_or_is_not_understood(text):
     """Any text at all is read as json.loads reads it, or is not understood."""
     try:
@@ -393,7 +392,7 @@ def test_places_deep_down_are_found_without_deep_recursion():
 
 
 @given(spelling.inside_string)
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 def test_offsets_in_a_string_are_those_of_its_spelling(literal):
     """Each character of a decoded string is found at the start of its own spelling."""
     spelt = spelling.characters(literal)
@@ -431,7 +430,7 @@ def test_every_captured_body_is_understood(captured):
 
 
 @given(st.lists(bodies, min_size=1, max_size=4), st.lists(words, min_size=1), st.data())
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_a_text_is_in_the_body_or_not_whatever_came_before(turns, asked, data):
     """With a memo and without, in whatever order texts are asked for."""
     memo = Memo()

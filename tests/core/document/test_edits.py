@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.edits import REMOVE, Edit, EditError, Raw, apply, encode
+from cacheproxy.core.document.document import Document, Splice
+from cacheproxy.core.document.edits import REMOVE, Edit, EditError, Raw, apply, encode, splice
 from cacheproxy.core.document.pointer import PathError, to_pointer
 from tests.core import spelling
 
@@ -117,7 +117,7 @@ def masked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 @given(text_and_edits())
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_edits_do_to_the_text_what_they_say_of_the_value(case):
     """The edited text means what the same edits make of the parsed value."""
     text, edits = case
@@ -127,7 +127,7 @@ def test_edits_do_to_the_text_what_they_say_of_the_value(case):
 
 
 @given(text_and_edits())
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_nothing_that_no_edit_names_changes(case):
     """Law 1: all bytes outside the edited values survive; so do siblings of removed ones."""
     text, edits = case
@@ -163,7 +163,7 @@ def any_edit(draw, text):
 
 
 @given(spelling.document, st.data())
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_whatever_is_asked_is_done_or_refused(text, data):
     """Any edits of any places: a JSON object that says the same when read, or one of two errors."""
     document = Document(text.encode())
@@ -209,7 +209,7 @@ def test_span_edits_keep_the_spelling_of_the_rest(new, data):
 
 
 @given(new_value)
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 def test_encode_is_json_that_utf8_can_carry(value):
     """Whatever is encoded can be read back, and sent."""
     text = encode(value)
@@ -300,6 +300,13 @@ def test_overlapping_edits_are_refused(edits):
         apply(document, edits)
     assert document.body == text.encode()
     assert apply(document, edits[:1])
+
+
+def test_splices_may_touch_but_not_overlap():
+    """By a byte, even."""
+    assert splice(b"abcd", [Splice(2, 3, b"y"), Splice(0, 2, b"x")]) == b"xyd"
+    with pytest.raises(EditError, match="overlap"):
+        splice(b"abcd", [Splice(1, 3, b"y"), Splice(0, 2, b"x")])
 
 
 def test_removing_one_place_twice_is_removing_it():

@@ -377,16 +377,3 @@ def test_headers_are_found_whatever_the_names_case():
     assert HEAD.content_type == b"text/event-stream; charset=utf-8"
     bare = ResponseHead(200, b"OK", ())
     assert (bare.content_type, bare.tokens(b"vary"), bare.values(b"vary")) == (b"", [], [])
-
-
-@pytest.mark.parametrize(
-    ("length", "fields", "alone"),
-    [
-        (None, (), True),
-        (5, ((b"Content-Length", b"5"),), False),
-        (None, ((b"Transfer-Encoding", b"chunked"),), False),
-    ],
-)
-def test_a_body_without_framing_ends_with_its_connection(length, fields, alone):
-    """RFC 9112, section 6.3."""
-    assert ResponseHead(200, b"OK", fields, length).ends_with_connection is alone

@@ -1,8 +1,7 @@
 """The verdict where a server tells nothing, or more than counts: its state, and its prompts."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (

@@ -250,7 +250,7 @@ PATHS += ["/api/generate"]
 @given(
     st.lists(st.tuples(a_body, st.sampled_from(PATHS), st.sampled_from(PromptOrder)), max_size=5)
 )
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_whatever_came_before_a_prompt_is_the_same(turns):
     """But what a memo knows is taken from there."""
     memo = Memo()

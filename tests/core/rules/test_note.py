@@ -325,7 +325,7 @@ _ITEMS = st.builds(said, st.sampled_from(["user", "assistant", "tool"]), _CONTEN
         max_size=6,
     ),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_whatever_comes_nobodys_text_changes(api, turns):
     """The client may take back messages; what it sends is there, and notes alone come behind."""
     client = Client(api)

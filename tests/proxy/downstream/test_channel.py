@@ -223,7 +223,7 @@ def test_who_waits_for_an_answer_is_told_once_when_the_client_leaves():
     """The callback, and all Deferreds; and nothing is written any more."""
     down, request = asked()
     told = []
-    request.on_gone(told.append)
+    request.on_gone = told.append
     request.notifyFinish().addErrback(told.append)
     request.notifyFinish().addErrback(told.append)
     down.lose()
@@ -239,7 +239,7 @@ def test_nobody_is_told_of_a_loss_after_the_end():
     """The Deferreds fire with the answer's end."""
     down, request = asked()
     told = []
-    request.on_gone(told.append)
+    request.on_gone = told.append
     request.notifyFinish().addBoth(told.append)
     request.send_head(*OK)
     request.finish()
@@ -253,7 +253,7 @@ class Answerer:
 
     def __init__(self, request):
         self.request = request
-        request.on_gone(self.left)
+        request.on_gone = self.left
 
     def left(self, reason):
         pass
@@ -414,13 +414,13 @@ def test_whoever_writes_the_answer_is_paused_with_the_client():
     """And stopped with it; reading goes on, for it is how a client is seen to leave."""
     down, request = asked()
     producer = Producer()
-    request.register_producer(producer)
+    request.channel.producer = producer
     down.transport.producer.pauseProducing()
     assert not down.transport.paused
     down.transport.producer.resumeProducing()
     down.transport.producer.stopProducing()
     assert producer.told == ["pause", "resume", "stop"]
-    request.unregister_producer()
+    request.channel.producer = None
     down.transport.producer.pauseProducing()
     assert len(producer.told) == 3
     request.send_head(*OK)
