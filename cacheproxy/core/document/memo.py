@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from threading import Lock
 from typing import Protocol, TypeVar
 
@@ -27,6 +28,7 @@ _CHANGES = 8
 _MOST_READ = 64
 _MOST_BYTES_READ = 4 << 20
 """Requests that stay read, and bytes of their bodies: nearly all of it others have as well."""
+_SPELLED = attrgetter("spelled")
 _Part = TypeVar("_Part", bound=SpelledValue | Container)
 
 
@@ -58,6 +60,7 @@ class Memo:
         self._kept: OrderedDict[SpelledValue | Container, None] = OrderedDict()
         self.items: dict[bytes, tuple[SpelledValue, ...]] = {}
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
+        self._ends: dict[bytes, Container] = {}
         self._read: deque[tuple[Callable[[], Forgetful | None], int]] = deque()
         self._bytes_read = 0
         self._lock = Lock()
@@ -109,8 +112,10 @@ class Memo:
 
     def keep(self, new: SpelledValue | Container, before: Container | None = None) -> None:
         """Keep ``new``; an array in place of ``before``, if it has nearly all that this had."""
+        if isinstance(new, Container) and new.length < self.head:  # it would never be found
+            return
         with self._lock:
-            kept = self._kept
+            kept, renewed = self._kept, None
             if new not in kept:
                 items: Sequence[SpelledValue] = new.items if isinstance(new, Container) else (new,)
                 if (
@@ -123,6 +128,8 @@ class Memo:
                     del kept[before]
                     self._uncount(before, new.before[1])
                     items = items[new.before[1] :]
+                elif isinstance(new, Container):
+                    renewed = self._renewed(new)
                 for item in items:
                     item.holders += 1
                     if item.holders == 1:
@@ -135,11 +142,28 @@ class Memo:
                     key = bytes(new.spelled[: self.head])
                     alike = self._arrays.get(key, ())
                     self._arrays[key] = (new, *alike[: _MOST_CONVERSATIONS - 1])
+                if renewed is not None:
+                    del kept[renewed]
+                    self._uncount(renewed)
             kept[new] = None
             kept.move_to_end(new)
             while self.bytes_kept > self.most_bytes:
                 # At once: array() moves what it finds without the lock.
                 self._uncount(kept.popitem(last=False)[0])
+
+    def _renewed(self, new: Container) -> Container | None:
+        """Return the array that is ``new`` but for the first element: a counter may stand there.
+
+        It is another in each turn, and would fill the memo with arrays that never come again.
+        """
+        if len(new.items) < 2:
+            return None
+        key = bytes(new.spelled[-self.head :])
+        known, self._ends[key] = self._ends.get(key), new
+        if known is None or known not in self._kept:
+            return None
+        ours, theirs = (list(map(_SPELLED, one.items[1:])) for one in (new, known))
+        return known if ours == theirs else None
 
     def _uncount(self, gone: SpelledValue | Container, taken_over: int = 0) -> None:
         """Count and find no longer what was let go of, but for the first items."""
@@ -152,6 +176,9 @@ class Memo:
         if isinstance(gone, Container):
             self.bytes_kept -= len(gone.spelled)
             _remove(self._arrays, gone, self.head)
+            key = bytes(gone.spelled[-self.head :])
+            if self._ends.get(key) is gone:
+                del self._ends[key]
 
 
 def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part, head: int) -> None:
