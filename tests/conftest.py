@@ -40,6 +40,8 @@ SLOW_FOLDERS = {"browser", "doctor", "llama", "models", "sdk"}
 """Folders whose tests need a real server, a browser or a foreign program."""
 SLOW_FIXTURES = {"_upstream", "_proxy", "captured", "captures"}
 """Fixtures that start a process, or read all recorded traffic."""
+SAYS_SLOW = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
+"""How a module says that all its tests are slow."""
 PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"}
 """What Python reports to its audit hooks when a process begins (Audit events table)."""
 
@@ -125,9 +127,14 @@ def _is_quick(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import nothing of a slow folder for the quick tests: the SDKs alone take seconds."""
-    is_slow = collection_path.name in SLOW_FOLDERS or collection_path.name == "test_sdk.py"
-    return True if is_slow and _is_quick(config) else None
+    """Import nothing that is all slow for the quick tests: the SDKs alone take seconds."""
+    if not _is_quick(config):
+        return None
+    name = collection_path.name
+    is_slow = name in SLOW_FOLDERS or name == "test_sdk.py"
+    if not is_slow and name.startswith("test_") and collection_path.suffix == ".py":
+        is_slow = SAYS_SLOW.search(collection_path.read_text("utf-8")) is not None
+    return True if is_slow else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

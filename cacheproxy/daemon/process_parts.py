@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -320,27 +321,29 @@ class DeferredObserver:
         elif self._gathered == _MANY:
             self._timer.reset(0)
 
-    def judge(self) -> None:
-        """Have all judged that wait: what comes now may be their conversation's next turn."""
+    def judge(self, most: int = _MANY, seconds: float = _LONG) -> None:
+        """Have those judged that wait: what comes now may be their conversation's next turn.
+
+        ``most`` of them, and not for much longer than so many ``seconds``.
+        """
         waiting = self._waiting
-        while waiting:
-            self._judge(waiting.popleft())
-
-    def settle(self) -> None:
-        """Have all seen that wait: somebody asks what has happened."""
-        self.judge()
-        self._give_on(sys.maxsize)
-
-    def _some(self) -> None:
-        self._timer, waiting = None, self._waiting
-        most = max(_FEW, self._gathered // 4)
-        self._gathered = 0
-        until = self._clock.seconds() + _LONG
+        until = self._clock.seconds() + seconds if waiting else 0.0
         for _ in range(min(most, len(waiting))):
             self._judge(waiting.popleft())
             if self._clock.seconds() > until:
                 break
-        if not (self._give_on(most) or waiting):
+
+    def settle(self) -> None:
+        """Have all seen that wait: somebody asks what has happened."""
+        self.judge(len(self._waiting), math.inf)
+        self._give_on(sys.maxsize)
+
+    def _some(self) -> None:
+        self._timer = None
+        most = max(_FEW, self._gathered // 4)
+        self._gathered = 0
+        self.judge(most)
+        if not (self._give_on(most) or self._waiting):
             return
         if self._timer is None:
             self._timer = self._clock.callLater(_PAUSE, self._some)

@@ -100,6 +100,7 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
         record=kept,
         checked=tuple(look_at_clients(found.packages, case, kept.clients())),
         send=inputs.send,
+        is_named=inputs.model is not None,
     )
     profile = _profile(inputs, upstream, running if facts.is_own else None, on_step)
     guard = Guard(site, profile, facts.own, None if inputs.send else inputs.ask)
@@ -114,7 +115,7 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
     if server is None or inputs.send is False or not facts.edits:
         return
     kind = kind_of(guard.profile)
-    if kind.loads_models and inputs.model is None:
+    if kind.loads_models and not facts.is_named:
         return
     # It is kept out of the proxy's records.
     as_probe = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): running.probe}

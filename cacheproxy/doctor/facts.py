@@ -121,6 +121,7 @@ class Examination:
     trials: tuple[Trial, ...] = ()  #: with test prompts, one on each path
     not_sent: str = ""  #: why the slots' sake forbade test prompts; "": it did not
     send: bool | None = None  #: test prompts, as the user wishes
+    is_named: bool = False  #: whether the user named the model for them
     router_cure: str = ""  #: what mends the router before several servers
 
     @property

@@ -83,7 +83,7 @@ def _not_tried(facts: Examination) -> Finding:
     if not facts.edits:
         text = "not tried: the server is not on your own network, and the proxy edits nothing there"
         return warn("reuse", text, "set edit_remote if the server is yours")
-    if facts.kind.loads_models:
+    if facts.kind.loads_models and not facts.is_named:
         text = f"not tried: {server.kind} would load a model for the test, "
         text += "and perhaps unload another one"
         return warn("reuse", text, "name a model with --model")

@@ -157,8 +157,8 @@ class Exchange:
         return size + len(sent.body)
 
     def with_fields(self, **fields: Any) -> Exchange:
-        """Return it with other values in some fields, finished; as quick as a copy of a dict."""
-        made = object.__new__(_Finished)
+        """Return it with other values in some fields; as quick as a copy of a dict."""
+        made = object.__new__(type(self))
         made.__dict__.update(self.__dict__, **fields)
         return made
 
@@ -172,7 +172,7 @@ class Exchange:
         if sent is not None:
             sent = received if sent is self.received else replace(sent, memo=None)
         place = None if self.place is None else self.place._replace(pair=None)
-        return replace(self, received=received, sent=sent, place=place)
+        return self.with_fields(received=received, sent=sent, place=place)
 
 
 class _Finished(Exchange):

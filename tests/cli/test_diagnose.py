@@ -126,7 +126,9 @@ def test_nobody_is_there():
     assert line.endswith("start it (cacheproxy serve), or look in a capture with --from FILE")
 
 
-@pytest.mark.parametrize("kind", ["uuid", "clock", "nonce", "counter"])
+@pytest.mark.parametrize(
+    "kind", ["uuid", pytest.param("clock", marks=pytest.mark.slow), "nonce", "counter"]
+)
 @pytest.mark.parametrize("bodies", [anthropic, chat])
 def test_applied_it_covers_the_field(tmp_path, kind, bodies):
     """It is shown as it is written, into a file that is private."""

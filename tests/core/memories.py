@@ -14,7 +14,7 @@ from cacheproxy.core.document import compare, memo, reader
 def small_steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare, "_AT_ONCE", 4)
-        patch.setattr(memo, "_HEAD", 6)
+        patch.setattr(memo.Memo, "head", 6)
         patch.setattr(reader, "_LEAST", 2)
         patch.setattr(reader, "_WINDOW", 3)
         yield

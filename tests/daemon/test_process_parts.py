@@ -60,9 +60,11 @@ def test_many_are_seen_in_larger_portions_and_who_asks_sees_all():
 def test_verdicts_that_take_long_are_reached_over_several_rounds():
     """The reactor has others to serve in between."""
     seen = Seen(seconds=0.0015)
-    for number in range(5):
+    for number in range(7):
         seen.take(number)
-    assert seen.pump() == [[0, 1], [2, 3], [4]]
+    seen.take.judge()
+    assert seen.judged == [0, 1]
+    assert seen.pump() == [[*range(4)], [4, 5], [6]]
 
 
 def test_the_next_turn_finds_verdicts_that_are_shown_later():

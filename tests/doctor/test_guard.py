@@ -143,7 +143,7 @@ def around(model, tmp_path):
         (ONE | NO_CACHE, False, "no", False, False),
         (ONE | NO_CACHE, False, "yes", True, True),
         (ONE | CACHE, True, "", True, False),
-        (FOUR | NO_CACHE, True, "no", False, False),
+        (FOUR | NO_CACHE, True, "no", None, False),
         (FOUR | NO_CACHE, False, "--send", True, True),
         (FOUR | CACHE, True, "", True, False),
     ],
@@ -170,11 +170,12 @@ def test_the_conversation_outlives_doctor(  # noqa: PLR0917 (a table)
             r"600 tokens; the (only slot holds|4 slots hold up to) a conversation of 2,\d{3} ",
             question,
         )
-    assert len(known.trials) == 2 * sends
+    assert sends is None or len(known.trials) == 2 * sends  # None: as long as slots are free
     assert prompt > 2000
     assert (evaluated > prompt - 100) if costs else (evaluated < 100)
     texts = {one.name: f"{one.text} {one.fix}" for one in findings}
-    assert sends or texts["reuse"].startswith("test prompts were not sent: the ")
+    if sends is False:
+        assert texts["reuse"].startswith("test prompts were not sent: the ")
     assert sends or conclude(known, findings).answer is Working.YES
     if answer == "yes":
         assert texts["cache-ram"].endswith("start llama-server with --cache-ram 8192")

@@ -139,19 +139,3 @@ def test_what_is_wrong_is_said_and_changes_nothing(folder, proxy):
     answer = reload(proxy)
     assert answer.status == 409
     assert "the old ones stay in use" in json.loads(answer.body)["error"]
-
-
-@pytest.mark.slow
-def test_only_a_post_of_our_own_may_ask_for_it(proxy):
-    assert reload(proxy, b"Origin: https://example.com").status == 403
-    answer = get(proxy, "/_cacheproxy/reload")
-    assert (answer.status, answer.values(b"allow")) == (405, [b"POST"])
-
-
-@pytest.mark.slow
-def test_it_needs_the_token_where_there_is_one(tmp_path):
-    """So does the cure."""
-    with Proxy(tmp_path, CACHEPROXY_TOKEN="abc") as proxy:
-        assert reload(proxy).status == get(proxy, "/_cacheproxy/cure/1").status == 401
-        headed = get(proxy, "/_cacheproxy/cure/1", b"X-Cacheproxy-Token: abc")
-        assert headed.status == 404

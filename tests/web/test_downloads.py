@@ -41,9 +41,3 @@ def test_what_was_asked_is_there_but_none_of_the_words(proxy, upstream):
         assert each.values(b"content-type")[0].startswith(b"text/csv")
         assert each.values(b"content-disposition") == [b'attachment; filename="requests.csv"']
         assert each.values(b"cache-control") == [b"no-store"]
-
-
-def test_what_makes_no_sense_is_told(proxy):
-    assert get(proxy, "/_cacheproxy/requests.csv?window=1y").status == 400
-    assert get(proxy, "/_cacheproxy/requests.csv", method=b"POST", payload=b"").status == 405
-    assert get(proxy, "/_cacheproxy/others.csv").status == 404

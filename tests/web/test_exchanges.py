@@ -286,11 +286,3 @@ def test_a_break_is_told_of_and_explained(plain, upstream):
     assert "9c8d" in report.excerpts.now
     assert page(plain, "/_cacheproxy/diagnose/1")[0] == 200
     assert SECRET not in plain.output
-
-
-@pytest.mark.parametrize("name", ["99", "", "x/../y", "%2e"])
-def test_an_exchange_nobody_remembers_is_a_404(plain, name):
-    """With a word on what there is."""
-    status, said = page(plain, f"/_cacheproxy/diagnose/{name}")
-    assert status == 404
-    assert "exchanges" in said["error"]

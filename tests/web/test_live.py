@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
@@ -11,7 +10,6 @@ from importlib.resources import files
 
 import pytest
 
-from cacheproxy.core.privacy.access import Access
 from tests.observe.exchanges import body
 from tests.proxy.harness import (
     CHUNKED,
@@ -156,21 +154,6 @@ def test_a_request_is_told_of_while_it_runs(proxy, upstream, watch):
         pass
 
 
-@pytest.mark.parametrize(
-    ("target", "why"),
-    [
-        ("live?window=1y", "15m"),
-        ("data?window=", "15m"),
-        *((f"{page}?{'a=&' * 9000}", "fields") for page in ("live", "data", "requests")),
-    ],
-)
-def test_a_query_that_makes_no_sense_is_refused(proxy, target, why):
-    """So is one of very many fields: reading them all would keep the others waiting."""
-    answer = get(proxy, f"/_cacheproxy/{target}")
-    assert answer.status == 400
-    assert why in json.loads(answer.body)["error"]
-
-
 def test_a_page_that_does_not_read_costs_the_others_nothing(proxy, upstream, watch):
     """What it missed it is sent anew when it reads again."""
     before = proxy.memory()
@@ -226,42 +209,6 @@ def test_totals_on_disk_are_shown(keeping, upstream):
     assert [row["prompt"] for row in page["requests"]] == [1000]
 
 
-def test_the_token_buys_a_cookie_for_our_pages(keeping, proxy):
-    """Scripts cannot read it, other sites cannot send it, and it is not the token."""
-    assert get(proxy, "/_cacheproxy/login", method=b"POST").status == 404  # it asks for none
-    page = "/_cacheproxy/data"
-    assert get(keeping, page).status == 401
-    assert get(keeping, "/_cacheproxy/").status == 200
-    assert get(keeping, "/_cacheproxy/static/dashboard.js").status == 200
-    login = "/_cacheproxy/login"
-    assert get(keeping, login, method=b"POST").status == 401
-    assert get(keeping, login, b"X-Cacheproxy-Token: wrong", method=b"POST").status == 401
-    token = b"X-Cacheproxy-Token: " + TOKEN.encode()
-    assert get(keeping, login, token).status == 405
-    answer = get(keeping, login, token, method=b"POST")
-    assert answer.status == 200
-    (given,) = answer.values(b"set-cookie")
-    pair, *attributes = given.split(b"; ")
-    assert pair == b"=".join(Access(token=TOKEN).cookie)
-    assert attributes == [b"Path=/_cacheproxy", b"HttpOnly", b"SameSite=Strict"]
-    assert TOKEN.encode() not in given
-    cookie = b"Cookie: other=1; " + pair
-    assert get(keeping, page, cookie).status == 200
-    watching = Watcher(keeping, "1h", cookie)
-    assert not watching.next("data")["unkept"]
-    watching.close()
-    for target in ("/v1/messages", "/", "/dashboard/"):
-        assert get(keeping, target, cookie).status == 401
-    assert get(keeping, page, cookie, b"Sec-Fetch-Site: cross-site").status == 403
-
-
-@pytest.mark.parametrize("target", ["/_cacheproxy", "/dashboard", "/dashboard?x=1"])
-def test_other_ways_lead_to_the_page(proxy, target):
-    answer = get(proxy, target)
-    assert answer.status == 302
-    assert answer.values(b"location") == [b"/_cacheproxy/"]
-
-
 def test_the_page_asks_for_nothing_from_elsewhere_and_allows_nothing_inline(proxy):
     """Each file it names is there; its policy lets in no other."""
     answer = get(proxy, "/_cacheproxy/")
@@ -277,20 +224,6 @@ def test_the_page_asks_for_nothing_from_elsewhere_and_allows_nothing_inline(prox
         assert target.startswith("/_cacheproxy/")
         assert get(proxy, target).status == 200
     assert not re.search(r"<style|style=|<script>| on\w+=", page)
-
-
-def test_files_are_asked_for_again_but_not_sent_again(proxy):
-    first = get(proxy, "/_cacheproxy/static/dashboard.js")
-    assert first.values(b"content-type") == [b"text/javascript; charset=utf-8"]
-    (etag,) = first.values(b"etag")
-    packed = get(proxy, "/_cacheproxy/static/dashboard.js", b"Accept-Encoding: br, gzip")
-    assert packed.values(b"content-encoding") == [b"gzip"]
-    assert gzip.decompress(packed.body) == first.body
-    again = get(proxy, "/_cacheproxy/static/dashboard.js", b"If-None-Match: " + etag)
-    assert (again.status, again.body) == (304, b"")
-    assert get(proxy, "/_cacheproxy/static/dashboard.js", method=b"POST").status == 405
-    assert get(proxy, "/_cacheproxy/static/README").status == 404
-    assert get(proxy, "/_cacheproxy/static/../pages.py").status == 404
 
 
 def test_the_chart_library_is_as_it_was_published():

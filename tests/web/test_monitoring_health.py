@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.web.pages import answer
-from tests.proxy.harness import Client, Proxy, answer_ok, free_port, whole
+from tests.proxy.harness import Client, Proxy, whole
 
 from .asking import Asking, get
 
@@ -118,43 +118,6 @@ def test_an_upstream_that_misbehaves_does_not_break_the_page(ask, upstream):
         assert json.loads(ask().body)["upstream"]["state"] == "up"
 
 
-@pytest.mark.parametrize("method", [b"HEAD", b"POST", b"DELETE", b"OPTIONS"])
-def test_it_is_only_read(ask, upstream, method):
-    """HEAD is like GET; others get 405 and reach nobody."""
-    upstream.reset(llama_server)
-    answer = ask(method=method, body=b"{}" if method == b"POST" else None)
-    if method == b"HEAD":
-        assert (answer.status, answer.body) == (200, b"")
-        assert int(answer.values(b"content-length")[0]) > 100
-    else:
-        assert answer.status == 405
-        assert answer.values(b"allow") == [b"GET, HEAD"]
-        assert upstream.requests.empty()
-
-
-@pytest.mark.parametrize(
-    "target", ["/_cacheproxy/x", "/_cacheproxy/static", "/_cacheproxy/health/"]
-)
-@pytest.mark.parametrize("method", [b"GET", b"POST", b"HEAD"])
-def test_other_pages_of_ours_are_not_there(ask, upstream, target, method):
-    """404, and nothing of ours reaches the upstream."""
-    upstream.reset()
-    answer = ask(target, method)
-    assert answer.status == 404
-    if method != b"HEAD":
-        assert "error" in json.loads(answer.body)
-    assert upstream.requests.empty()
-
-
-@pytest.mark.parametrize("target", ["/", "/metrics", "/health", "/_cacheproxyx", "/dashboard/"])
-def test_the_rest_belongs_to_the_upstream(proxy, upstream, target):
-    """The root as well."""
-    upstream.reset(answer_ok)
-    with Client(proxy.address) as client:
-        assert client.ask(target, method=b"GET").answer().body == b'{"ok":true}'
-    assert upstream.received().line == f"GET {target} HTTP/1.1".encode()
-
-
 def test_for_a_remote_upstream_no_rule_is_on(tmp_path):
     """Its requests are not edited, so the page names none, and the banner says why."""
     (tmp_path / "config.toml").write_text(RULE)
@@ -218,67 +181,3 @@ def test_leaving_while_the_upstream_is_asked(proxy, upstream):
 pytestmark = pytest.mark.slow
 
 CHECKS = ("/_cacheproxy/ready", "/_cacheproxy/health")
-
-
-@pytest.fixture(scope="module")
-def guarded(upstream, tmp_path_factory):
-    folder, environ = tmp_path_factory.mktemp("ready"), {"CACHEPROXY_TOKEN": "secret"}
-    with Proxy(folder, "--upstream", upstream.url, **environ) as proxy:
-        yield proxy
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """A proxy whose upstream is down."""
-    upstream = f"http://127.0.0.1:{free_port()}"
-    with Proxy(tmp_path_factory.mktemp("alone"), "--upstream", upstream) as proxy:
-        yield proxy
-
-
-def check(proxy, path, *fields, version=b"HTTP/1.1"):
-    """What a balancer's check is answered."""
-    with Client(proxy.address) as client:
-        lines = [b"GET %s %s" % (path.encode(), version), *fields, b"", b""]
-        client.send(b"\r\n".join(lines))
-        answer = client.answer()
-    return answer.status, json.loads(answer.body)
-
-
-def test_it_is_ready_while_the_upstream_answers(guarded, upstream):
-    """Whatever it answers: not every server has a page for this."""
-    upstream.reset(answer_ok)
-    assert check(guarded, CHECKS[0], b"Host: balancer.lan") == (200, {"ready": True})
-    upstream.reset(lambda peer, _: peer.send(whole(b"no", status=b"404 Not Found")))
-    assert check(guarded, CHECKS[0]) == (200, {"ready": True})
-    assert check(guarded, CHECKS[0], version=b"HTTP/1.0") == (200, {"ready": True})
-
-
-def test_it_is_not_while_a_model_is_loaded(guarded, upstream):
-    """As llama-server says it."""
-    upstream.reset(lambda peer, _: peer.send(whole(b"{}", status=b"503 Service Unavailable")))
-    assert check(guarded, CHECKS[0]) == (503, {"ready": False})
-
-
-def test_it_is_not_while_nobody_is_there(alone):
-    """The page health is there all the same, and says who is missing."""
-    assert check(alone, CHECKS[0]) == (503, {"ready": False})
-    status, said = check(alone, CHECKS[1], b"Host: localhost")
-    assert (status, said["upstream"]["state"], "server" in said["upstream"]) == (200, "down", False)
-
-
-def test_by_another_name_health_tells_no_more(alone, guarded, upstream):
-    """Such a name may be that of a web page. With a token it is needed, too."""
-    assert check(alone, CHECKS[1], b"Host: balancer.lan") == (503, {"ready": False})
-    assert "version" in check(alone, CHECKS[1])[1]
-    upstream.reset(answer_ok)
-    status, said = check(guarded, CHECKS[1], b"Host: balancer.lan")
-    assert (status, list(said)) == (401, ["error"])
-    token = b"X-Cacheproxy-Token: secret"
-    assert check(guarded, CHECKS[1], b"Host: balancer.lan", token) == (200, {"ready": True})
-
-
-@pytest.mark.parametrize("path", ["/v1/models", "/_cacheproxy/exchanges", "/_cacheproxy/readyx"])
-def test_nothing_else_is_had_that_way(guarded, path):
-    """Neither without a name nor by another one."""
-    assert check(guarded, path)[0] == 400
-    assert check(guarded, path, b"Host: balancer.lan")[0] == 421

@@ -11,12 +11,12 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.web.resource import Resource
-from twisted.web.static import File
+from twisted.web.static import File, NoRangeStaticProducer
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.web.pages import OwnPages
+from cacheproxy.web.pages import Content, OwnPages, respond
 from tests.proxy.inmemory import Transport, take_turns
 
 LARGE = b"0123456789" * 30_000
@@ -123,3 +123,54 @@ def test_a_resource_that_raises_is_a_500_and_the_connection_goes_on():
     assert head.startswith(b"HTTP/1.1 500")
     assert b"secret" not in body
     assert mounted.ask(b"", b"POST", b"Content-Length: 0")[0].startswith(b"HTTP/1.1 405")
+
+
+def test_a_file_that_cannot_be_read_on_is_broken_off(files, monkeypatch):
+    """Its length had been said."""
+
+    def fail(_):
+        raise OSError
+
+    monkeypatch.setattr(NoRangeStaticProducer, "resumeProducing", fail)
+    assert files.ask(b"/large.txt") == (b"", b"")
+    assert files.transport.disconnecting
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        (b"/_cacheproxy/page", (200, b"page")),
+        (b"/_cacheproxy/page?x=/y", (200, b"page")),
+        (b"/_cacheproxy/of/", (200, b"of:")),
+        (b"/_cacheproxy/of/a%2Fb/c?x", (200, b"of:a%2Fb/c")),
+        (b"/_cacheproxy/", (200, b"page")),
+        *(
+            (b"/_cacheproxy" + rest, (404, None))
+            for rest in (b"", b"/of", b"/page/", b"/page/x", b"//page", b"/nosuch")
+        ),
+    ],
+)
+def test_a_page_is_at_its_path_alone_and_a_folder_at_all_below(target, wanted):
+    """What follows a folder's path is given as it was spelled."""
+
+    def page(request):
+        return respond(request, Content(b"text/plain", b"page"))
+
+    def folder(request, rest):
+        return respond(request, Content(b"text/plain", b"of:" + rest.encode()))
+
+    pages = OwnPages(
+        {b"/_cacheproxy/page": page, b"/_cacheproxy/": page},
+        {b"/_cacheproxy/of/": folder},
+        lambda: None,
+        Clock(),
+    )
+    mounted = Mounted(page)
+    mounted.render = pages
+    mounted.transport.clear()
+    mounted.channel.dataReceived(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % target)
+    head, _, body = mounted.transport.value().partition(b"\r\n\r\n")
+    status = int(head.split()[1])
+    assert (status, body if status == 200 else None) == wanted
+    if status == 404:
+        assert b"there is no such page" in body

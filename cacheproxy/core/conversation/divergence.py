@@ -170,7 +170,10 @@ class Kinship:
 
     def has_answers(self, start: int = 0) -> bool:
         """Whether the model has spoken in it, from message ``start`` on."""
-        return any(map(is_answer, self.pieces[start:]))
+        for piece in self.pieces[start:]:
+            if piece.segments and piece.segments[-1].source == "model":
+                return True
+        return False
 
     def has_answers_of(self, other: Prompt) -> bool:
         """Whether it has all answers in ``other``, of which there are some."""

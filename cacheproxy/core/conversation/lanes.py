@@ -110,11 +110,14 @@ class Lane:
 
     def before_of(self, sent: Prompt) -> Before | None:
         """Return the turn before ``sent``: the last one, or that of the branch it goes on with."""
-        if self.branches and self.before is not None and not _extends(sent, self.before):
-            for one in reversed(self.branches):
-                if _extends(sent, one):
-                    return one
-        return self.before
+        before = self.before
+        if before is None or not self.branches:
+            return before
+        for one in (before, *reversed(self.branches)):
+            known = one.sent.digests
+            if sent.digests[: len(known)] == known and parting(one.sent, sent).was is None:
+                return one
+        return before
 
     def evaluated(self, turn: Before | None, before: Before | None) -> None:
         """Take note that ``turn`` was evaluated; ``before``: the one that it was compared with."""
@@ -216,22 +219,20 @@ def alike_systems(one: str, other: str) -> bool:
     return one == other or share_of_words(one, other) >= _SAME_SYSTEM
 
 
-def _extends(sent: Prompt, before: Before) -> bool:
-    """Whether ``sent`` has all of the turn ``before``."""
-    return _goes_on(sent, before.sent) and parting(before.sent, sent).was is None
-
-
-def _goes_on(sent: Prompt, before: Prompt) -> bool:
-    return sent.digests[: len(before.digests)] == before.digests
-
-
 def _is_branch(sent: Prompt, before: Prompt) -> bool:
     """Whether ``sent`` goes another way than ``before``, which may be gone on with, too.
 
     The model has answered there already, else nothing would be lost.
     """
-    other = next(compress(count(), map(is_not, before.pieces, sent.pieces)), None)
-    if other is None or not any(map(is_answer, before.pieces[other:])) or _goes_on(sent, before):
+    if sent.digests[: len(before.digests)] == before.digests:
+        return False
+    pieces, others = before.pieces, sent.pieces
+    for at in compress(count(), map(is_not, pieces, others)):
+        if pieces[at] != others[at]:
+            break
+    else:
+        return False
+    if not any(map(is_answer, pieces[at:])):
         return False
     left = parting(before, sent)
     rest = before.chars - left.shared

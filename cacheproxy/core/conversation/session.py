@@ -90,7 +90,7 @@ def session_of(request: Request, answer: str | None = None, client: str | None =
         client, identity = (name, identity) if slash and name and identity else (client, answer)
     else:
         identity = _from_headers(request) or _from_body(request) or _from_prompt(request, client)
-    values = request.values_of(_CREDENTIALS)
+    values = tuple(map(request.by_name.get, _CREDENTIALS))
     query = request.target.partition("?")[2] if _KEY in request.target else None
     owner = hash((values, query)) if query or any(values) else 0
     return Session(client, identity, owner)
@@ -98,18 +98,21 @@ def session_of(request: Request, answer: str | None = None, client: str | None =
 
 def parent_of(request: Request, session: Session) -> Session | None:
     """Return the session that the ``session`` of ``request`` works for, if its client names one."""
-    named = request.first_header((_PARENT,))
+    named = request.by_name.get(_PARENT)
     owner, colon, _ = session.id.partition(":")
-    if named is None and not colon:
+    if not named and not colon:
         return None
-    return session._replace(id=named or owner)
+    return session._replace(id=named.decode("latin-1") if named else owner)
 
 
 def _from_headers(request: Request) -> str | None:
-    sessions, agents = _ranked(tuple(request.header_names))
-    found = request.first_header(sessions) if sessions else None
-    agent = request.first_header(agents) if found and agents else None
-    return found if agent is None else f"{found}:{agent}"
+    names = request.by_name
+    sessions, agents = _ranked(tuple(names))
+    found = next(filter(None, map(names.get, sessions)), None)
+    if found is None:
+        return None
+    agent = next(filter(None, map(names.get, agents)), None)
+    return (found if agent is None else b"%b:%b" % (found, agent)).decode("latin-1")
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Kinship
-from cacheproxy.core.conversation.lanes import Lane, find_lane, is_another, tools_of
+from cacheproxy.core.conversation.lanes import Lane, find_lane, is_another
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
@@ -48,7 +48,7 @@ class Turn(NamedTuple):
         """The last request of the lane with the same tools; the one before if there is none."""
         if self.lane is None or self.prompt is None:
             return None
-        return self.lane.others.get(tools_of(self.prompt), self.lane.request)
+        return self.lane.others.get(self.prompt.made.tool_piece.names, self.lane.request)
 
 
 def named(

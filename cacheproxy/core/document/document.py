@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.memo import Memo
@@ -56,7 +56,7 @@ class Document:
     ) -> None:
         self.body = body
         self.notes: dict[Any, Any] = {}
-        self._deeper: dict[Path, tuple[Container, int]] = {}
+        self._deeper: dict[int, Container] = {}
         reader = Reader(body, memo, most)
         grown = None if edited is None else edited[0].grown(edited[1])
         if edited is None or grown is None:
@@ -66,15 +66,21 @@ class Document:
             self.root = reader.reread(edited[0].root, self.start, grown)
         self.scanned = reader.scanned
         self.value: dict[str, Any] = self.root.value
+        parts: dict[str, SpelledValue | Container | None] = dict(
+            zip(self.root.keys or (), self.root.items, strict=True)
+        )
+        arrays: dict[str, Container] = {}
+        for name, part in parts.items():
+            if isinstance(part, Container):
+                arrays[name] = part  # noqa: PERF403 - a comprehension is a call
+        self.part: Callable[[str], SpelledValue | Container | None] = parts.get
+        """Return what is remembered of a member; None if it is short, or not there."""
+        self.array: Callable[[str], Container | None] = arrays.get
+        """Return the array that is a member; None if that is none."""
 
     def get(self, path: Path) -> Any:
         """Return the value at ``path``; raises PathError if there is none."""
         return self.entry(path).value
-
-    def part(self, name: str) -> SpelledValue | Container | None:
-        """Return what is remembered of the member ``name``; None if it is short, or not there."""
-        number = self.root.find(name)
-        return None if number is None else self.root.items[number]
 
     def start_of(self, name: str) -> int:
         """Return where the value of the member ``name`` begins in the body; it is there."""
@@ -82,23 +88,16 @@ class Document:
         assert number is not None
         return self.start + self.root.value_starts[number]
 
-    def array(self, name: str) -> Container | None:
-        """Return the array that is the member ``name``; None if that is none."""
-        part = self.part(name)
-        return part if isinstance(part, Container) else None
-
-    def match(self, patterns: Iterable[PathPattern]) -> Iterator[tuple[Path, Any]]:
-        """Yield ``(path, value there)`` for every place that one of ``patterns`` matches.
+    def match(self, patterns: Iterable[PathPattern]) -> list[tuple[Path, Any]]:
+        """Return ``(path, value there)`` for every place that one of ``patterns`` matches.
 
         Of an array of messages only those are looked at that the one before did not have.
         """
         return match_all(self.value, patterns, self._accepted)
 
-    def _accepted(self, path: Path, value: Any, each: PathStep) -> list[tuple[str | int, Any]]:
-        array = self.array(str(path[0])) if len(path) == 1 else None
-        if array is None or each.key is None:
-            return each.accepted(value)
-        return [(at, array.values[at]) for at in array.accepted(each)]
+    def _accepted(self, name: str | int, each: PathStep) -> list[int] | None:
+        array = self.array(str(name))
+        return None if array is None else array.accepted(each)
 
     def entry(self, path: Path) -> Entry:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""
@@ -155,24 +154,19 @@ class Document:
 
     def container(self, path: Path) -> tuple[Container, int]:
         """Return the container that ``path`` points into, and its place; raises PathError."""
-        if len(path) == 1:
-            return self.root, self.start
-        for length in range(1, len(path)):  # from outside, so that none is read within another
-            if path[:length] not in self._deeper:
-                self._deeper[path[:length]] = self._deep(path[:length], path)
-        return self._deeper[path[:-1]]
-
-    def _deep(self, place: Path, path: Path) -> tuple[Container, int]:
-        """Read the container at ``place``, on the way to ``path``; those around it have been."""
-        holder, opening = self.container(place)
-        number = holder.find(place[-1])
-        if number is None or not isinstance(holder.values[number], dict | list):
-            raise PathError(f"nothing at {to_pointer(path)}")
-        start = opening + holder.value_starts[number]
-        known = holder.items[number]
-        if isinstance(known, Container):
-            return known, start
-        try:
-            return Reader(self.body).deep(start), start
-        except RecursionError:  # it was near the limit, and we are called from deeper down
-            raise PathError("nested too deeply") from None
+        container, opening = self.root, self.start
+        for step in path[:-1]:  # from outside, so that none is read within another
+            number = container.find(step)
+            if number is None or not isinstance(container.values[number], dict | list):
+                raise PathError(f"nothing at {to_pointer(path)}")
+            inner = container.items[number]
+            opening += container.value_starts[number]
+            if not isinstance(inner, Container):
+                inner = self._deeper.get(opening)
+            if inner is None:
+                try:
+                    inner = self._deeper[opening] = Reader(self.body).deep(opening)
+                except RecursionError:  # it was near the limit, and we are called from deeper down
+                    raise PathError("nested too deeply") from None
+            container = inner
+        return container, opening

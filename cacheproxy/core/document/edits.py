@@ -71,7 +71,7 @@ def apply(document: Document, edits: Iterable[Edit]) -> bytes:
 
 def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
     """Return what ``edits`` change in the document's body; raises EditError or PathError."""
-    whole: dict[Path, Any] = {}
+    whole: dict[Path, tuple[Entry, Any]] = {}
     in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
     added: dict[Path, list[str]] = {}  # entries as they are spelled
     inserted: dict[Path, list[str]] = {}
@@ -86,19 +86,19 @@ def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
         entry = document.entry(path)
         if edit.span is not None:
             in_strings.setdefault(path, (entry, []))[1].append(edit)
-        elif path in whole and not (whole[path] is REMOVE and edit.new is REMOVE):
+        elif path in whole and not (whole[path][1] is REMOVE and edit.new is REMOVE):
             raise EditError("two edits overlap")
         else:
-            whole[path] = edit.new
+            whole[path] = entry, edit.new
     if whole:
         _refuse_overlaps(whole, in_strings, (*added, *inserted))
     splices: list[Splice] = []
     removed: dict[Path, set[int | str]] = {}
-    for path, new in whole.items():
+    for path, (entry, new) in whole.items():
         if new is REMOVE:
             removed.setdefault(path[:-1], set()).add(path[-1])
         else:
-            splices.extend(_replace(document, document.entry(path), new))
+            splices.extend(_replace(document, entry, new))
     for path, (entry, string_edits) in in_strings.items():
         splices.extend(_inside(document, path, entry, string_edits))
     for parent, keys in removed.items():
@@ -204,21 +204,15 @@ def _inside(document: Document, path: Path, entry: Entry, edits: list[Edit]) -> 
     for edit in edits:
         if not isinstance(edit.new, str):
             raise EditError(f"a span at {to_pointer(path)} takes a string")
-        start, end = _span(edit.span)
+        if not isinstance(edit.span, tuple) or tuple(map(type, edit.span)) != (int, int):
+            raise EditError("a span is a pair of whole numbers")
+        start, end = edit.span
         if not 0 <= start <= end <= len(entry.value):
             raise EditError(f"a span at {to_pointer(path)} lies outside the string")
         changes.append((start, end, edit.new))
     if len(changes) > 1:
         changes.sort(key=itemgetter(0, 1))  # two insertions at one place keep their order
     return _in_string(document, entry, changes)
-
-
-def _span(span: Any) -> tuple[int, int]:
-    if isinstance(span, tuple) and len(span) == 2:
-        start, end = span
-        if type(start) is int and type(end) is int:
-            return start, end
-    raise EditError("a span is a pair of whole numbers")
 
 
 def _in_string(
@@ -231,18 +225,20 @@ def _in_string(
         if positions and start < positions[-1]:
             raise EditError("two edits overlap")
         positions += (start, end)
-    mapped = _in_bytes(literal, offsets_in_string(literal, positions))
-    return [
-        Splice(literal_start + first, literal_start + last, encode(new)[1:-1].encode())
-        for first, last, (start, end, new) in zip(mapped[::2], mapped[1::2], changes, strict=True)
-        if entry.value[start:end] != new
-    ]
+    mapped = offsets_in_string(literal, positions) if "\\" in literal else positions
+    if not literal.isascii():
+        mapped = _in_bytes(literal, mapped)
+    splices, places = [], iter(mapped)
+    for start, end, new in changes:
+        first, last = next(places), next(places)
+        if entry.value[start:end] != new:
+            inside = encode(new)[1:-1].encode()
+            splices.append(Splice(literal_start + first, literal_start + last, inside))
+    return splices
 
 
 def _in_bytes(text: str, positions: list[int]) -> list[int]:
     """Map ascending character ``positions`` of ``text`` into its UTF-8."""
-    if text.isascii():
-        return positions
     mapped: list[int] = []
     character = byte = 0
     for position in positions:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from operator import attrgetter
 from threading import Lock
 from typing import Protocol, TypeVar
 
@@ -19,9 +19,6 @@ from cacheproxy.core.document.compare import shared_from
 from cacheproxy.core.document.spans import Container, SpelledValue
 from cacheproxy.core.document.words import Words
 
-_HEAD = 128
-"""Bytes by which a value is found. A shorter one is read as fast as it is found, and what is
-another each turn (a counter in the system text) would fill the memo."""
 _MOST_ALIKE = 16
 """Values that are compared of those with the same first bytes."""
 _MOST_CONVERSATIONS = 256
@@ -31,6 +28,7 @@ _CHANGES = 8
 _MOST_READ = 64
 _MOST_BYTES_READ = 4 << 20
 """Requests that stay read, and bytes of their bodies: nearly all of it others have as well."""
+_SPELLED = attrgetter("spelled")
 _Part = TypeVar("_Part", bound=SpelledValue | Container)
 
 
@@ -46,18 +44,23 @@ class Memo:
 
     A value that several arrays have is counted once, and found as long as one of them is kept.
     Whatever is found is right, for it is compared byte by byte. Threads may share it: a race
-    loses no more than an entry. ``words``: texts that are looked for
-    in a request of which no plan knows more. ``bytes_kept``: what
-    all that is kept takes, roughly.
+    loses no more than an entry. ``words``: texts that are looked for in a request of which no plan
+    knows more. ``bytes_kept``: what all that is kept takes, roughly. ``items``: values, those of
+    arrays included, by their first ``head`` bytes.
     """
+
+    head = 128
+    """Bytes by which a value is found. A shorter one is read as fast as it is found, and what is
+    another each turn (a counter in the system text) would fill the memo."""
 
     def __init__(self, most_bytes: int = sys.maxsize) -> None:
         self.words = Words()
         self.bytes_kept = 0
         self.most_bytes = most_bytes
         self._kept: OrderedDict[SpelledValue | Container, None] = OrderedDict()
-        self._items: dict[bytes, tuple[SpelledValue, ...]] = {}
+        self.items: dict[bytes, tuple[SpelledValue, ...]] = {}
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
+        self._ends: dict[bytes, Container] = {}
         self._read: deque[tuple[Callable[[], Forgetful | None], int]] = deque()
         self._bytes_read = 0
         self._lock = Lock()
@@ -79,7 +82,7 @@ class Memo:
 
     def item(self, body: bytes, at: int) -> SpelledValue | None:
         """Return the value at ``at``, which begins with a quote or bracket, if it is known."""
-        for known in self._items.get(body[at : at + _HEAD], ()):
+        for known in self.items.get(body[at : at + self.head], ()):
             if body.startswith(known.spelled, at):
                 return known
         return None
@@ -87,87 +90,102 @@ class Memo:
     def array(self, body: bytes, at: int) -> tuple[Container | None, int]:
         """Return the array that has most in common with the one at ``at``, and how many bytes."""
         best, most = None, 0
-        alike = self._arrays.get(body[at : at + _HEAD], ())
-        likely = [known for known in alike if _may_go_on(body, at, known)]
-        for known in (*likely, *alike[:_MOST_ALIKE]):
-            length = shared_from(body, at, known.spelled)
-            if length > most:
-                best, most = known, length
-                if length >= known.length - 1:  # but for the bracket
-                    break
+        alike = self._arrays.get(body[at : at + self.head], ())
+        for known in alike:  # as it was, or with more behind it
+            most = known.length - 1
+            if body.startswith(known.spelled[:most], at):
+                best = known
+                most += len(known.spelled) > most and body.startswith(b"]", at + most)
+                break
+        else:
+            most = 0
+            for known in alike[:_MOST_ALIKE]:
+                length = shared_from(body, at, known.spelled)
+                if length > most:
+                    best, most = known, length
         if best is not None:
-            with suppress(KeyError):  # another thread let go of it
+            try:  # suppress() would be three calls
                 self._kept.move_to_end(best)
+            except KeyError:
+                return best, most  # another thread let go of it
         return best, most
 
-    def keep_item(self, item: SpelledValue) -> None:
-        """Keep the value of a member that is no array, unless it is short."""
-        if len(item.spelled) >= _HEAD:
-            self._keep(item)
-
-    def keep_array(self, array: Container, best: Container | None) -> None:
-        """Keep ``array``, in place of ``best``, if that is the one that it goes on from."""
-        # Nearly all of it is still there.
-        is_before = best is not None and array.shared > best.length - best.length // _CHANGES
-        self._keep(array, best if is_before else None)
-
-    def _keep(self, new: SpelledValue | Container, gone: Container | None = None) -> None:
+    def keep(self, new: SpelledValue | Container, before: Container | None = None) -> None:
+        """Keep ``new``; an array in place of ``before``, if it has nearly all that this had."""
+        if isinstance(new, Container) and new.length < self.head:  # it would never be found
+            return
         with self._lock:
-            if new not in self._kept:
-                taken_over = 0
-                if gone is not None and isinstance(new, Container) and gone in self._kept:
-                    taken_over = new.before[1]
-                    del self._kept[gone]
-                    self._uncount(gone, taken_over)
-                self._take(new, taken_over)
-            self._kept[new] = None
-            self._kept.move_to_end(new)
+            kept, renewed = self._kept, None
+            if new not in kept:
+                items: Sequence[SpelledValue] = new.items if isinstance(new, Container) else (new,)
+                if (
+                    isinstance(new, Container)
+                    and before is not None
+                    and before in kept
+                    # Nearly all of it is still there.
+                    and new.shared > before.length - before.length // _CHANGES
+                ):
+                    del kept[before]
+                    self._uncount(before, new.before[1])
+                    items = items[new.before[1] :]
+                elif isinstance(new, Container):
+                    renewed = self._renewed(new)
+                for item in items:
+                    item.holders += 1
+                    if item.holders == 1:
+                        self.bytes_kept += item.cost
+                        if len(item.spelled) >= self.head:
+                            key = item.spelled[: self.head]
+                            self.items[key] = (item, *self.items.get(key, ())[: _MOST_ALIKE - 1])
+                if isinstance(new, Container):
+                    self.bytes_kept += len(new.spelled)
+                    key = bytes(new.spelled[: self.head])
+                    alike = self._arrays.get(key, ())
+                    self._arrays[key] = (new, *alike[: _MOST_CONVERSATIONS - 1])
+                if renewed is not None:
+                    del kept[renewed]
+                    self._uncount(renewed)
+            kept[new] = None
+            kept.move_to_end(new)
             while self.bytes_kept > self.most_bytes:
                 # At once: array() moves what it finds without the lock.
-                self._uncount(self._kept.popitem(last=False)[0])
+                self._uncount(kept.popitem(last=False)[0])
 
-    def _take(self, new: SpelledValue | Container, taken_over: int) -> None:
-        """Count ``new`` and its items, but for the first ones, which have been."""
-        for item in _items_of(new)[taken_over:]:
-            item.holders += 1
-            if item.holders == 1:
-                self.bytes_kept += item.cost
-                if len(item.spelled) >= _HEAD:
-                    _add(self._items, item, _MOST_ALIKE)
-        if isinstance(new, Container):
-            self.bytes_kept += len(new.spelled)
-            _add(self._arrays, new, _MOST_CONVERSATIONS)
+    def _renewed(self, new: Container) -> Container | None:
+        """Return the array that is ``new`` but for the first element: a counter may stand there.
+
+        It is another in each turn, and would fill the memo with arrays that never come again.
+        """
+        if len(new.items) < 2:
+            return None
+        key = bytes(new.spelled[-self.head :])
+        known, self._ends[key] = self._ends.get(key), new
+        if known is None or known not in self._kept:
+            return None
+        ours, theirs = (list(map(_SPELLED, one.items[1:])) for one in (new, known))
+        return known if ours == theirs else None
 
     def _uncount(self, gone: SpelledValue | Container, taken_over: int = 0) -> None:
         """Count and find no longer what was let go of, but for the first items."""
-        for item in _items_of(gone)[taken_over:]:
+        for item in gone.items[taken_over:] if isinstance(gone, Container) else (gone,):
             item.holders -= 1
             if not item.holders:
                 self.bytes_kept -= item.cost
-                _remove(self._items, item)
+                if len(item.spelled) >= self.head:
+                    _remove(self.items, item, self.head)
         if isinstance(gone, Container):
             self.bytes_kept -= len(gone.spelled)
-            _remove(self._arrays, gone)
+            _remove(self._arrays, gone, self.head)
+            key = bytes(gone.spelled[-self.head :])
+            if self._ends.get(key) is gone:
+                del self._ends[key]
 
 
-def _items_of(kept: SpelledValue | Container) -> Sequence[SpelledValue]:
-    return kept.items if isinstance(kept, Container) else (kept,)
-
-
-def _add(found: dict[bytes, tuple[_Part, ...]], new: _Part, most: int) -> None:
-    """Let ``new`` be found before the others of its first bytes, and with it so many in all."""
-    key = bytes(new.spelled[:_HEAD])
-    found[key] = (new, *found.get(key, ())[: most - 1])
-
-
-def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part) -> None:
-    key = bytes(gone.spelled[:_HEAD])
-    left = tuple(one for one in found.pop(key, ()) if one is not gone)
-    if left:
-        found[key] = left
-
-
-def _may_go_on(body: bytes, at: int, known: Container) -> bool:
-    """Whether the end of ``known``, but for the bracket, is in the array at ``at`` as well."""
-    last = max(0, known.length - _HEAD)
-    return body.startswith(known.spelled[last : known.length - 1], at + last)
+def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part, head: int) -> None:
+    """Let ``gone`` be found no longer."""
+    key = bytes(gone.spelled[:head])
+    alike = found.pop(key, ())
+    if len(alike) > 1 or alike[:1] != (gone,):
+        left = tuple([one for one in alike if one is not gone])
+        if left:
+            found[key] = left

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
 
-Accepted = Callable[[Path, Any, "PathStep"], list[tuple[str | int, Any]]]
+Accepted = Callable[[str | int, "PathStep"], list[int] | None]
 _SEGMENT = re.compile(r"(?P<name>[^\[]*)(?:\[(?P<key>[^\[\]=]+)=(?P<values>[^\[\]]+)\])?")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -72,11 +72,6 @@ class PathStep(NamedTuple):
         key = self.key
         return key is None or (isinstance(value, dict) and value.get(key) in self.values)
 
-    def accepted(self, value: Any) -> list[tuple[str | int, Any]]:
-        """Return the members or elements of ``value`` that meet it, with their names or numbers."""
-        inside = value.items() if isinstance(value, dict) else enumerate(value)
-        return [one for one in inside if self.accepts(one[1])]
-
 
 class PathPattern(NamedTuple):
     """A pattern that has been read."""
@@ -113,73 +108,54 @@ def _pattern_of(segments: list[PathStep]) -> PathPattern:
 
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
-    """Return ``(path, value there)`` for every place in the JSON ``value`` that matches."""
-    return match_all(value, (parse_pattern(pattern),))
+    """Yield ``(path, value there)`` for every place in the JSON ``value`` that matches."""
+    return iter(match_all(value, (parse_pattern(pattern),)))
 
 
 def match_all(
     value: Any, patterns: Iterable[PathPattern], accepted: Accepted | None = None
-) -> Iterator[tuple[Path, Any]]:
-    """Yield the same for several patterns, one after the other.
+) -> list[tuple[Path, Any]]:
+    """Return the same for several patterns, one after the other.
 
-    A rule for all dialects has several of them, and most end at once: what begins as one that
-    led nowhere does so too. What begins as the one before is looked through once for both, by
-    ``accepted``: it is given a path, what stands there, and the segment with the ``*``.
+    ``accepted``: says of a member which of its elements meet a condition, if it knows that.
     """
-    nowhere: tuple[PathStep, ...] = ()
-    last: tuple[tuple[PathStep, ...], PathStep] | None = None
-    each: list[tuple[str | int, Any]] = []
+    found: list[tuple[Path, Any]] = []
     for pattern in patterns:
-        head = pattern.head
-        if nowhere and head[: len(nowhere)] == nowhere:
-            continue
-        found = _follow(value, head)
-        if found is None:
-            nowhere = head
-        elif pattern.each is None or pattern.rest is None:
-            yield found
-        elif isinstance(found[1], dict | list):
-            if last != (head, pattern.each):
-                last = head, pattern.each
-                each = (
-                    accepted(*found, pattern.each) if accepted else pattern.each.accepted(found[1])
-                )
-            yield from _walk(found[0], each, pattern.rest)
-
-
-def _follow(value: Any, segments: Iterable[PathStep]) -> tuple[Path, Any] | None:
-    """Return the place that segments without ``*`` lead to, or None."""
-    path: Path = ()
-    for segment in segments:
-        name, number, key, _ = segment
-        if isinstance(value, dict):
-            if name not in value:
-                return None
-            value = value[name]
-            path += (name,)
-        elif isinstance(value, list) and number is not None and number < len(value):
-            value = value[number]
-            path += (number,)
-        else:
-            return None
-        if key is not None and not segment.accepts(value):
-            return None
-    return path, value
-
-
-def _walk(
-    path: Path, each: Iterable[tuple[str | int, Any]], rest: PathPattern
-) -> Iterator[tuple[Path, Any]]:
-    """Yield what ``rest`` leads to from each of the places below ``path``."""
-    for step, item in each:
-        found = _follow(item, rest.head)
-        if found is None:
-            continue
-        place = (*path, step, *found[0])
-        if rest.each is None or rest.rest is None:
-            yield place, found[1]
-        elif isinstance(found[1], dict | list):
-            yield from _walk(place, rest.each.accepted(found[1]), rest.rest)
+        rest: PathPattern | None = pattern
+        places: list[tuple[Path, Any]] = [((), value)]
+        while rest is not None and places:
+            head, each, rest = rest
+            ends = found if each is None else []
+            for path, place in places:
+                at, here = path, place
+                for name, number, key, values in head:
+                    if isinstance(here, dict):
+                        if name not in here:
+                            break
+                        here, at = here[name], (*at, name)
+                    elif isinstance(here, list) and number is not None and number < len(here):
+                        here, at = here[number], (*at, number)
+                    else:
+                        break
+                    if key is None:
+                        continue
+                    if not isinstance(here, dict) or here.get(key) not in values:
+                        break
+                else:
+                    ends.append((at, here))
+            if each is None:
+                break
+            places = []
+            _, _, key, values = each
+            for path, place in ends:
+                known = accepted(path[0], each) if accepted and key and len(path) == 1 else None
+                if known is not None:
+                    places += [((*path, number), place[number]) for number in known]
+                elif isinstance(place, dict | list):
+                    for step, one in place.items() if isinstance(place, dict) else enumerate(place):
+                        if key is None or (isinstance(one, dict) and one.get(key) in values):
+                            places.append(((*path, step), one))
+    return found
 
 
 def leads_to(value: Any, pattern: PathPattern, pointer: str) -> bool:

@@ -26,11 +26,11 @@ _WINDOW = 4 << 10
 _LEAST = 64
 """Bytes of a member that is searched by itself."""
 _SPACES = b" \t\n\r"
-_space = re.compile(rb"[ \t\n\r]*").match
+_space: Any = re.compile(rb"[ \t\n\r]*").match
 _plain_name = re.compile(rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _FAULTS = (ValueError, StopIteration, RecursionError, IndexError)
-_COMMA, _COLON, _QUOTE, _ARRAY, _OBJECT = b',:"[{'
+_COMMA, _COLON, _QUOTE, _ARRAY, _OBJECT, _END_ARRAY, _END_OBJECT = b',:"[{]}'
 _OPENING = b'"[{'
 
 
@@ -62,14 +62,16 @@ class Reader:
 
         Raises NotUnderstoodError or TooMuchError.
         """
+        body = self._body
         try:
-            start = self._after_space(0)
-            if not self._body.startswith(b"{", start):
-                self._body.decode()
+            start = 0 if body[:1] == b"{" else _space(body, 0).end()
+            if not body.startswith(b"{", start):
+                body.decode()
                 raise ValueError("not a JSON object")
-            root = Container(is_object=True)
-            self._fill(root, start, self._member)
-            if self._after_space(start + root.length) != len(self._body):
+            root = Container([])
+            self._fill(root, start, is_body=True)
+            end = start + root.length
+            if end != len(body) and _space(body, end).end() != len(body):
                 raise ValueError("text after the JSON object")
         except _FAULTS as error:
             raise NotUnderstoodError(_reason(error)) from None
@@ -81,75 +83,113 @@ class Reader:
         ``grown``: by how many bytes, by their numbers. Only these are read. Raises
         NotUnderstoodError or TooMuchError.
         """
-        made = Container(is_object=True)
-        made.keys, made.values, made.items = before.keys, before.values[:], before.items[:]
+        made = Container(before.keys)
+        made.starts, made.value_starts = before.starts[:], before.value_starts[:]
+        made.ends, made.values, made.items = before.ends[:], before.values[:], before.items[:]
         shift = 0
         try:
-            for number, end in enumerate(before.ends):
-                value_start = before.value_starts[number] + shift
-                made.starts.append(before.starts[number] + shift)
-                made.value_starts.append(value_start)
+            for number in range(min(grown), len(made.ends)):
+                made.starts[number] += shift
+                made.value_starts[number] += shift
                 if number in grown:
                     shift += grown[number]
-                    value, found, made.items[number] = self._member(start + value_start)
-                    made.values[number] = value
-                    if found != start + end + shift:
+                    at = start + made.value_starts[number]
+                    made.values[number], end, made.items[number] = self._member(at)
+                    if end != start + made.ends[number] + shift:
                         raise ValueError("text after a value")
-                made.ends.append(end + shift)
+                made.ends[number] += shift
         except _FAULTS as error:
             raise NotUnderstoodError(_reason(error)) from None
-        made.close(before.length + shift)
+        made.length = before.length + shift
+        made.value = dict(zip(made.keys or (), made.values, strict=True))
         return made
 
     def deep(self, opening: int) -> Container:
         """Return the container at ``opening``, which was read before; raises RecursionError."""
         self._left = sys.maxsize
-        made = Container(is_object=self._body[opening] == _OBJECT)
-        self._fill(made, opening, self._plain)
+        made = Container([] if self._body[opening] == _OBJECT else None)
+        self._fill(made, opening, is_deep=True)
         return made
 
-    def _fill(self, made: Container, opening: int, take: Any) -> None:
-        """Read the rest of ``made``, each value with ``take``."""
+    def _fill(
+        self, made: Container, opening: int, *, is_body: bool = False, is_deep: bool = False
+    ) -> None:
+        """Read the rest of ``made``: the body, an array that is a member of it, or what is deeper.
+
+        One loop that calls nothing for what is known: each turn it is nearly all of a body.
+        """
         body, keys, values = self._body, made.keys, made.values
-        starts, ends, items = made.starts, made.ends, made.items
-        close = b"]" if keys is None else b"}"
+        starts, value_starts, ends, items = made.starts, made.value_starts, made.ends, made.items
+        known: dict[bytes, tuple[SpelledValue, ...]] = {}
+        head, close = 0, _END_ARRAY if keys is None else _END_OBJECT
+        if self._memo is not None:
+            known, head = self._memo.items, self._memo.head
         at = opening + (ends[-1] if ends else 1)
         self._left -= len(values)
+        item: SpelledValue | Container | None
         while True:
-            if body[at] in _SPACES:
-                at = self._after_space(at)
-            if values and body[at] == _COMMA:
+            sign = body[at]
+            if sign in _SPACES:
+                at = _space(body, at).end()
+                sign = body[at]
+            if sign == _COMMA and values:
                 at += 1
-                if body[at] in _SPACES:
-                    at = self._after_space(at)
-            elif body[at] == close[0]:
+                sign = body[at]
+                if sign in _SPACES:
+                    at = _space(body, at).end()
+                    sign = body[at]
+            elif sign == close:
                 break
             elif values:
                 raise ValueError("a comma is missing")
             starts.append(at - opening)
             if keys is not None:
-                key, at = self._name(at)
+                plain = _plain_name(body, at)
+                key, at = self._name(at) if plain is None else (plain[1].decode(), plain.end())
                 keys.append(key)
-                made.value_starts.append(at - opening)
-            value, at, item = take(at)
+                value_starts.append(at - opening)
+            if is_body:
+                value, at, item = self._member(at)
+            elif is_deep:
+                (value, at), item = self._plain(at), None
+            else:
+                for one in known.get(body[at : at + head], ()) if sign in _OPENING else ():
+                    if body.startswith(one.spelled, at):
+                        value, item = one.value, one
+                        at += len(one.spelled)
+                        break
+                else:
+                    start, (value, at) = at, self._plain(at)
+                    if len(body) > 2 * MOST_LISTED:  # else there is no room for so many
+                        self._count(value)
+                    item = SpelledValue(body[start:at], value)
             values.append(value)
             ends.append(at - opening)
             items.append(item)
             self._left -= 1
             if self._left < 0:
                 raise ValueError("too many members and elements")
-        made.close(at + 1 - opening)
+        made.length = at + 1 - opening
+        made.value = values if keys is None else dict(zip(keys, values, strict=True))
 
     def _member(self, at: int) -> tuple[Any, int, SpelledValue | Container | None]:
-        if self._body[at] == _ARRAY:
+        """Return the member's value at ``at``, where it ends, and what is remembered of it."""
+        body, memo = self._body, self._memo
+        if body[at] == _ARRAY:
             array = self._array(at)
             return array.value, at + array.length, array
-        if self._body[at] not in _OPENING:
-            return self._plain(at)
-        value, end, item = self._element(at)
-        if self._memo is not None:
-            self._memo.keep_item(item)
-        return value, end, item if end - at >= _LEAST else None
+        is_kept = memo is not None and body[at] in _OPENING
+        item = memo.item(body, at) if memo is not None and is_kept else None
+        if item is None:
+            value, end = self._plain(at)
+            if body[at] not in _OPENING or end - at < _LEAST:
+                return value, end, None
+            if len(body) > 2 * MOST_LISTED:
+                self._count(value)
+            item = SpelledValue(body[at:end], value)
+        if memo is not None and len(item.spelled) >= memo.head:
+            memo.keep(item)
+        return item.value, at + len(item.spelled), item
 
     def _array(self, at: int) -> Container:
         """Return the array at ``at``, the very same if it is known."""
@@ -158,12 +198,12 @@ class Reader:
         if known is not None and length == known.length:
             self._left -= len(known.values)
             return known
-        made = Container(is_object=False) if known is None else known.begun(length)
+        made = Container() if known is None else known.begun(length)
         try:
-            self._fill(made, at, self._element)
+            self._fill(made, at)
         except TooMuchError:
             if made.ends:
-                made.close(made.ends[-1] + 1)  # the bracket is yet to come
+                made.value, made.length = made.values, made.ends[-1] + 1  # its bracket is to come
                 self._keep(made, at, made.length - 1, known)
             raise
         self._keep(made, at, made.length, known)
@@ -175,22 +215,9 @@ class Reader:
         # A part keeps the whole body: a small one must not.
         made.spelled = part if 2 * length > len(self._body) else memoryview(bytes(part))
         if self._memo is not None:
-            self._memo.keep_array(made, known)
+            self._memo.keep(made, known)
 
-    def _element(self, at: int) -> tuple[Any, int, SpelledValue]:
-        body, memo = self._body, self._memo
-        if memo is not None and body[at] in _OPENING:
-            known = memo.item(body, at)
-            if known is not None:
-                return known.value, at + len(known.spelled), known
-        value, end, _ = self._plain(at)
-        if len(body) > 2 * MOST_LISTED:  # else there is no room for so many
-            self._left_in_lists -= _listed(value, self._left_in_lists)
-            if self._left_in_lists < 0:
-                raise ValueError("too many elements in its lists")
-        return value, end, SpelledValue(body[at:end], value)
-
-    def _plain(self, at: int) -> tuple[Any, int, None]:
+    def _plain(self, at: int) -> tuple[Any, int]:
         """Return the value at ``at``, and where it ends."""
         body = self._body
         size = _WINDOW if body[at] in _OPENING else _LEAST
@@ -208,26 +235,24 @@ class Reader:
                     self.scanned += end
                     if self.scanned > self._most:
                         raise TooMuchError
-                    return value, at + end, None
+                    return value, at + end
             size *= 8
 
+    def _count(self, value: Any) -> None:
+        """Count the elements of the lists in ``value``."""
+        self._left_in_lists -= _listed(value, self._left_in_lists)
+        if self._left_in_lists < 0:
+            raise ValueError("too many elements in its lists")
+
     def _name(self, at: int) -> tuple[str, int]:
-        """Read the name of a member; return it, and where its value starts."""
-        plain = _plain_name(self._body, at)
-        if plain is not None:
-            return plain[1].decode(), plain.end()
+        """Read the name of a member that is not plain; return it, and where its value starts."""
         if self._body[at] != _QUOTE:
             raise ValueError("a member name is missing")
-        name, at, _ = self._plain(at)
-        at = self._after_space(at)
+        name, at = self._plain(at)
+        at = _space(self._body, at).end()
         if self._body[at] != _COLON:
             raise ValueError("a colon is missing")
-        return name, self._after_space(at + 1)
-
-    def _after_space(self, at: int) -> int:
-        found = _space(self._body, at)
-        assert found is not None
-        return found.end()
+        return name, _space(self._body, at + 1).end()
 
 
 def _listed(value: Any, most: int) -> int:

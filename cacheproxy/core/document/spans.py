@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import InitVar, dataclass, field
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.pointer import PathStep
@@ -43,49 +42,55 @@ class SpelledValue:
         self.spelled = spelled
         self.value = value
         values = len(spelled) - len(spelled.translate(None, b",[{"))  # in it, at most
-        self.cost = _EACH_ITEM + (1 + _width(spelled)) * len(spelled) + _EACH_VALUE * values
+        width = 1  # bytes that each character of the widest text in it takes, at most
+        is_escaped = b"\\u" in spelled
+        if b"\xf0" in spelled or (is_escaped and _ESCAPED_EMOJI(spelled)):
+            width = 4
+        elif is_escaped or not spelled.isascii():
+            width = 2
+        self.cost = _EACH_ITEM + (1 + width) * len(spelled) + _EACH_VALUE * values
         self.holders = 0
         self.looked = _UNSEARCHED
         self.note: tuple[Any, Any] | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
 class Container:
     """The members of an object or the elements of an array, in their order.
 
     Offsets count from the opening bracket, so that a container stays what it is wherever it
     moves, and documents share it. Once read it is never altered, nor are the values.
+    ``keys``: the members' names, without duplicates left out; None for an array.
     """
 
-    is_object: InitVar[bool]  #: whether it is an object, and no array
-    keys: list[str] | None = field(init=False)  #: the members' names; None for an array
-    starts: list[int] = field(init=False, default_factory=list)  #: where each begins, in bytes
-    value_starts: list[int] = field(init=False)  #: where their values do; an array's ``starts``
-    ends: list[int] = field(init=False, default_factory=list)  #: behind each, in bytes
-    values: list[Any] = field(init=False, default_factory=list)  #: what they were read as
-    items: list[Any] = field(init=False, default_factory=list)
-    """Those of an array that is a member of the body; for the body itself an item, an array or
-    None (a short value) per member."""
-    notes: dict[Any, Any] = field(init=False, default_factory=dict)
-    """What was made of such an array."""
-    before: tuple[dict[Any, Any], int] = field(init=False, default=({}, 0))
-    """The notes of another array, and how many of the first items both have."""
-    shared: int = field(init=False, default=0)  #: how many bytes it has in common with that
-    value: Any = field(init=False)  #: all of it, once it is closed
-    length: int = field(init=False)  #: bytes, brackets included, once it is closed
-    spelled: memoryview = field(init=False)  #: of an array that is a member: its bytes
+    __slots__ = (
+        *("before", "ends", "items", "keys", "length", "notes", "shared", "spelled", "starts"),
+        *("value", "value_starts", "values"),
+    )
 
-    def __post_init__(self, is_object: bool) -> None:
-        """Begin one that has no entries yet."""
-        self.keys = [] if is_object else None
-        self.value_starts = [] if is_object else self.starts
+    def __init__(self, keys: list[str] | None = None) -> None:
+        self.keys = keys
+        self.starts: list[int] = []  #: where each begins, in bytes
+        self.value_starts = self.starts if keys is None else []  #: where their values do
+        self.ends: list[int] = []  #: behind each, in bytes
+        self.values: list[Any] = []  #: what they were read as
+        self.items: list[Any] = []
+        """Those of an array that is a member of the body; for the body itself an item, an array or
+        None (a short value) per member."""
+        self.notes: dict[Any, Any] = {}
+        """What was made of such an array."""
+        self.before: tuple[dict[Any, Any], int] = {}, 0
+        """The notes of another array, and how many of the first items both have."""
+        self.shared = 0  #: how many bytes it has in common with that
+        self.value: Any = None  #: all of it, once it is read
+        self.length = 0  #: bytes, brackets included, once it is read
+        self.spelled: memoryview  #: of an array that is a member: its bytes
 
     def begun(self, length: int) -> Container:
         """Return an array with the elements that end within ``length`` bytes of this one."""
         count = bisect_right(self.ends, length)
         if count and self.ends[count - 1] == length and self.spelled[length - 1] not in b'"]}':
             count -= 1  # a number may go on: 12 as 123
-        made = Container(is_object=False)
+        made = Container()
         made.starts = made.value_starts = self.starts[:count]
         made.ends = self.ends[:count]
         made.values = self.values[:count]
@@ -112,12 +117,6 @@ class Container:
         kept: list[int] = self.notes[step]
         return kept
 
-    def close(self, length: int) -> None:
-        """Note that no more will come: it takes ``length`` bytes, brackets included."""
-        self.length = length
-        keys = self.keys
-        self.value = self.values if keys is None else dict(zip(keys, self.values, strict=True))
-
     def find(self, key: str | int) -> int | None:
         """Return the number of the entry that ``key`` names: the last of duplicates."""
         keys = self.keys
@@ -136,11 +135,3 @@ class Container:
             opening + self.ends[number],
             self.values[number],
         )
-
-
-def _width(spelled: bytes) -> int:
-    """Return how many bytes each character of the widest text in a value takes, at most."""
-    is_escaped = b"\\u" in spelled
-    if b"\xf0" in spelled or (is_escaped and _ESCAPED_EMOJI(spelled)):
-        return 4
-    return 2 if is_escaped or not spelled.isascii() else 1

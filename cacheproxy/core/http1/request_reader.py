@@ -123,8 +123,9 @@ class RequestReader:
                 raise RequestError(501, "the request method is too long")
             raise RequestError(400, NOT_HTTP)
         longest_line = limits.target + limits.head
-        line_end = _line_end(buffer, at, at + longest_line + 2)
+        line_end = buffer.find(b"\r\n", at, at + longest_line + 2)
         if line_end < 0:
+            _line_end(buffer, at, at + longest_line + 2)
             if len(buffer) - 1 - at > longest_line:
                 raise RequestError(414, "the request line is longer than the limit")
             return None

@@ -98,15 +98,6 @@ class Request:
                 return value.decode("latin-1")
         return None
 
-    def values_of(self, names: Iterable[bytes]) -> tuple[bytes | None, ...]:
-        """Return the first value of each of ``names`` (lower case), None where there is none."""
-        return tuple(map(self.by_name.get, names))
-
-    @property
-    def header_names(self) -> Iterable[bytes]:
-        """The names of the headers in lower case, each once."""
-        return self.by_name
-
     @Once
     def document(self) -> Document | None:
         """The body's JSON text with its spans, or None if it is no JSON object."""

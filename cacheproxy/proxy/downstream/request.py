@@ -10,7 +10,6 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
@@ -92,7 +91,6 @@ class ProxyRequest:
         self._lost = False
         self.on_gone: Callable[[Failure], object] | None = None
         """Is called, once, if the connection is lost before the answer's end."""
-        self._finishing: list[Deferred[None]] | None = None
 
     @property
     def secure(self) -> bool:
@@ -160,10 +158,7 @@ class ProxyRequest:
         self._unsent = b""
         if end and not self.channel.is_aborted:
             eager.write(self.channel.transport, end)
-        finishing, self._finishing = self._finishing, None
         self.channel.done()
-        for deferred in finishing or ():
-            deferred.callback(None)
 
     def answer(self, status: int, body: bytes, headers: Headers = ()) -> int:
         """Give a whole answer of our own making; return what a Resource's render does."""
@@ -179,23 +174,12 @@ class ProxyRequest:
 
     # Who else has to do with it.
 
-    def notifyFinish(self) -> Deferred[None]:
-        """Return a Deferred that fires at the end of the answer, or errbacks if it is lost."""
-        deferred: Deferred[None] = Deferred()
-        if self._finishing is None:
-            self._finishing = []
-        self._finishing.append(deferred)
-        return deferred
-
     def lost(self, reason: Failure) -> None:
         """Take note that the connection is gone. For the channel."""
         self._lost = True
         callback, self.on_gone = self.on_gone, None
         if callback is not None:
             callback(reason)
-        finishing, self._finishing = self._finishing, None
-        for deferred in finishing or ():
-            deferred.errback(reason)
 
 
 def reason_of(status: int) -> bytes:

@@ -169,9 +169,11 @@ class Adapting:
 
     def _holds_for(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""
-        page, dialect = page_at(profile.page), self._profiling.key(request)[0]
-        is_alone = page is not None and page.is_alone
-        return not is_alone or (dialect is not None and dialect.is_rendered)
+        page = page_at(profile.page) if profile.page else None
+        if page is None or not page.is_alone:
+            return True
+        dialect = self._profiling.key(request)[0]
+        return dialect is not None and dialect.is_rendered
 
     # Late system messages.
 

@@ -95,7 +95,8 @@ class Attempt:
             request = kept.request
         # 4. Its late system messages go to where this upstream can take them.
         placed = Placed(request) if adapting is None else await adapting.place(request)
-        self._report(placed)
+        if placed.report is not None or placed.late:
+            self._report(placed)
         record.edited_after = context.clock.seconds() - self._started
         stamp: Headers = ()
         if server.stamp.names:

@@ -185,10 +185,15 @@ class _Running:
                 why = error
             else:
                 status = 0 if response is None else response.head.status
-                is_last = why is not None or not servers.may_go_on(chosen, server, after, status)
-                if response is None or is_last:
-                    if record.place is not None and prepared.turn is not None and status < 400:
-                        servers.settle(chosen, server, prepared.turn, record.place.lane)
+                is_last = why is not None or after is None
+                if (
+                    response is None
+                    or is_last
+                    or not servers.may_go_on(chosen, server, after, status)
+                ):
+                    turn = prepared.turn if server.name and status < 400 else None
+                    if record.place is not None and turn is not None:
+                        servers.settle(chosen, server, turn, record.place.lane)
                     return attempt, response
                 server.health.doubt()  # it has no room for a request: perhaps it is not up
                 response.abort()

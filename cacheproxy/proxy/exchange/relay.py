@@ -236,5 +236,5 @@ class Relay:
             if flushing.active():
                 flushing.cancel()
 
-        self._request.notifyFinish().addErrback(closed)
+        self._request.on_gone = closed
         channel.close()

@@ -273,3 +273,12 @@ def test_a_hundred_conversations_that_begin_alike_each_go_on_from_their_own():
             assert document.scanned < 1.2 * new
         kept.append(memo.bytes_kept)
     assert kept[-1] < 5 / 2 * 1.2 * kept[0]
+
+
+def test_a_counter_in_the_first_block_of_the_system_text_does_not_fill_it():
+    memo, sizes = Memo(), []
+    for number in range(9):
+        system = [f"turn {number:04}", "Be brief. " * 40, "rules " * 99]
+        Document(json.dumps({"system": system, "messages": ["say"]}).encode(), memo)
+        sizes.append(memo.bytes_kept)
+    assert len(set(sizes)) == 1

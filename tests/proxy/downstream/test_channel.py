@@ -7,7 +7,7 @@ import socket
 import weakref
 
 import pytest
-from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 from twisted.internet.tcp import Server
 from twisted.internet.testing import MemoryReactor
@@ -219,33 +219,23 @@ def test_headers_are_found_in_any_case():
     down.lose()
 
 
-def test_who_waits_for_an_answer_is_told_once_when_the_client_leaves():
-    """The callback, and all Deferreds; and nothing is written any more."""
+@pytest.mark.parametrize("ended", [False, True])
+def test_who_answers_is_told_once_when_the_client_leaves_before_the_end(ended):
+    """And nothing is written any more."""
     down, request = asked()
     told = []
     request.on_gone = told.append
-    request.notifyFinish().addErrback(told.append)
-    request.notifyFinish().addErrback(told.append)
+    request.send_head(*OK)
+    if ended:
+        request.finish()
+    down.transport.take()
     down.lose()
-    assert [failure.type for failure in told] == [ConnectionLost] * 3
-    request.send_head(*OK)
-    request.write(b"x")
-    request.finish()
+    assert [failure.type for failure in told] == [ConnectionLost] * (not ended)
+    if not ended:
+        request.write(b"x")
+        request.finish()
     assert down.transport.take() == []
-    assert len(told) == 3
-
-
-def test_nobody_is_told_of_a_loss_after_the_end():
-    """The Deferreds fire with the answer's end."""
-    down, request = asked()
-    told = []
-    request.on_gone = told.append
-    request.notifyFinish().addBoth(told.append)
-    request.send_head(*OK)
-    request.finish()
-    assert told == [None]
-    down.lose(ConnectionDone())
-    assert told == [None]
+    assert len(told) == (not ended)
 
 
 class Answerer:
@@ -505,3 +495,16 @@ def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         if hasattr(socket, "TCP_KEEPIDLE"):
             assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+def test_a_client_that_never_reads_the_end_of_its_answer_is_left():
+    """After ten minutes, by a reset."""
+    down, request = asked(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    request.send_head(*OK)
+    request.finish()
+    assert down.transport.disconnecting
+    down.clock.advance(599)
+    assert not down.transport.aborted
+    down.clock.advance(1)
+    assert down.transport.aborted
+    down.lose()

@@ -82,7 +82,7 @@ class Down:
         self.transport.pieces.clear()
         self.failures = []
         resource.ending.addErrback(self.failures.append)
-        self.relay = resource.relay
+        self.relay, self.ending = resource.relay, resource.ending
 
 
 class Ending:
@@ -130,6 +130,14 @@ def test_a_client_that_has_gone_is_left_alone(broken):
     """Nothing is done to its transport any more, and no timer runs."""
     broken.channel.connectionLost(Failure(ConnectionDone()))
     assert broken.clock.getDelayedCalls() == []
+
+
+def test_who_waits_no_longer_closes_the_upstream():
+    down = Down()
+    down.ending.cancel()
+    assert down.upstream.transport.disconnected
+    down.upstream.dataReceived(b"1\r\na\r\n")
+    assert down.transport.pieces == []
 
 
 def test_an_answer_begins_after_its_signs_of_life():

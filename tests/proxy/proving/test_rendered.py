@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.prompt.request import Request

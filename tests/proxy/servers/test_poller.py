@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -15,7 +13,8 @@ from cacheproxy.core.servers.status import MetricsPage, UpstreamState
 from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
-from tests.proxy.harness import TIMEOUT, eventually, free_port
+from tests.proxy.harness import Upstream as Listening
+from tests.proxy.harness import eventually, free_port, whole
 
 LLAMA = {
     "/health": (200, b'{"status":"ok"}'),
@@ -29,30 +28,20 @@ LLAMA = {
 }
 
 
-class Server(ThreadingHTTPServer):
-    """Answers ``pages``, 404 for all others; ``asked`` has the paths and headers that came."""
-
-    daemon_threads = True
+class Server(Listening):
+    """Answers ``pages``, 404 for all others; ``asked`` has the paths that came."""
 
     def __init__(self, pages):
         self.pages = dict(pages)
         self.asked = []
-        super().__init__(("127.0.0.1", 0), _Page)
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server_port}"
+        super().__init__()
+        self.reset(self.answer)
 
-
-class _Page(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.asked.append((self.path, self.headers.get("Authorization")))
-        status, body = self.server.pages.get(self.path, (404, b"{}"))
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+    def answer(self, peer, received):
+        path = received.line.split()[1].decode()
+        self.asked.append(path)
+        status, body = self.pages.get(path, (404, b"{}"))
+        peer.send(whole(body, status=b"%d Status" % status))
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +53,7 @@ def reactor():
 def server():
     server = Server(LLAMA)
     yield server
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
 def poller(reactor, url, deliver=lambda look: None, clock=None, **more):
@@ -96,19 +84,12 @@ def test_a_look_at_llama_server(reactor, server):
     assert seen.slots[0].busy
     assert seen.server.kind == "llama-server"
     assert (seen.url, seen.wall) == (server.url, 1e9)
-    assert [path for path, _ in server.asked] == [
-        "/health",
-        "/metrics",
-        "/slots",
-        "/props",
-        "/v1/models",
-        "/api/version",
-    ]
+    assert server.asked == [*LLAMA, "/api/version"]
 
 
 def asked(server):
     """The paths that were asked for since the last time."""
-    paths, server.asked[:] = [path for path, _ in server.asked], []
+    paths, server.asked[:] = [*server.asked], []
     return paths
 
 
@@ -123,11 +104,7 @@ def test_pages_that_are_not_there_are_not_asked_for_again(reactor, server, statu
     assert len(asked(server)) == 6
     for _ in range(29):
         seen = look(reactor, asking)
-        assert (seen.state, seen.metrics, seen.served) == (
-            UpstreamState.UP,
-            MetricsPage.OFF,
-            "qwen",
-        )
+        assert (seen.state, seen.metrics, seen.served) == (first.state, MetricsPage.OFF, "qwen")
     assert asked(server) == ["/health"] * 29
     look(reactor, asking)
     assert asked(server) == ["/health", "/v1/models"]
@@ -157,8 +134,7 @@ def test_a_server_without_a_page_of_health_is_seen_to_go(reactor):
     asked(server)
     assert look(reactor, asking).server.kind == "Ollama"
     assert asked(server) == ["/api/version"]
-    server.shutdown()
-    server.server_close()
+    server.close()
     assert look(reactor, asking).state is UpstreamState.DOWN
 
 
@@ -255,15 +231,14 @@ def test_another_upstream_is_looked_at_from_the_next_look_on(reactor, server):
 def test_a_server_that_says_nothing_is_given_up(reactor):
     """Page by page: what it does tell is taken."""
 
-    class Silent(_Page):
-        def do_GET(self):
-            if self.path == "/metrics":
-                threading.Event().wait(TIMEOUT)
+    class Silent(Server):
+        def answer(self, peer, received):
+            if b" /metrics " not in received.line:
+                super().answer(peer, received)
             else:
-                super().do_GET()
+                peer.wait_closed()
 
-    server = Server(LLAMA)
-    server.RequestHandlerClass = Silent
+    server = Silent(LLAMA)
     clock = Clock()
     asking = poller(reactor, server.url, clock=clock)
     found = []
@@ -277,8 +252,7 @@ def test_a_server_that_says_nothing_is_given_up(reactor):
     turn_until(reactor, given_up)
     assert found[0].metrics is MetricsPage.UNKNOWN
     assert found[0].served == "qwen"
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
 def test_stopping_breaks_off_a_look(reactor, server):

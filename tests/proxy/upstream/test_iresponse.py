@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import treq
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.web.client import readBody
@@ -11,7 +12,7 @@ from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
 from zope.interface.verify import verifyObject
 
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect, peek
 
 HEAD = b"HTTP/1.1 201 Made\r\nX-A: 1\r\nx-a: 2\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
@@ -61,3 +62,37 @@ def test_who_raises_while_reading_closes_the_connection():
     response.dataReceived(b"1\r\na\r\n")
     assert response.transport.disconnected
     assert found[0].check(ValueError)
+
+
+def test_who_collects_it_and_gives_up_closes_the_connection():
+    """So does one whom it is too long for; the connection's own reason is told otherwise."""
+    response, found = answered(CHUNKED), []
+    collecting = Deferred.fromCoroutine(collect(response, 2))
+    collecting.addErrback(found.append)
+    collecting.cancel()
+    assert response.transport.disconnected
+    assert found[0].check(CancelledError)
+    for length, closes in ((2, False), (3, True)):
+        response = answered(CHUNKED)
+        Deferred.fromCoroutine(collect(response, 2)).addBoth(found.append)
+        response.dataReceived(b"%x\r\n%b\r\n" % (length, b"x" * length))
+        assert response.transport.disconnected is closes
+    assert found[1].check(ResponseError)
+
+
+@pytest.mark.parametrize(("length", "whole"), [(2, b"xx"), (3, None)])
+def test_a_body_that_was_peeked_at_is_delivered_all_the_same(length, whole):
+    """One that is too long waits at the upstream meanwhile."""
+    response, found = answered(CHUNKED), []
+    Deferred.fromCoroutine(peek(response, 2)).addCallback(found.append)
+    response.dataReceived(b"%x\r\n%b\r\n" % (length, b"x" * length))
+    assert found == [None] * (whole is None)
+    assert (response.transport.producerState == "paused") is (whole is None)
+    if whole is not None:
+        response.dataReceived(b"0\r\n\r\n")
+    assert found == [whole]
+    treq.content(response).addCallback(found.append)
+    assert response.transport.producerState == "producing"
+    if whole is None:
+        response.dataReceived(b"0\r\n\r\n")
+    assert found[1] == b"x" * length
