@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.plan import Plan, SessionHook
@@ -21,7 +21,7 @@ RULES = (
     Rule("pin", "system", "a", pin=True, client=OTHER),
     *BUILT_IN,
 )
-PLAN = Plan(RULES, [SessionHook("hook", lambda _: None, client=OTHER)], Clients((MINE, OTHER)))
+HOOK = SessionHook("hook", lambda _: None, client=OTHER)
 ALL = {"every", "tools-as-before", "calls-as-before"}
 CASES = (  # headers, system text, path; whose plan, its rules beside those that are for all
     ({"User-Agent": "mine-cli/1"}, "x", "/v1/messages", "mine", {"mine"}),
@@ -38,14 +38,17 @@ CASES = (  # headers, system text, path; whose plan, its rules beside those that
 
 
 @given(st.lists(st.sampled_from(CASES), max_size=9))
+@example([CASES[4], CASES[3]])
 def test_each_request_is_asked_what_its_clients_rules_ask(cases):
     """Those of the same marks share a plan, and it is remembered; the prompt is read each time."""
+    plan = Plan(RULES, [HOOK], Clients((MINE, OTHER)))
     for headers, system, path, name, rules in cases:
-        asked = PLAN.clients.introduce(request({"system": system}, path, headers))
-        own = PLAN.of(asked)
+        body = {"system": f"{system} of-mine"}
+        asked = plan.clients.introduce(request(body, path, headers))
+        own = plan.of(asked)
         found = {one.rule.name for one in (*own.plain, *own.pins, *own.of_tools)}
         assert (own.client, found) == (name, ALL | rules)
         assert {rule.name for rule in own.fields} == rules & {"pin"}
         assert [hook.plugin for hook in own.hooks] == ["hook"] * ("pin" in rules)
-        assert ("of-mine" in own.words.known) is ("mine" in rules)
-        assert own is PLAN.of(asked)
+        assert asked.literals.held == ({"of-mine"} if "mine" in rules else set())
+        assert own is plan.of(asked)
