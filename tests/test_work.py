@@ -98,7 +98,7 @@ class Machine:
         )
         process = ProcessParts(reactor, config)
         parts = arrange(process, config)
-        self._judging = process.judging
+        self._judging, self.store = process.judging, process.store
         self._judging.start()
         site = ProxySite(parts.resource, reactor, parts.limits, parts.access)
         reactor.startRunning(installSignalHandlers=False)
@@ -106,7 +106,10 @@ class Machine:
         self.address = ("127.0.0.1", self._port.getHost().port)
 
     def calls(self, requests):
-        """Send ``requests`` over one connection; return how many functions each took."""
+        """Send ``requests`` over one connection; return how many functions each took.
+
+        Those of a tuple count as one, and are sent as soon as the one before is answered.
+        """
         counts = []
         asked, answered = threading.Semaphore(0), threading.Event()
 
@@ -115,8 +118,9 @@ class Machine:
                 stream = connection.makefile("rb")
                 for request in requests:
                     asked.acquire()
-                    connection.sendall(request)
-                    read_message(stream)
+                    for each in request if isinstance(request, tuple) else (request,):
+                        connection.sendall(each)
+                        read_message(stream)
                     answered.set()
 
         thread = threading.Thread(target=client, daemon=True)
@@ -205,6 +209,15 @@ def turn(number, messages, size=200):
 def settled(counts):
     """The median without the first few: imports, caches and threads come about in these."""
     return sorted(counts[4:])[len(counts[4:]) // 2]
+
+
+def test_the_next_turn_finds_the_verdict_on_the_one_before(machine, monkeypatch):
+    """Though it comes with its answer, and the rest waits for others."""
+    begin, places = machine.store.begin, []
+    see = lambda *asked: places.append(begin(*asked)) or places[-1]  # noqa: E731
+    monkeypatch.setattr(machine.store, "begin", see)
+    machine.calls([(turn(0, 1), turn(1, 3))])
+    assert [place.turn for place in places] == [1, 2]
 
 
 def test_a_long_conversation_takes_no_more(machine):

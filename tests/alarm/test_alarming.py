@@ -278,10 +278,10 @@ def proxy(_hook, alarmed):
     table = f'webhook = "{_hook.url}/hook?key={SECRET}"\nsecret_env = "HOOK_SECRET"'
     with alarmed(table, HOOK_SECRET=SECRET) as proxy:
         yield proxy
-        assert SECRET not in proxy.output
-        assert "Canary" not in proxy.output
-        assert "Traceback" not in proxy.output
-        assert "\a" not in proxy.output  # it is no terminal
+    assert SECRET not in proxy.output
+    assert "Canary" not in proxy.output
+    assert "Traceback" not in proxy.output
+    assert "\a" not in proxy.output  # it is no terminal
 
 
 def answering(*statuses):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.lanes import Place, share_of
+from cacheproxy.core.conversation.lanes import Before, Place, share_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.prompt import prompt_of
@@ -161,3 +161,14 @@ def test_how_much_of_a_conversation_a_prompt_contains():
     known = store.conversation(ONE)
     assert share_of(known.lanes, prompt_of(request(third))) == 1
     assert 0 < share_of(known.lanes, prompt_of(request(first))) < 1
+
+
+def test_what_nobody_has_answered_is_no_branch_though_all_before_it_was_read_anew():
+    store, body = Store(), anthropic(3)[-1]
+    for asking in ("this", "that", "what"):
+        body["messages"][-1]["content"] = prose(asking, 40)
+        asked = request(body)
+        begun = store.begin(store.find(ONE, asked), asked)
+        lane, sent = store.conversation(ONE).lane(begun.lane), prompt_of(asked)
+        store.end(ONE, begun, Before(sent, sent), before=lane.before)
+    assert (lane.turns, lane.branches) == (3, ())

@@ -432,15 +432,15 @@ def test_every_captured_body_is_understood(captured):
 @given(st.lists(bodies, min_size=1, max_size=4), st.lists(words, min_size=1), st.data())
 @settings(max_examples=4 * settings().max_examples)
 def test_a_text_is_in_the_body_or_not_whatever_came_before(turns, asked, data):
-    """With a memo and without, in whatever order texts are asked for."""
-    memo = Memo()
+    """With a memo and without, in whatever order texts are asked for, whoever looks for which."""
+    memo, known_words = Memo(), [Words(), Words(asked[:2]), Words(asked[1:])]
     with small_steps():
         for value in turns:
             body = json.dumps(value).encode()
-            known, plain = (
-                Request("POST", "/v1/messages", (), body, memo).literals,
-                Literals(body, Words()),
-            )
+            own, found = data.draw(st.sampled_from(known_words)), Document(body, memo)
+            known = Literals(body, own, found.short(), found.root.items)
+            plain = Literals(body, Words())
+            assert known.held == {word for word in own.known if word in plain}
             for word in data.draw(st.lists(st.sampled_from(asked))):
                 assert (word in known) is (word in plain) is (word.encode() in body)
                 pattern = re.compile(word.encode() + b"?(a|bb)")
@@ -456,3 +456,12 @@ def test_a_body_that_is_not_understood_is_searched_all_the_same():
         assert "there" not in literals
     request = Request("POST", "/v1/messages", (), b'{"system": "w999 %b"}' % (b"x" * 99), memo)
     assert [f"w{number}" in request.literals for number in range(1000)].count(True) == 3
+
+
+def test_what_an_array_holds_is_known_up_to_where_it_goes_on_from_another():
+    """Of texts that were not looked for then, and behind that place, nothing is known."""
+    memo, own, long = Memo(), Words(["aa"]), "x" * 300
+    for more, held in ((["bb"], {}), (["bb", "aa"], {"aa", "bb"}), (["aa"], {"aa"})):
+        found = Document(json.dumps({"messages": [long, *more]}).encode(), memo)
+        assert own.held_by(found.short(), found.root.items) == set(held)
+        own.learn("bb")

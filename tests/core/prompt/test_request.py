@@ -101,3 +101,13 @@ def test_what_raises_is_asked_again():
         with pytest.raises(ValueError, match="no"):
             _ = one.value
     assert len(attempts) == 2
+
+
+@pytest.mark.parametrize(("count", "size"), [(100, 9), (4, 2 << 20)])
+def test_what_is_kept_of_a_request_stays_read_until_others_have_come(count, size):
+    """What the turn before was read as is there for the next one, within a bound."""
+    memo = Memo()
+    bodies = [b'{"a": %d, "b": "%b"}' % (number, b"x" * size) for number in range(count)]
+    kept = [Request("POST", "/v1/messages", (), body, memo).bare() for body in bodies]
+    assert (kept[0].is_read, kept[-1].is_read) == (False, True)
+    assert [one.json["a"] for one in kept] == list(range(count))
