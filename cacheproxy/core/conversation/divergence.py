@@ -20,7 +20,7 @@ from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.prompt.segments import Piece, is_same_call
+from cacheproxy.core.prompt.segments import Piece, in_common, is_same_call
 from cacheproxy.core.rules.fold import is_for
 from cacheproxy.core.rules.rule import Rule
 
@@ -54,15 +54,18 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     pieces that both have are passed over: all there is before, as a rule.
     """
     ours, theirs = before.pieces, after.pieces
-    same = min(len(ours), len(theirs))
-    for number in compress(count(), map(is_not, ours, theirs)):
+    same, start = min(len(ours), len(theirs)), in_common(ours, theirs)
+    for number in compress(count(start), map(is_not, ours[start:], theirs[start:])):
         one, other = ours[number].segments, theirs[number].segments
         if list(map(_TEXT, one)) != list(map(_TEXT, other)):
             same = number
             break
     left = chain.from_iterable(map(_SEGMENTS, ours[same:]))
     right = chain.from_iterable(map(_SEGMENTS, theirs[same:]))
-    shared = before.chars - sum(map(_CHARS, ours[same:]))
+    if 2 * same < len(ours):
+        shared = sum(map(_CHARS, ours[:same]))
+    else:
+        shared = before.chars - sum(map(_CHARS, ours[same:]))
     was, now = next(left, None), next(right, None)
     at_was = at_now = 0
     while was is not None and now is not None:
@@ -143,7 +146,8 @@ class Kinship:
     def shared(self, other: Prompt) -> int:
         """Return how many messages at the start are those of ``other``, but for pinned fields."""
         ours, theirs = self.pieces, other.made.run.pieces
-        for number in compress(count(), map(is_not, ours, theirs)):
+        start = in_common(ours, theirs)
+        for number in compress(count(start), map(is_not, ours[start:], theirs[start:])):
             if not self._is_alike(ours[number], theirs[number]):
                 return number
         return min(len(ours), len(theirs))
@@ -185,8 +189,9 @@ class Kinship:
         """Whether ``other`` has the very same system text, and as many ``messages``."""
         ours = (*self._system, *self.pieces[:messages])
         theirs = (*_system(other), *other.made.run.pieces[:messages])
-        others = compress(zip(ours, theirs, strict=False), map(is_not, ours, theirs))
-        return len(ours) == len(theirs) and all(_said(a) == _said(b) for a, b in others)
+        start = in_common(ours, theirs)
+        others = zip(ours[start:], theirs[start:], strict=False)
+        return len(ours) == len(theirs) and all(a is b or _said(a) == _said(b) for a, b in others)
 
     def _is_alike(self, one: Piece, other: Piece) -> bool:
         ours, theirs = one.segments, other.segments

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress, count
+from itertools import chain, compress
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import PieceRun, in_common
 
 _COST, _TEXT = attrgetter("cost"), attrgetter("text")
 _EACH, _EACH_HEADER = 2500, 150
@@ -94,6 +95,8 @@ class Lane:
     broken: Pair | None = None  #: the last turn that broke, for a rule to be proven on
     home: Home | None = None  #: None where there is one upstream
     cost: int = 0  #: bytes that all of it takes, roughly
+    _own: dict[tuple[int, int], tuple[PieceRun, PieceRun, int]] = field(default_factory=dict)
+    """What messages cost that others have not: a long conversation is counted twice a turn."""
 
     def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> None:
         """Take note that ``request`` went upstream; ``shared``: see ``Turn``."""
@@ -146,11 +149,23 @@ class Lane:
         for request in requests:  # they are yet unread: a head may be as long as a body
             cost += len(request.body) + len(request.target) + _EACH_HEADER * len(request.headers)
             cost += sum(map(len, chain.from_iterable(request.headers)))
+        known, self._own = self._own, {}
         for prompt, other in pairs:
-            if prompt.made is not other.made:  # what is not the very same
-                ours, theirs = prompt.pieces, other.pieces
-                own = compress(ours, map(is_not, ours, theirs))
-                cost += sum(map(_COST, chain(own, ours[len(theirs) :])))
+            (tool_piece, texts, run, _), made = prompt.made, other.made
+            if made is prompt.made:
+                continue
+            cost += 0 if tool_piece is made.tool_piece else tool_piece.cost
+            for name, text in texts.items():
+                cost += 0 if text is made.texts.get(name) else text.cost
+            if run is not made.run:
+                pair = id(run), id(made.run)
+                found = known.get(pair)
+                if found is None or found[0] is not run or found[1] is not made.run:
+                    ours, theirs = run.pieces, made.run.pieces
+                    own = compress(ours, map(is_not, ours, theirs))
+                    found = run, made.run, sum(map(_COST, chain(own, ours[len(theirs) :])))
+                self._own[pair] = found
+                cost += found[2]
         self.cost = cost
 
 
@@ -226,11 +241,9 @@ def _is_branch(sent: Prompt, before: Prompt) -> bool:
     """
     if sent.digests[: len(before.digests)] == before.digests:
         return False
-    pieces, others = before.pieces, sent.pieces
-    for at in compress(count(), map(is_not, pieces, others)):
-        if pieces[at] != others[at]:
-            break
-    else:
+    pieces = before.pieces
+    at = in_common(pieces, sent.pieces)
+    if at == min(len(pieces), len(sent.pieces)):
         return False
     if not any(map(is_answer, pieces[at:])):
         return False

@@ -218,9 +218,12 @@ def _inside(document: Document, path: Path, entry: Entry, edits: list[Edit]) -> 
 def _in_string(
     document: Document, entry: Entry, changes: list[tuple[int, int, str]]
 ) -> list[Splice]:
-    if changes[0][0] == len(entry.value):  # all is added at its end: no need to look through it
-        end = entry.end - 1
-        return [Splice(end, end, encode(new)[1:-1].encode()) for _, _, new in changes if new]
+    size, end = len(entry.value), entry.end - 1
+    added = [new for start, _, new in changes if start == size and new]  # not looked through for it
+    behind = [Splice(end, end, encode(new)[1:-1].encode()) for new in added]
+    changes = [change for change in changes if change[0] < size]
+    if not changes:
+        return behind
     literal_start = entry.value_start + 1
     literal = document.body[literal_start : entry.end - 1].decode()
     positions: list[int] = []
@@ -237,7 +240,7 @@ def _in_string(
         if entry.value[start:end] != new:
             inside = encode(new)[1:-1].encode()
             splices.append(Splice(literal_start + first, literal_start + last, inside))
-    return splices
+    return splices + behind
 
 
 def _in_bytes(text: str, positions: list[int]) -> list[int]:

@@ -76,9 +76,9 @@ class Prompt:
             self.thinking += text.thinking
         head = (*system, *run.pieces[:heads])
         if order is PromptOrder.TOOLS_FIRST:
-            self.pieces = (tool_piece, *head, *rest, *run.pieces[heads:])
+            self.pieces = (tool_piece, *head, *rest) + run.pieces[heads:]  # noqa: RUF005 - one copy
         else:
-            self.pieces = (*head, tool_piece, *rest, *run.pieces[heads:])
+            self.pieces = (*head, tool_piece, *rest) + run.pieces[heads:]  # noqa: RUF005
 
     @Once
     def segments(self) -> tuple[Segment, ...]:

@@ -242,9 +242,15 @@ def messages_of(request: Request | None) -> tuple[str, list[dict[str, Any]]]:
     They are the request's own: to be looked at, never altered.
     """
     name = request.dialect.items if request is not None and request.dialect is not None else ""
-    found = ((request.json if request is not None else None) or {}).get(name)
-    if not isinstance(found, list):
+    document = None if request is None else request.document
+    array = None if document is None else document.array(name)
+    if array is None:
         return "", []
-    if set(map(type, found)) <= {dict}:  # as nearly always: nothing is made anew for a long one
+    found, notes = array.values, array.notes
+    if "objects" not in notes:
+        before, count = array.before
+        new = found[count:] if before.get("objects") else found
+        notes["objects"] = set(map(type, new)) <= {dict}
+    if notes["objects"]:  # as nearly always: nothing is made anew for a long one
         return name, found
     return name, [one if isinstance(one, dict) else {} for one in found]

@@ -108,6 +108,23 @@ class PieceRun(NamedTuple):
 _CHARS, _COST, _DIGESTS, _THINKING = map(attrgetter, ("chars", "cost", "digests", "thinking"))
 
 
+def in_common(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:
+    """Return how many pieces at the start are equal.
+
+    By halves, since that compares in C: of 10,000 messages a look at each takes 0.25 ms, and a
+    request does that ten times.
+    """
+    most = min(len(ours), len(theirs))
+    if ours[:most] == theirs[:most]:
+        return most
+    at, step = 0, 1 << most.bit_length() >> 1
+    while step:
+        if at + step <= most and ours[at : at + step] == theirs[at : at + step]:
+            at += step
+        step >>= 1
+    return at
+
+
 def tool_name(tool: Any) -> str | None:
     """Return what a tool is called, in any dialect; for a built-in one that is its type."""
     if not isinstance(tool, dict):

@@ -254,10 +254,11 @@ class Adapting:
     async def _placed(
         self, request: Request, placement: Placement, late: Sequence[LateMessage]
     ) -> Placed:
-        # To join takes ten times as long as to give a message to the user in its place.
+        # To join takes ten times as long as to give a message to the user in its place; to mend
+        # looks at each message there is.
         is_short = len(request.body) <= _THREAD_ABOVE
-        joins = placement.joins_tool or placement.mends
-        if is_short or (not joins and request.is_quick(_THREAD_ABOVE)):
+        is_few = not placement.joins_tool or len(late) <= _MOST_MESSAGES
+        if is_short or (is_few and not placement.mends and request.is_quick(_THREAD_ABOVE)):
             after, report = place(request, placement, late)
         else:
             after, report = await self._in_thread(place, request, placement, late)

@@ -57,12 +57,23 @@ def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
 
 def _has_stayed(request: Request, previous: Request) -> bool:
     """Whether each list of the turn before stands in this body, as far from its start."""
+    if previous.is_read and _goes_on(request, previous):
+        return True
     place = now = -1
     while place == now:
         place, now = previous.body.find(_PLACE, place + 1), request.body.find(_PLACE, now + 1)
         if -1 in (place, now):
             return True
     return False
+
+
+def _goes_on(request: Request, previous: Request) -> bool:
+    """Whether all messages of the turn before are the very same, as far as both are remembered."""
+    name = request.dialect.items if request.dialect is not None else ""
+    one, other = (each.document and each.document.array(name) for each in (request, previous))
+    if not one or not other:
+        return False
+    return one is other or one.items[: len(other.items)] == other.items
 
 
 def _is_copy(blocks: list[Any], had: list[Any], *, is_new: bool) -> bool:
