@@ -9,6 +9,7 @@ import pytest
 
 from cacheproxy.config import options
 from cacheproxy.core.http1 import response_reader as http1
+from cacheproxy.daemon import process_parts
 from cacheproxy.daemon.reloading import NEED_A_RESTART
 from cacheproxy.proxy.downstream import channel, limits
 from cacheproxy.proxy.downstream.limits import Limits
@@ -48,7 +49,7 @@ SAID = [
     f"bodies of more than {normalizing._THREAD_ABOVE // KIB} KiB are looked at in a thread",
     f"at most {relay._MOST_KEPT // MIB} MiB of it",
     f"More than {http1._MOST_INTERIM} of them",
-    f"written every {database._GATHER:g} seconds",
+    f"written every {database._GATHER + process_parts._SOON:.1g} seconds",
     f"the last {store.MOST} requests from memory. Up to {database._MOST_WAITING:,} requests wait",
     f"at most {store._FASTEST} times as fast as time passes",
 ]

@@ -23,7 +23,7 @@ from tests import transcript
 
 
 def test_what_each_helper_says():
-    transcript.holds("testing.txt", globals())
+    transcript.holds("helpers.txt", globals())
 
 
 def test_a_capture_is_loaded_line_by_line(tmp_path):
