@@ -218,6 +218,9 @@ def _inside(document: Document, path: Path, entry: Entry, edits: list[Edit]) -> 
 def _in_string(
     document: Document, entry: Entry, changes: list[tuple[int, int, str]]
 ) -> list[Splice]:
+    if changes[0][0] == len(entry.value):  # all is added at its end: no need to look through it
+        end = entry.end - 1
+        return [Splice(end, end, encode(new)[1:-1].encode()) for _, _, new in changes if new]
     literal_start = entry.value_start + 1
     literal = document.body[literal_start : entry.end - 1].decode()
     positions: list[int] = []

@@ -250,7 +250,8 @@ def test_without_its_literals_a_body_is_not_even_parsed():
 
 def test_literals_are_looked_for_in_what_earlier_ones_left():
     """A rule may bring in the literal that a later one waits for."""
-    rules = [Rule("x", "/a", "1", "two"), Rule("y", "/a", "two", "3", literals=("two",))]
+    first = Rule("x", "/a", "1", "two", literals=("1",))
+    rules = [first, Rule("y", "/a", "two", "3", literals=("two",))]
     assert normalize(request_of({"a": "1"}), rules).request.json == {"a": "3"}
 
 
