@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -170,3 +171,16 @@ def test_calls_are_ours_or_those_of_libraries():
     assert all(is_ours(file, tree) for file in (*ours, f"{installed}/cacheproxy/tap.py"))
     others = (f"{tree}/.venv/lib/site-packages/treq/api.py", "/usr/lib/python3.11/json/encoder.py")
     assert not any(is_ours(file, tree) for file in others)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions count other calls")
+def test_a_request_takes_no_more_calls_than_the_page_allows():
+    """Each change adds a few; docs/architecture.md has how many there may be."""
+    from calls import REPOSITORY, measure
+
+    page = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
+    aims = re.findall(r"^\| .* \| (\d+) \+ (\d+) \| \d+ \+ \d+ \|$", page, re.MULTILINE)
+    for (name, calls), aim in zip(measure(REPOSITORY, 30), aims, strict=True):
+        assert calls.ours <= int(aim[0]), (name, calls)
+        assert calls.libraries <= int(aim[1]), (name, calls)

@@ -11,6 +11,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ PAGES = "/_cacheproxy/"
 _NO_TOTALS = ("--state-dir", "none")
 _POLLS = ("--poll", "0.1")
 _RUN = "import sys; from twisted.scripts.twistd import run; sys.exit(run())"
+_HERE = Path(__file__).resolve().parents[2]
 _OWN = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 
 
@@ -163,6 +165,12 @@ class _Seen:
             return {"status": status, "page": text.splitlines()}
 
 
+def interpreter(tree: Path) -> str:
+    """Return the Python of ``tree``: its own, or this one where it is this tree's."""
+    own = tree / ".venv/bin/python"
+    return sys.executable if not own.exists() and tree == _HERE else str(own)
+
+
 def _free_port() -> int:
     """Return a port at which nobody listens, of those that no outgoing connection is given."""
     while True:
@@ -195,7 +203,7 @@ class Proxy:
             and not name.lower().endswith("_proxy")
         }
         command = [
-            *(str(tree / ".venv/bin/python"), "-c", f"{first}\n{_RUN}", "-n", "--pidfile="),
+            *(interpreter(tree), "-c", f"{first}\n{_RUN}", "-n", "--pidfile="),
             *("cacheproxy", "--config", os.devnull, "--poll", "0"),
             *("--port", str(self.port), *options),
         ]

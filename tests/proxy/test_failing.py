@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from .harness import CHUNKED, TIMEOUT, Client, head, whole
+from .harness import CHUNKED, TIMEOUT, Client, Proxy, head, whole
 
 pytestmark = pytest.mark.slow
 
@@ -153,6 +153,37 @@ def test_a_failed_stream_harms_no_other(connect, serve):
     assert bad.answer().end in ("fin", "rst")
     answer = good.answer()
     assert (answer.body, answer.end) == (EVENT * 10, "whole")
+
+
+FAULT = """
+from cacheproxy import hookimpl
+from cacheproxy.core.conversation.usage import UsageReader
+
+def feed(*_):
+    raise ValueError("kanarienvogel")
+
+UsageReader.feed = feed
+
+@hookimpl
+def cacheproxy_exchange_finished(exchanges):
+    pass
+"""
+
+
+def test_a_fault_of_ours_amid_an_answer_is_in_the_log_without_its_text(
+    upstream, break_off, tmp_path
+):
+    """Its traceback is; what it says may quote the prompt."""
+    break_off(CHUNKED + b"2\r\n{}\r\n", "fin")
+    (tmp_path / "fault.py").write_text(FAULT)
+    plugin = ("--plugin", str(tmp_path / "fault.py"))
+    with Proxy(tmp_path, "--upstream", upstream.url, *plugin) as proxy:
+        with Client(proxy.address) as client:
+            answer = client.ask("/v1/messages", b'{"messages":[]}').answer()
+        assert answer.end in ("fin", "rst")
+        assert "FAILED: an internal error; see the" in proxy.wait_for("UPSTREAM FAILED")
+        assert "fault.py" in proxy.wait_for("fault.py:")
+        assert "kanarienvogel" not in proxy.output
 
 
 ANTHROPIC = {"type": "error", "error": {"type": "api_error", "message": None}}

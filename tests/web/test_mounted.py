@@ -11,6 +11,7 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
 from twisted.web.static import File, NoRangeStaticProducer
 
 from cacheproxy.core.privacy.access import Access
@@ -86,6 +87,66 @@ def test_a_client_that_does_not_read_or_leaves_stops_the_file(files):
     files.channel.connectionLost(Failure(ConnectionLost()))
     take_turns(files.clock)
     assert not files.clock.getDelayedCalls()
+
+
+class Pulled(Resource):
+    """Answers in ten steps of two pieces each, the first before it has said who writes them."""
+
+    isLeaf = True
+    steps, stopped = 0, False
+
+    def render_GET(self, request):  # noqa: N802 - Twisted's
+        self.request = request
+        request.write(b"x")
+        request.registerProducer(self, False)
+        return NOT_DONE_YET
+
+    def resumeProducing(self):
+        self.steps += 1
+        self.request.write(b"x")
+        self.request.write(b"x")
+        if self.steps == 10:
+            self.request.unregisterProducer()
+            self.request.finish()
+
+    def stopProducing(self):
+        self.stopped = True
+
+
+def test_a_transport_that_is_full_pauses_it_with_each_piece_and_lets_it_go_on_once():
+    """As Twisted's do; also before it was asked for anything."""
+    pulled = Pulled()
+    mounted = Mounted(pulled)
+    write, full = mounted.transport.write, []
+
+    def fill(data):
+        write(data)
+        full.append(data)
+        mounted.channel.pauseProducing()
+
+    mounted.transport.write = fill
+    request = b"GET /_cacheproxy/there HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    mounted.channel.dataReceived(request)
+    for _ in range(20):
+        if full:
+            full.clear()
+            mounted.channel.resumeProducing()
+        take_turns(mounted.clock)
+    assert pulled.steps == 10
+    assert mounted.transport.value().endswith(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_who_is_asked_for_pieces_is_told_that_the_client_has_gone(is_told):
+    """By the transport, unless it had been told to close; asked it is no more."""
+    pulled = Pulled()
+    mounted = Mounted(pulled)
+    mounted.channel.dataReceived(b"GET /_cacheproxy/there HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    if is_told:
+        mounted.channel.stopProducing()
+    mounted.channel.connectionLost(Failure(ConnectionLost()))
+    assert pulled.stopped == is_told
+    assert not mounted.clock.getDelayedCalls()
 
 
 def test_prometheus_clients_own_resource(monkeypatch):

@@ -6,13 +6,17 @@ connection, its limits and the framing of the answer stay ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
-from twisted.internet.interfaces import IPullProducer, IPushProducer, IReactorTime
-from twisted.internet.task import Cooperator
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IPullProducer,
+    IPushProducer,
+    IReactorTime,
+)
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from twisted.web.http_headers import Headers
 from twisted.web.server import NOT_DONE_YET, Request, Site
 from zope.interface import implementer
@@ -27,11 +31,17 @@ _OURS = frozenset({b"server", b"date"})
 
 def render(down: ProxyRequest, site: Site, clock: IReactorTime) -> int:
     """Have ``down`` answered by a resource of ``site``, at once or later."""
-    request = Request(_Channel(down, site, clock), parsePOSTFormSubmission=False)
+    channel = _Channel(down, site, clock)
+    request = Request(channel, parsePOSTFormSubmission=False)
     for name, value in down.headers:
         request.requestHeaders.addRawHeader(name, value)
     request.content = BytesIO(down.body)  # where twisted.web would make a file of a large one
-    down.on_gone = request.connectionLost
+
+    def gone(reason: Failure) -> None:
+        channel.unregisterProducer()  # else it would be asked for ever
+        request.connectionLost(reason)
+
+    down.on_gone = gone
     # A request of HTTP/1.0 puts no chunks around its answer: that is done here, where it is needed.
     request.requestReceived(down.method, down.uri, b"HTTP/1.0")
     return NOT_DONE_YET
@@ -74,7 +84,7 @@ class _Channel:
         self._down.channel.producer = None
         producer, self.producer = self.producer, None
         if isinstance(producer, _Pushing):
-            producer.stopProducing()
+            producer.pauseProducing()
 
     def requestDone(self, request: Request) -> None:  # noqa: ARG002, N802 - Twisted's names
         """The answer is whole."""
@@ -83,25 +93,40 @@ class _Channel:
 
 @implementer(IPushProducer)
 class _Pushing:
-    """Asks a producer that waits to be asked, once in each turn of the reactor."""
+    """Asks a producer that waits to be asked, once in each turn of the reactor.
+
+    A transport may pause it several times before it lets it go on once, or let it go on that was
+    never paused.
+    """
 
     def __init__(self, producer: IPullProducer, channel: _Channel, clock: IReactorTime) -> None:
         self._producer = producer
-        self._is_over = False
-        cooperator = Cooperator(lambda: lambda: True, lambda work: clock.callLater(0, work))
-        self._task = cooperator.cooperate(self._ask())
-        self._task.whenDone().addErrback(self._failed, channel)
-        self.pauseProducing, self.resumeProducing = self._task.pause, self._task.resume
+        self._channel = channel
+        self._clock = clock
+        self._next: IDelayedCall | None = None
+        self.resumeProducing()
 
-    def _ask(self) -> Iterator[None]:
-        while not self._is_over:
-            self._producer.resumeProducing()
-            yield
+    def resumeProducing(self) -> None:
+        """Go on."""
+        if self._next is None:
+            self._next = self._clock.callLater(0, self._ask)
 
-    def _failed(self, why: Any, channel: _Channel) -> None:
-        _log.failure("a page failed", why)
-        channel.abortConnection()
+    def pauseProducing(self) -> None:
+        """Ask no more until it goes on."""
+        pending, self._next = self._next, None
+        if pending is not None:
+            pending.cancel()
 
     def stopProducing(self) -> None:
-        """Ask no more."""
-        self._is_over = True
+        """The client is gone: the producer may close what it has open."""
+        self.pauseProducing()
+        self._producer.stopProducing()
+
+    def _ask(self) -> None:
+        self._next = self._clock.callLater(0, self._ask)  # first: it may be paused meanwhile
+        try:
+            self._producer.resumeProducing()
+        except Exception:
+            _log.failure("a page failed")
+            self.pauseProducing()
+            self._channel.abortConnection()

@@ -274,14 +274,14 @@ class _Running:
         record.outcome = Outcome.UPSTREAM_FAILED
         if self.chosen is not None and not failure.check(TranslationError):
             self.server.health.doubt()
-        if self.relay is not None:  # the relay has broken off the response
-            record.error = failure.getErrorMessage()
-            return
         status, message = explain(failure, self._where(failure))
+        if status == 500:  # ours: what it says may quote the request
+            _log.failure("an exchange failed", failure)
+        if self.relay is not None:  # the relay has broken off the response
+            record.error = message if status == 500 else failure.getErrorMessage()
+            return
         if self.unable and not failure.check(NoTranslationError):
             message += f"; no Chat Completions at {Chosen(self.unable).where}"
-        if status == 500:
-            _log.failure("an exchange failed", failure)
         if down.started:
             down.channel.abort()
         else:

@@ -19,7 +19,6 @@ from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.transport.deadline import Deadline
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
-from cacheproxy.translate.reading import TranslationError
 from cacheproxy.translate.stream import MessageStream
 
 _FLUSH_SECONDS = 10.0
@@ -150,7 +149,7 @@ class Relay:
                 raise ResponseError(CUT)  # noqa: TRY301 - one way for both
             if self._through is not None:
                 self._down(self._through.close())
-        except (ResponseError, TranslationError):
+        except Exception:  # ours may be anything: the client is not to wait for more
             self._cut()
             raise
         self._stop_all()

@@ -88,15 +88,16 @@ class Down:
 class Ending:
     """A translation that fails, or says more, at its end."""
 
-    def __init__(self, more):
+    def __init__(self, more, error=TranslationError):
         self.more = more
+        self.error = error
 
     def feed(self, data):
         return data
 
     def close(self):
         if self.more is None:
-            raise TranslationError("it makes no sense")
+            raise self.error("it makes no sense")
         return self.more
 
 
@@ -181,9 +182,10 @@ def test_so_does_what_a_translation_says_at_the_end():
     assert down.transport.pieces == [b"1\r\na\r\n3\r\nbye\r\n0\r\n\r\n"]
 
 
-def test_what_came_before_a_translation_failed_is_sent():
-    """Without the end that it had waited for."""
-    down = Down(Ending(None))
+@pytest.mark.parametrize("error", [TranslationError, ZeroDivisionError])
+def test_what_came_before_a_translation_failed_is_sent(error):
+    """Without the end that it had waited for; also if the fault is ours."""
+    down = Down(Ending(None, error))
     down.upstream.dataReceived(b"1\r\na\r\n0\r\n\r\n")
     assert down.transport.pieces == [b"1\r\na\r\n"]
     assert down.transport.disconnecting
