@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress
+from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
@@ -241,9 +241,12 @@ def _is_branch(sent: Prompt, before: Prompt) -> bool:
     """
     if sent.digests[: len(before.digests)] == before.digests:
         return False
-    pieces = before.pieces
-    at = in_common(pieces, sent.pieces)
-    if at == min(len(pieces), len(sent.pieces)):
+    pieces, others = before.pieces, sent.pieces
+    start = in_common(pieces, others)
+    for at in compress(count(start), map(is_not, pieces[start:], others[start:])):
+        if pieces[at] != others[at]:
+            break
+    else:
         return False
     if not any(map(is_answer, pieces[at:])):
         return False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from itertools import chain
-from operator import attrgetter
+from itertools import chain, compress, count
+from operator import attrgetter, is_not
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -109,20 +109,15 @@ _CHARS, _COST, _DIGESTS, _THINKING = map(attrgetter, ("chars", "cost", "digests"
 
 
 def in_common(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:
-    """Return how many pieces at the start are equal.
+    """Return how many pieces at the start are the very same; all, where all are equal.
 
-    By halves, since that compares in C: of 10,000 messages a look at each takes 0.25 ms, and a
-    request does that ten times.
+    To ask of 10,000 which are others takes 0.25 ms, and a request does so ten times; whether all
+    are equal, as nearly always, takes 0.03 ms.
     """
     most = min(len(ours), len(theirs))
     if ours[:most] == theirs[:most]:
         return most
-    at, step = 0, 1 << most.bit_length() >> 1
-    while step:
-        if at + step <= most and ours[at : at + step] == theirs[at : at + step]:
-            at += step
-        step >>= 1
-    return at
+    return next(compress(count(), map(is_not, ours, theirs)))
 
 
 def tool_name(tool: Any) -> str | None:
