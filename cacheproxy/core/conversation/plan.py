@@ -74,6 +74,7 @@ class ClientPlan(NamedTuple):
     fields: tuple[Rule, ...]  #: of the pins those that are rows of a table
     hooks: tuple[SessionHook, ...]  #: asked in turn which session it belongs to
     words: Words  #: the literals of all these rules
+    told: dict[Client, bool]  #: all who own rules or hooks, and whether it is their request
 
 
 class Plan:
@@ -118,7 +119,7 @@ class Plan:
         plan = self._plans.get(told)
         if plan is None:
             plan = self._plans[told] = self._made(told)
-        request.searched_for(plan.words)
+        request.searched_for(plan.words, plan.told)
         return plan
 
     def _made(self, told: tuple[bool | None, ...]) -> ClientPlan:
@@ -135,6 +136,7 @@ class Plan:
             tuple(rule for rule in others if isinstance(rule, Rule)),
             tuple(one for one in self.hooks if one.client is None or one.client in theirs),
             words_of(rules),
+            {client: bool(is_its) for client, is_its in zip(self._owners, told, strict=True)},
         )
 
     async def session(

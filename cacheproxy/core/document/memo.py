@@ -90,9 +90,13 @@ class Memo:
     def array(self, body: bytes, at: int) -> tuple[Container | None, int]:
         """Return the array that has most in common with the one at ``at``, and how many bytes."""
         best, most = None, 0
-        alike = self._arrays.get(body[at : at + self.head], ())
+        head = self.head
+        alike = self._arrays.get(body[at : at + head], ())
         for known in alike:  # as it was, or with more behind it
             most = known.length - 1
+            end = most - head + 1  # looked at first: all may begin with one long system text
+            if not body.startswith(known.spelled[end:most], at + end):
+                continue
             if body.startswith(known.spelled[:most], at):
                 best = known
                 most += len(known.spelled) > most and body.startswith(b"]", at + most)

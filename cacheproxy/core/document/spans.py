@@ -105,8 +105,9 @@ class Container:
         """
         if step not in self.notes:
             notes, count = self.before
-            found = notes.get(step, [])
-            found, start = found[: bisect_left(found, count)], count if step in notes else 0
+            known = notes.get(step)  # asked once: another thread may be about to note it
+            found = [] if known is None else known[: bisect_left(known, count)]
+            start = 0 if known is None else count
             key, values = step.key, step.values
             found += [
                 number

@@ -106,17 +106,17 @@ class Literals:
         self, body: bytes, words: Words, short: bytes | None = None, parts: Parts = ()
     ) -> None:
         self._body, self._short, self._parts = body, body if short is None else short, parts
+        self._words, self._looked = words, len(words.known)  # before: other threads add to them
         self.held = words.held_by(self._short, parts)
-        self._words, self._looked = words, len(words.known)
 
     def __contains__(self, word: Word) -> bool:
         """Whether the body holds ``word``."""
         words = self._words
         if not words.learn(word):
             return bool(Words((word,)).held_by(self._body))
-        if self._looked < len(words.known):
-            self._looked = len(words.known)
+        if self._looked < (count := len(words.known)):
             self.held = words.held_by(self._short, self._parts)
+            self._looked = count  # behind it: threads share this
         return word in self.held
 
     def match(self, pattern: re.Pattern[bytes]) -> bool:

@@ -168,8 +168,13 @@ class Request:
         document = self.document
         return document is None or document.scanned <= most
 
-    def searched_for(self, words: Words) -> None:
-        """Say which texts ``literals`` looks for at once: those of the rules that there are."""
+    def searched_for(self, words: Words, told: dict[Any, bool] | None = None) -> None:
+        """Say which texts ``literals`` looks for at once: those of the rules that there are.
+
+        ``told``: what ``clients`` knows from now on, whatever is edited later.
+        """
+        if told is not None:
+            self.__dict__["clients"] = {**self.__dict__.get("clients", {}), **told}
         if self.__dict__.get("_words") is not words:
             self.__dict__["_words"] = words
             self.__dict__.pop("literals", None)

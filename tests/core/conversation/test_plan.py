@@ -52,3 +52,6 @@ def test_each_request_is_asked_what_its_clients_rules_ask(cases):
         assert [hook.plugin for hook in own.hooks] == ["hook"] * ("pin" in rules)
         assert asked.literals.held == ({"of-mine"} if "mine" in rules else set())
         assert own is plan.of(asked)
+        edited = asked.with_text('{"system": "another"}')
+        assert OTHER.sent(edited) == ("pin" in rules), "whose it is was told by what came"
+        assert MINE.sent(edited) == ("mine" in rules)

@@ -447,6 +447,18 @@ def test_a_text_is_in_the_body_or_not_whatever_came_before(turns, asked, data):
                 assert known.match(pattern) is plain.match(pattern)
 
 
+def test_a_text_that_another_thread_asks_for_meanwhile_is_found():
+    """It is one of the known ones while the body has not been searched for it."""
+
+    class Meanwhile(Words):
+        def held_by(self, text, parts=()):
+            found = super().held_by(text, parts)
+            self.learn("b")
+            return found
+
+    assert "b" in Literals(b"ab", Meanwhile(["a"]))
+
+
 def test_a_body_that_is_not_understood_is_searched_all_the_same():
     """So is one whose API we do not know, and any number of texts is found."""
     memo = Memo()

@@ -275,6 +275,45 @@ def test_a_hundred_conversations_that_begin_alike_each_go_on_from_their_own():
     assert kept[-1] < 5 / 2 * 1.2 * kept[0]
 
 
+class Compared(bytes):
+    """A body that counts the bytes that it is compared with."""
+
+    count = 0
+
+    def startswith(self, start, at=0):
+        self.count += len(start)
+        return super().startswith(start, at)
+
+
+def test_of_conversations_that_begin_alike_one_is_compared_as_a_whole():
+    """Hundreds with one long system text would else hold up all others."""
+    memo, system = Memo(), "You are ours. " * 1000
+    bodies = [json.dumps({"messages": [system, str(n) * 5000]}).encode() for n in range(10, 99)]
+    for body in bodies:
+        Document(body, memo)
+    body = Compared(bodies[0])
+    found, length = memo.array(body, body.index(b"["))
+    assert (found.values[1][:2], length) == ("10", found.length)
+    assert body.count < 2 * len(body)
+
+
+def test_what_another_thread_notes_meanwhile_is_not_taken_for_known():
+    """Of the array before, which messages meet a condition."""
+
+    class Notes(dict):
+        def get(self, step, default=None):
+            found = super().get(step, default)
+            self[step] = [0]
+            return found
+
+    found = Document(b'{"messages": [{"role": "a"}, {"role": "b"}, {"role": "a"}]}').array(
+        "messages"
+    )
+    found.before = Notes(), 1
+    step = parse_pattern("/messages/*[role=a]/content").each
+    assert found.accepted(step) == [0, 2]
+
+
 def test_a_counter_in_the_first_block_of_the_system_text_does_not_fill_it():
     memo, sizes = Memo(), []
     for number in range(9):
