@@ -92,7 +92,7 @@ class Lane:
     branches: tuple[Before, ...] = ()
     """The last turns of other branches (siblings that go on side by side, turns taken back)."""
     broken: Pair | None = None  #: the last turn that broke, for a rule to be proven on
-    home: Home | None = None  #: None where there is one upstream
+    home: Home | None = None  #: None where there has been one upstream
     cost: int = 0  #: bytes that all of it takes, roughly
 
     def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> None:
