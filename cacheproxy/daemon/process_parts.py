@@ -19,6 +19,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
 from twisted.web.resource import Resource
 
 from cacheproxy.alarm.alarming import Alarming
@@ -52,6 +53,7 @@ from cacheproxy.web.monitoring import MetricsResource, health, named_or, ready
 from cacheproxy.web.pages import OwnPages, Prompts, answer, login, queried
 
 _T = TypeVar("_T")
+_log = Logger()
 _SOON = 0.04
 """Seconds before the first: what has finished is seen together."""
 _MANY = 32
@@ -329,7 +331,10 @@ class DeferredObserver:
         waiting = self._waiting
         until = self._clock.seconds() + seconds if waiting else 0.0
         for _ in range(min(most, len(waiting))):
-            self._judge(waiting.popleft())
+            try:
+                self._judge(waiting.popleft())
+            except Exception:  # a record is lost by that, not the request that comes now
+                _log.failure("an exchange could not be judged")
             if self._clock.seconds() > until:
                 break
 

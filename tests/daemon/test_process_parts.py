@@ -5,6 +5,7 @@ from itertools import chain
 from twisted.internet.task import Clock
 
 from cacheproxy.daemon.process_parts import DeferredObserver
+from tests.logs import looking
 
 
 class Seen:
@@ -74,3 +75,17 @@ def test_the_next_turn_finds_verdicts_that_are_shown_later():
     seen.take.judge()
     assert (seen.judged, seen.portions) == ([*range(10)], [])
     assert seen.pump() == [[*range(8)], [8, 9]]
+
+
+def test_a_fault_in_one_verdict_is_no_fault_of_the_request_that_comes_now():
+    """It is in the log; the others are judged."""
+    seen = Seen()
+    judge = seen.judge
+    seen.take = DeferredObserver(seen.clock, lambda one: judge(1 / one), seen.give_on)
+    for number in (1, 0, 1):
+        seen.take(number)
+    events = []
+    with looking(events.append):
+        seen.take.judge()
+    assert [event["log_failure"].type for event in events] == [ZeroDivisionError]
+    assert seen.pump() == [[1, 1]]

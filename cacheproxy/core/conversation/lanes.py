@@ -93,7 +93,7 @@ class Lane:
     branches: tuple[Before, ...] = ()
     """The last turns of other branches (siblings that go on side by side, turns taken back)."""
     broken: Pair | None = None  #: the last turn that broke, for a rule to be proven on
-    home: Home | None = None  #: None where there is one upstream
+    home: Home | None = None  #: None where there has been one upstream
     cost: int = 0  #: bytes that all of it takes, roughly
     _own: dict[tuple[int, int], tuple[PieceRun, PieceRun, int]] = field(default_factory=dict)
     """What messages cost that others have not: a long conversation is counted twice a turn."""

@@ -65,20 +65,23 @@ class Memo:
         self._bytes_read = 0
         self._lock = Lock()
 
-    def keep_read(self, request: Callable[[], Forgetful | None], size: int) -> None:
-        """Let a request keep what its body of ``size`` bytes was read as, until others have come.
+    def keeps_read(self, request: Callable[[], Forgetful | None], size: int) -> bool:
+        """Whether a request may keep what its body of ``size`` bytes is read as, for a while.
 
-        ``request`` refers to it weakly: one that is needed no more is gone at once.
+        That is until others have come. ``request`` refers to it weakly: one that is needed no more
+        is gone at once. What a large one was read as may take 20 times its bytes, and nobody knows
+        when another comes.
         """
+        if size > _MOST_BYTES_READ:
+            return False
         self._read.append((request, size))
         self._bytes_read += size
         while len(self._read) > _MOST_READ or self._bytes_read > _MOST_BYTES_READ:
-            if len(self._read) == 1:
-                break
             gone, size = self._read.popleft()
             self._bytes_read -= size
             if (old := gone()) is not None:
                 old.forget()
+        return True
 
     def item(self, body: bytes, at: int) -> SpelledValue | None:
         """Return the value at ``at``, which begins with a quote or bracket, if it is known."""

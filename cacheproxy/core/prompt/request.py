@@ -224,11 +224,15 @@ class Request:
         other = self.with_body(self.body)
         known = other.__dict__
         known.pop("agreed", None)
-        if self.memo is not None and (document := self.document) is not None:
+        memo = self.memo
+        if (
+            memo is not None
+            and (document := self.document) is not None
+            and memo.keeps_read(ref(other), len(self.body))
+        ):
             known["document"], known["json"] = document, document.value
             if "literals" in self.__dict__:
                 known["literals"] = self.literals
-            self.memo.keep_read(ref(other), len(self.body))
         return other
 
     def forget(self) -> None:

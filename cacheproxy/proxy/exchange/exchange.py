@@ -191,9 +191,11 @@ class _Running:
                     or is_last
                     or not servers.may_go_on(chosen, server, after, status)
                 ):
-                    turn = prepared.turn if server.name and status < 400 else None
+                    turn = prepared.turn if status < 400 else None
                     if record.place is not None and turn is not None:
-                        servers.settle(chosen, server, turn, record.place.lane)
+                        lane = turn.lane
+                        if server.name or (lane is not None and lane.home is not None):
+                            servers.settle(chosen, server, turn, record.place.lane)
                     return attempt, response
                 server.health.doubt()  # it has no room for a request: perhaps it is not up
                 response.abort()

@@ -187,7 +187,7 @@ class Servers:
             self._tell(after.name, chosen.route, _UNABLE)
 
     def settle(self, chosen: Chosen, server: Server, turn: Turn, lane: int) -> None:
-        """Take note that ``turn`` is being answered by ``server``, one of several."""
+        """Take note that ``turn`` is being answered by ``server``."""
         start = server.profiling.profile.start
         self._store.settle(turn.session, lane, Home(server.name, chosen.route, start))
 

@@ -111,3 +111,11 @@ def test_what_is_kept_of_a_request_stays_read_until_others_have_come(count, size
     kept = [Request("POST", "/v1/messages", (), body, memo).bare() for body in bodies]
     assert (kept[0].is_read, kept[-1].is_read) == (False, True)
     assert [one.json["a"] for one in kept] == list(range(count))
+
+
+def test_a_large_body_does_not_stay_read():
+    """It may take a gigabyte, and the next request may come tomorrow; small ones stay read."""
+    memo = Memo()
+    bodies = (b"{}", b'{"a": "%b"}' % (b"x" * (4 << 20)))
+    small, large = (Request("POST", "/v1/messages", (), body, memo).bare() for body in bodies)
+    assert (small.is_read, large.is_read) == (True, False)
