@@ -90,6 +90,11 @@ CONTENTS = st.one_of(
 ITEMS = st.one_of(
     st.builds(user, CONTENTS),
     st.builds(system, CONTENTS, st.sampled_from(["system", "developer"])),
+    st.builds(
+        lambda role, content: system(content, role, images=["aGk="]),
+        st.sampled_from(["system", "user", "tool"]),
+        CONTENTS,
+    ),
     st.builds(assistant, CONTENTS),
     st.builds(lambda content: {"role": "tool", "content": content}, CONTENTS),
     st.builds(lambda output: {"type": "function_call_output", "output": output}, CONTENTS),

@@ -10,8 +10,6 @@ from cacheproxy.totals.windows import lifetime, overview
 
 from .builders import MS, NOW, keep, record
 
-pytestmark = pytest.mark.slow
-
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 
@@ -29,6 +27,7 @@ def tidy_all(store, now, kept=DEFAULT):
     raise AssertionError("it never ends")
 
 
+@pytest.mark.slow
 def test_a_year_of_exchanges(store):
     """Rows stay for 31 days, sums by the minute for 3, by the hour for years; totals for ever."""
     now = MS
@@ -53,6 +52,14 @@ def test_a_year_of_exchanges(store):
     assert overview(store, "30d", now)["sums"]["requests"] == 30 * 21
 
 
+@pytest.mark.parametrize("kept", [Keep(exchanges=0), Keep(size=0)])
+def test_the_oldest_rows_go_first(store, kept):
+    """Not all in one go, and whichever came first."""
+    keep(store, *(record(wall=NOW - second) for second in range(2003)))
+    assert tidy(store, MS + HOUR, kept)
+    assert one(store, "SELECT count(*), max(at), min(at) FROM exchanges") == (3, MS, MS - 2000)
+
+
 def test_what_a_clock_that_was_ahead_dated_keeps_nothing_else(store):
     """More than is deleted in one go."""
     keep(store, *(record(wall=NOW + 365 * 86_400) for _ in range(2000)), record())
@@ -60,6 +67,7 @@ def test_what_a_clock_that_was_ahead_dated_keeps_nothing_else(store):
     assert one(store, "SELECT count(*) FROM exchanges WHERE at = ?", MS) == (0,)
 
 
+@pytest.mark.slow
 def test_the_file_stays_small(store, tmp_path):
     """Where more comes than its size has room for, the oldest rows go, however young."""
     kept = Keep(size=1 << 20)

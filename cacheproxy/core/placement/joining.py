@@ -70,7 +70,7 @@ def _runs(
             continue
         item = items[index]
         if run is not None and _joins(run, items, index, moved, placement):
-            if run.home in moved and index not in moved:
+            if run.home in moved and index not in moved and not items[run.home].get("images"):
                 run.before, run.behind = [run.home, *run.behind], []
                 run.home, run.is_result = index, ends_with_result(item)
             else:
@@ -116,7 +116,9 @@ def _joins(
             return placement.joins_tool and is_all_text(item["content"])
         return placement.joins_user
     if run.home in moved and _begins_with_result(item):
-        return all(is_all_text(items[late]["content"]) for late in (run.home, *run.behind))
+        return not items[run.home].get("images") and all(
+            is_all_text(items[late]["content"]) for late in (run.home, *run.behind)
+        )
     return placement.joins_user and not run.is_result and _is_user(item)
 
 

@@ -169,6 +169,20 @@ def test_an_odd_count_of_reused_tokens_is_unknown_and_harms_no_other(odd):
 
 
 @pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("cache_n", Usage(output=3)),
+        ("prompt_n", Usage(output=3)),
+        ("predicted_n", Usage(237, 236)),
+    ],
+)
+def test_an_odd_count_among_a_servers_timings_is_unknown(odd, name, usage):
+    timings = {"cache_n": 236, "prompt_n": 1, "predicted_n": 3}
+    assert usage_of({"timings": timings | {name: odd}}) == usage
+
+
+@pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["cache_read_input_tokens", "cache_creation_input_tokens"])
 def test_a_sum_with_an_odd_part_is_unknown(odd, name):
     """Of Anthropic's three counts none is the prompt by itself."""

@@ -81,6 +81,26 @@ def test_where_a_text_goes_beside_users(messages, joined):
     assert sent(*messages, by=JOINS_USER) == joined
 
 
+SHOWN = system("news", images=["late"])
+ASKING = user("b", images=["asked"])
+RETURNED = {"role": "tool", "content": "x"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "joined"),
+    [
+        ([user("a"), SHOWN], [user("a"), user(NEWS, images=["late"])]),
+        ([SHOWN, user("b")], [user(f"{NEWS}\n\nb", images=["late"])]),
+        ([SHOWN, ASKING], [user(NEWS, images=["late"]), ASKING]),
+        ([ASKING, system("news")], [user(f"b\n\n{NEWS}", images=["asked"])]),
+        ([SHOWN, RETURNED], [user(NEWS, images=["late"]), RETURNED]),
+    ],
+)
+def test_images_that_stand_beside_a_text_are_not_lost(messages, joined):
+    """Ollama's: what is joined with a message must have none."""
+    assert sent(*messages, by=JOINS_BOTH, api="ollama") == joined
+
+
 def test_a_text_goes_to_the_end_of_a_tools_result_where_no_user_may_follow():
     """In each API; what the tool returned stays as it is."""
     for content in ("x", [text("x")]):
