@@ -63,7 +63,9 @@ def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
         plain = ask(b"User-Agent: opencode/1", b"X-Session-ID: s")
         secret = json.loads(page("health"))["probe"].encode()
         assert len(secret) == 32
-        probe = ask(b"X-Cacheproxy-Probe: " + secret, b"User-Agent: " + DOCTOR.encode() + b"/1")
+        ours = b"X-Cacheproxy-Probe: " + secret
+        probe = ask(ours, b"User-Agent: " + DOCTOR.encode() + b"/1")
+        ask(ours, b"User-Agent: opencode/1", b"X-Session-ID: s")  # no turn of that one's, either
         later = ask(b"User-Agent: opencode/1", b"X-Session-ID: s")
         assert probe.body == plain.body == later.body != BODY  # edited by the same rule
         assert not any(name.lower().startswith(b"x-cacheproxy") for name, _ in probe.headers)

@@ -18,6 +18,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.dialects.dialects import spoken
+from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -174,6 +175,7 @@ def test_the_end_goes_out_with_what_came_with_it():
     down.upstream.dataReceived(b"1\r\na\r\n")
     down.upstream.dataReceived(b"1\r\nb\r\n1\r\nc\r\n0\r\n\r\n")
     assert down.transport.pieces == [b"1\r\na\r\n", b"2\r\nbc\r\n0\r\n\r\n"]
+    assert down.relay.bytes_down == 3
 
 
 def test_so_does_what_a_translation_says_at_the_end():
@@ -190,6 +192,31 @@ def test_what_came_before_a_translation_failed_is_sent(error):
     assert down.transport.pieces == [b"1\r\na\r\n"]
     assert down.transport.disconnecting
     assert [str(failure.value) for failure in down.failures] == ["it makes no sense"]
+
+
+class Cut:
+    """Reads an answer along that lacks its dialect's end."""
+
+    is_cut = True
+
+    def feed(self, data):
+        """Read on."""
+
+
+def test_an_answer_without_its_dialects_end_is_broken_off():
+    down = Down(tap=Cut())
+    down.upstream.dataReceived(b"1\r\na\r\n0\r\n\r\n")
+    assert down.transport.pieces == [b"1\r\na\r\n"]
+    assert down.transport.disconnecting
+    assert [str(failure.value) for failure in down.failures] == [CUT]
+
+
+def test_the_upstream_waits_while_the_client_does():
+    down = Down()
+    for pause, state in ((True, "paused"), (False, "producing")):
+        producer = down.channel.producer
+        (producer.pauseProducing if pause else producer.resumeProducing)()
+        assert down.upstream.transport.producerState == state
 
 
 COMMENT = b": keep-alive\n\n"

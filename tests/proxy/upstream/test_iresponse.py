@@ -33,6 +33,37 @@ def test_it_has_all_that_an_iresponse_has():
     assert answered(b"Content-Length: 3\r\n\r\nabc").length == 3
 
 
+def test_a_whole_response_closes_the_connection():
+    assert answered(b"Content-Length: 3\r\n\r\nabc").transport.disconnecting
+    assert not answered(b"Content-Length: 3\r\n\r\nab").transport.disconnecting
+
+
+class Nowhere:
+    """An endpoint that is still connecting; ``given_up`` has what was cancelled."""
+
+    def __init__(self):
+        self.given_up = []
+
+    def connect(self, _):
+        return Deferred(self.given_up.append)
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_an_attempt_that_is_cancelled_leaves_nothing_behind(is_connected):
+    """Neither a timer nor an attempt to connect."""
+    clock, endpoint, found = Clock(), Nowhere(), []
+    connection = UpstreamConnection(b"", b"", b"POST", clock, 5, handshake=9)
+    answer = connection.start(endpoint).addErrback(found.append)
+    if is_connected:
+        connection.makeConnection(StringTransport())
+    assert clock.getDelayedCalls()
+    answer.cancel()
+    assert clock.getDelayedCalls() == []
+    assert len(endpoint.given_up) == (not is_connected)
+    assert not is_connected or connection.transport.disconnected
+    assert found[0].check(CancelledError)
+
+
 @pytest.mark.parametrize("read", [readBody, treq.content])
 def test_others_read_its_body(read):
     """What came with the head, and what came later; or why it did not come whole."""
