@@ -112,6 +112,7 @@ def popen(command: Sequence[str], **options: Any) -> Forked | subprocess.Popen[A
     env = options.get("env") or os.environ
     path = _OURS.get("PYTHONPATH")
     is_new = path is not None and env.get("PYTHONPATH") != path
+    is_new |= command[1] not in ("-m", "-c")  # an option of the interpreter's before it
     if is_new or any(env.get(name) != _OURS.get(name) for name in _AT_START):
         return subprocess.Popen(command, **options)
     options.pop("text", None)
