@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
-from tests.proxy.harness import CHUNKED, Client, eventually, whole
+from tests.proxy.harness import CHUNKED, TIMEOUT, Client, eventually, head, whole
 
 from .conftest import BIG, conversation, refusing, revived, spoken
 
@@ -53,6 +54,24 @@ def test_a_busy_upstream_is_left_once(pool, status):
     assert other != home
     assert found.said("a", 3) == other
     assert sum(found.prompts(name) for name in BIG) == 3  # since the first turn
+
+
+def test_a_busy_upstream_is_not_listened_to_any_longer(pool):
+    """Another answers meanwhile: its refusal may have no end."""
+    found, closed = pool(), threading.Event()
+    home = found.said("a")
+
+    def refuse(peer, received):
+        if received.line.startswith(b"POST"):
+            peer.send(head(b"Content-Length: 9", status=b"503 Service Unavailable"))
+            if peer.wait_closed():
+                closed.set()
+        else:
+            peer.send(whole(b"{}", b"Content-Type: application/json"))
+
+    found.upstreams[home].reset(refuse)
+    assert found.said("a", 2) != home
+    assert closed.wait(TIMEOUT)
 
 
 def test_two_busy_upstreams_are_enough(pool):
