@@ -39,7 +39,10 @@ def upstream():
 
 
 def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
-    """No exchange, no session, no log line, no metric, no total, no capture, no rule's count."""
+    """No exchange, no session, no log line, no metric, no total, no capture, no rule's count.
+
+    Nor is it shown while it is under way.
+    """
     (tmp_path / "config.toml").write_text(RULES)
     arguments = ("--config", "config.toml", "--upstream", upstream.url)
     captures = tmp_path / "captures"
@@ -60,14 +63,21 @@ def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
             assert answer.status == 200
             return answer.body.decode()
 
+        running = []
+
+        def answer(peer, received):
+            if received.line.split()[1] == PATH.encode():
+                running.append(len(json.loads(page("data?window=15m"))["prefills"]))
+            peer.send(whole(ANSWER, b"Content-Type: application/json"))
+
+        upstream.reset(answer)
         plain = ask(b"User-Agent: opencode/1", b"X-Session-ID: s")
         secret = json.loads(page("health"))["probe"].encode()
         assert len(secret) == 32
-        ours = b"X-Cacheproxy-Probe: " + secret
-        probe = ask(ours, b"User-Agent: " + DOCTOR.encode() + b"/1")
-        ask(ours, b"User-Agent: opencode/1", b"X-Session-ID: s")  # no turn of that one's, either
+        probe = ask(b"X-Cacheproxy-Probe: " + secret, b"User-Agent: " + DOCTOR.encode() + b"/1")
         later = ask(b"User-Agent: opencode/1", b"X-Session-ID: s")
         assert probe.body == plain.body == later.body != BODY  # edited by the same rule
+        assert running == [1, 0, 1]
         assert not any(name.lower().startswith(b"x-cacheproxy") for name, _ in probe.headers)
         proxy.wait_for("#2")
         exchanges = json.loads(page("exchanges"))["exchanges"]
