@@ -24,6 +24,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
+from cacheproxy.core.prompt.request import messages_of
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
@@ -34,6 +35,8 @@ _log = Logger()
 _THREAD_ABOVE = 128 << 10
 """Bytes to be looked at beyond which a verdict is reached in the thread. Below it, the way to the
 thread and back costs more than the work."""
+_MOST_MESSAGES = 4000
+"""Messages beyond which it is, too: where they have changed, a look at each takes 0.001 ms."""
 _MOST_HELD = 64
 """Exchanges of a session that may wait for an upstream's answer."""
 
@@ -143,7 +146,9 @@ class Judging:
             return
         if not self._waiting:
             for one in (exchange.received, exchange.sent or exchange.received):
-                if len(one.body) > _THREAD_ABOVE and not one.is_quick(_THREAD_ABOVE):
+                if len(one.body) > _THREAD_ABOVE and (
+                    not one.is_quick(_THREAD_ABOVE) or len(messages_of(one)[1]) > _MOST_MESSAGES
+                ):
                     break
             else:  # small, or mostly known: none takes longer than it has bytes
                 self._take(exchange, self._judged(exchange))

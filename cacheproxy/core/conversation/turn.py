@@ -208,12 +208,11 @@ def was_elsewhere(turn: Turn) -> bool:
     if turn.lane is None or turn.prompt is None or turn.replaced:
         return False
     known, pieces = turn.lane.prompt.pieces, turn.prompt.pieces
-    if pieces[: len(known)] != known:  # the client tells its story in another way
-        return False
     times, last = 0, ""
     for piece in pieces[len(known) :]:
         for segment in piece.segments:
             if segment.source not in ("client", last):
                 last = segment.source
                 times += last == "model"
-    return times > 1
+    # Else the client tells its story in another way.
+    return times > 1 and pieces[: len(known)] == known

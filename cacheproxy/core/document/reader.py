@@ -25,6 +25,8 @@ _WINDOW = 4 << 10
 """Bytes decoded at a time, and eight times as many where a value is longer."""
 _LEAST = 64
 """Bytes of a member that is searched by itself."""
+_EACH = 256
+"""Bytes that are scanned while one value is looked up, or put into a list."""
 _SPACES = b" \t\n\r"
 _space: Any = re.compile(rb"[ \t\n\r]*").match
 _plain_name = re.compile(rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
@@ -45,14 +47,16 @@ class TooMuchError(Exception):
 class Reader:
     """Reads the containers of ``body``, with what ``memo`` knows; ``scanned``: bytes it did not.
 
-    ``most``: bytes to be scanned; beyond them TooMuchError is raised, and a second reader finds
-    what this one has read in the memo.
+    ``most``: bytes to be scanned; beyond them, or a value for each 256 of them that is looked up
+    or scanned, TooMuchError is raised, and a second reader finds what this one has read in the
+    memo.
     """
 
     def __init__(self, body: bytes, memo: Memo | None = None, most: int = sys.maxsize) -> None:
         self._body = body
         self._memo = memo
         self._most = most
+        self._looks = most // _EACH
         self._left = MOST_ENTRIES
         self._left_in_lists = MOST_LISTED
         self.scanned = 0
@@ -167,6 +171,9 @@ class Reader:
             ends.append(at - opening)
             items.append(item)
             self._left -= 1
+            self._looks -= 1
+            if self._looks < 0:
+                raise TooMuchError
             if self._left < 0:
                 raise ValueError("too many members and elements")
         made.length = at + 1 - opening
@@ -236,7 +243,9 @@ class Reader:
                     if self.scanned > self._most:
                         raise TooMuchError
                     return value, at + end
-            size *= 8
+            if self.scanned + size > self._most:
+                raise TooMuchError
+            size = min(8 * size, self._most - self.scanned + _LEAST)
 
     def _count(self, value: Any) -> None:
         """Count the elements of the lists in ``value``."""

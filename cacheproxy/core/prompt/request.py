@@ -157,10 +157,8 @@ class Request:
         if size // _LOOKED_AT > most:
             return False
         if "document" not in known:
-            if size <= most:
-                return True
-            if self.memo is None:
-                return False
+            if size <= _SHORT or self.memo is None:
+                return size <= most
             try:
                 known["document"] = self._read(most)
             except TooMuchError:

@@ -22,6 +22,7 @@ from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
 from cacheproxy.core.http1.content_coding import CodingError, are_known, codings_of, unpack
+from cacheproxy.core.placement.placing import late_messages
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, RuleReport, advance
@@ -179,7 +180,8 @@ class Normalizing:
             with self._collector.paused():
                 step = advance(work, given)
                 if isinstance(step, Prepared):
-                    _ = step.request.document  # read it here: on the reactor it will be asked for
+                    late_messages(step.request)  # read here: on the reactor it will be asked for
+                    _ = step.request.document
                 return step
 
         return await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), go_on)
