@@ -146,7 +146,7 @@ class Lane:
                 requests.append(one.request)
             pairs += ((one.sent, prompt), (one.unedited, one.sent))
         cost = _EACH + prompt.cost
-        for request in requests:  # they are yet unread: a head may be as long as a body
+        for request in requests:  # without what is read of them; a head may be as long as a body
             cost += len(request.body) + len(request.target) + _EACH_HEADER * len(request.headers)
             cost += sum(map(len, chain.from_iterable(request.headers)))
         known, self._own = self._own, {}
