@@ -114,13 +114,13 @@ def test_memory_is_bounded(monkeypatch):
     for endless in (b"x" * 100, b"data: x\n" * 10, b"data\n" * 20, b"event: x\n", b"\r"):
         reader = EventReader()
         feed = lambda reader=reader, piece=endless: list(reader.feed(piece))  # noqa: E731
-        assert most_held(feed, 1000) < 50_000
+        assert most_held(feed, 400) < 20_000
 
 
 def test_a_long_stream_of_small_chunks_takes_linear_time():
-    """8 MB without a newline in chunks of 100 bytes: quadratic, this would take an hour."""
+    """2 MB without a newline in chunks of 100 bytes: quadratic, this would take minutes."""
     reader = EventReader()
-    for _ in range(80_000):
+    for _ in range(20_000):
         assert list(reader.feed(b"data: " + b"x" * 94)) == []
     (event,) = reader.feed(b"\n\n")
-    assert len(event.data) == 8_000_000 - len("data: ")
+    assert len(event.data) == 2_000_000 - len("data: ")
