@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.http1 import sse
 from cacheproxy.core.http1.sse import Event, EventReader
 from tests.core.held import most_held
+from tests.core.requestbytes import cut, cuts, one_by_one
 
 stream = st.lists(
     st.sampled_from(
@@ -60,18 +59,17 @@ lines = st.lists(
 
 @given(
     lines | stream | st.binary(max_size=60),
-    st.lists(st.integers(0, 120)),
+    cuts,
     st.integers(4, 12) | st.just(sse._LONGEST_LINE),
 )
-def test_chunks_do_not_matter(data, cuts, longest):
+def test_chunks_do_not_matter(data, places, longest):
     """Cut anywhere, also inside CRLF or byte by byte, nor for what is dropped for its length."""
-    bounds = [0, *sorted(cuts), len(data)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sse, "_LONGEST_LINE", longest)
         whole = events_of(data)
         assert all(len(event.data) <= longest for event in whole)
-        assert events_of(*(data[start:end] for start, end in pairwise(bounds))) == whole
-        assert events_of(*(data[i : i + 1] for i in range(len(data)))) == whole
+        assert events_of(*cut(data, places)) == whole
+        assert events_of(*one_by_one(data)) == whole
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
