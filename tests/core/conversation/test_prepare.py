@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
-from cacheproxy.core.conversation.conversation import Conversation
-from cacheproxy.core.conversation.lanes import Lane
 from cacheproxy.core.conversation.plan import MOST_ID, Plan, SessionHook
 from cacheproxy.core.conversation.prepare import prepare
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
@@ -58,32 +58,21 @@ def test_tools_are_sent_as_before(rules, asked, sent):
 def test_of_other_tools_only_the_last_few_requests_are_kept():
     """And they are counted in what the conversation takes."""
     proxy = Proxy()
-    costs = []
     for number in range(12):
         proxy("abcdef" + "ghijklmnopqr"[number], number + 1)
-        (known,) = proxy.store._known.values()
-        costs.append(known.cost)
-    assert isinstance(known, Conversation)
-    (lane,) = known.lanes
-    assert isinstance(lane, Lane)
-    assert len(lane.others) == 3
+    (lane,) = proxy.store.conversation(Session("client", "s")).lanes
     bodies = [len(other.body) for other in lane.others.values()]
+    assert len(bodies) == 3
     assert lane.cost >= sum(bodies) + len(lane.request.body)
 
 
 CALLS = {
     "/v1/chat/completions": lambda arguments: [
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-            ],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": arguments}]},
         {"role": "tool", "tool_call_id": "c1", "content": "done"},
     ],
     "/v1/responses": lambda arguments: [
-        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": arguments},
+        {"type": "function_call", "call_id": "c1"} | arguments,
         {"type": "function_call_output", "call_id": "c1", "output": "done"},
     ],
 }
@@ -98,7 +87,8 @@ def test_a_call_that_is_spelled_anew_is_the_same_answer(path):
     for turn in turns:
         messages = [{"role": "user", "content": "go"}]
         for text in turn:
-            messages += CALLS[path](text) if text != "so" else [{"role": "user", "content": "so"}]
+            call = CALLS[path]({"name": "f", "arguments": text})
+            messages += call if text != "so" else [{"role": "user", "content": "so"}]
         body = json.dumps({"input" if "responses" in path else "messages": messages}).encode()
         request = Request("POST", path, ((b"user-agent", b"OpenAI/JS 5.20.1"),), body)
         prepared = run(prepare(request, Plan(BUILT_IN), store))
@@ -115,13 +105,6 @@ def test_a_call_that_is_spelled_anew_is_the_same_answer(path):
 REQUEST = Request("POST", "/v1/messages", body=b"{}")
 SECRET = "the secret prompt"
 NO_ID = "returned text that is no id: at most 256 printable characters"
-
-
-def raising(error):
-    def ask(request):
-        raise error
-
-    return ask
 
 
 @pytest.mark.parametrize(
@@ -166,14 +149,14 @@ def test_an_id_gets_the_name_of_the_plugins_client():
 @pytest.mark.parametrize("error", [ValueError, SystemExit, GeneratorExit, RecursionError])
 def test_what_it_raises_is_named_without_its_text(error):
     """A SystemExit is as much its own failure as a ValueError."""
-    hook = SessionHook("p", raising(error(SECRET)))
+    hook = SessionHook("p", Mock(side_effect=error(SECRET)))
     assert hook.answer(REQUEST) == (None, f"raised {error.__name__}")
 
 
 def test_the_users_interrupt_is_not_swallowed():
     """Ctrl-C in a command that reads captures."""
     with pytest.raises(KeyboardInterrupt):
-        SessionHook("p", raising(KeyboardInterrupt())).answer(REQUEST)
+        SessionHook("p", Mock(side_effect=KeyboardInterrupt)).answer(REQUEST)
 
 
 def test_it_is_counted_under_the_plugin_and_the_hook():
