@@ -19,15 +19,8 @@ def request_of(body: object, *headers: tuple[bytes, bytes], path: str = "/v1/mes
 
 def said(system: object, *messages: object, **more: object) -> Request:
     roles = ("user", "assistant")
-    return request_of(
-        {
-            "system": system,
-            "messages": [
-                {"role": roles[i % 2], "content": content} for i, content in enumerate(messages)
-            ],
-        }
-        | more
-    )
+    turns = [{"role": roles[at % 2], "content": one} for at, one in enumerate(messages)]
+    return request_of({"system": system, "messages": turns} | more)
 
 
 def text(*texts: str) -> list[dict[str, str]]:
@@ -91,11 +84,19 @@ def test_session_headers_come_before_the_body(name):
     assert session_of(request_of(body, (name.encode(), b""))).id == "key"
 
 
-def test_headers_are_asked_in_their_order():
-    """Where several are sent, the client's own counts: a router between may have added others."""
-    headers = ((b"x-session-id", b"x"), (b"x-a-session-id", b"a"), (b"session-id", b"s"))
-    assert session_of(request_of({}, *headers)).id == "a"
-    assert session_of(request_of({}, headers[0], headers[2])).id == "s"
+@pytest.mark.parametrize(
+    ("headers", "identity"),
+    [
+        # where several are sent, the client's own counts: a router between may have added others
+        (((b"x-session-id", b"x"), (b"x-a-session-id", b"a"), (b"session-id", b"s")), "a"),
+        (((b"x-session-id", b"x"), (b"session-id", b"s")), "s"),
+        # a subagent shares its parent's session header, and says so in another
+        (((b"session-id", b"abc"), (b"x-claude-code-agent-id", b"helper")), "abc:helper"),
+        (((b"session-id", b"abc"), (b"X-Any-Agent-Id", b"helper")), "abc:helper"),
+    ],
+)
+def test_of_several_headers(headers, identity):
+    assert session_of(request_of({}, *headers)).id == identity
 
 
 @pytest.mark.parametrize(
@@ -114,13 +115,6 @@ def test_a_subagent_knows_for_whom_it_works(headers, parent):
     session = session_of(asked)
     assert parent_of(asked, session) == parent
     assert session.id != "p"
-
-
-@pytest.mark.parametrize("name", [b"x-claude-code-agent-id", b"X-Any-Agent-Id"])
-def test_subagents_are_sessions_of_their_own(name):
-    """A subagent shares its parent's session header, and says so in another."""
-    headers = ((b"session-id", b"abc"), (name, b"helper"))
-    assert session_of(request_of({}, *headers)).id == "abc:helper"
 
 
 @pytest.mark.parametrize(
@@ -191,59 +185,56 @@ def test_a_body_that_is_no_json_has_a_session_too(body):
 )
 def test_hash_does_not_follow_clocks_and_nonces(now, later):
     """Dates, times, counters and nonces in system or user text keep the session."""
-    one, other = f"In /home/a/project. ({now}) Go.", f"In /home/a/project. ({later}) Go."
+    one, other = (f"In /home/a/project. ({when}) Go." for when in (now, later))
     assert session_of(said(one, "hello")) == session_of(said(other, "hello"))
     assert session_of(said("s", one)) == session_of(said("s", other))
     assert session_of(said(text(one), text(one))) == session_of(said(text(other), text(other)))
 
 
-def test_hash_follows_the_first_user_message_and_the_system_text():
-    """Other words are another conversation; so is another client."""
-    one = said("You help.", "fix the tests")
-    assert session_of(one) != session_of(said("You help.", "fix the docs"))
-    assert session_of(one) != session_of(said("You translate.", "fix the tests"))
-    assert session_of(one) != session_of(replace(one, headers=(CLAUDE,)))
-    assert session_of(said("ab", "c")) != session_of(said("a", "bc"))
+FIRST, IN_BLOCKS = said("You help.", "fix the tests"), said("You help.", text("fix the tests"))
+WRAPPED = "<system-reminder>\nThe folder has files.\n</system-reminder>"
+HEAD = "You are an agent. " * 300
+PASTE = "a long line of a log file\n" * 10_000
+LATE = {"messages": [*said("", "fix the tests", "hi").json["messages"], {"role": "system"}]}
 
 
-def test_hash_does_not_follow_later_messages():
-    """Every turn of a conversation has the session of its first."""
-    first = session_of(said("You help.", "hello"))
-    assert session_of(said("You help.", "hello", "hi", "and now?")) == first
-    assert session_of(said("You help.", "hello", text("hi"), text("and now?"))) == first
-    in_blocks = session_of(said("You help.", text("hello")))
-    assert session_of(said("You help.", text("hello"), "hi", "a string")) == in_blocks
-    assert session_of(said("You help.", text("hello"), "hi", text("more"))) == in_blocks
-    late = said("You help.", "hello", "hi", "and now?")
-    late.json["messages"].append({"role": "system", "content": "a reminder"})
-    assert session_of(request_of(late.json)) == first
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # later messages
+        (FIRST, said("You help.", "fix the tests", "hi", "and now?")),
+        (FIRST, said("You help.", "fix the tests", text("hi"), text("and now?"))),
+        (FIRST, said("You help.", **LATE)),
+        (IN_BLOCKS, said("You help.", text("fix the tests"), "hi", "a string")),
+        (IN_BLOCKS, said("You help.", text("fix the tests"), "hi", text("more"))),
+        # the block that clients wrap around every first message
+        (said("s", text(WRAPPED, "fix")), said("s", text(WRAPPED + " And more.", "fix"))),
+        (said("s", text(WRAPPED, "fix")), said("s", text("fix"))),
+        # what stands far down in the system text: git status, lists of files
+        (said(HEAD + "git: (clean)", "hi"), said(HEAD + "git: M a.py", "hi")),
+        (said("s", f"fix {PASTE} now"), said("s", f"fix {PASTE} now", "done")),
+    ],
+)
+def test_hash_does_not_follow(one, other):
+    assert session_of(one) == session_of(other)
 
 
-def test_hash_tells_messages_apart_that_start_alike():
-    """Clients wrap the same block around every first message; what was typed comes after."""
-    wrapped = "<system-reminder>\nThe folder has files.\n</system-reminder>"
-    one = session_of(said("s", text(wrapped, "fix the tests")))
-    assert one != session_of(said("s", text(wrapped, "fix the docs")))
-    assert one == session_of(said("s", text(wrapped + " And more.", "fix the tests")))
-    assert one == session_of(said("s", text("fix the tests")))
-    assert session_of(said("s", text(wrapped))) != session_of(said("s", text("<other>")))
-
-
-def test_hash_does_not_follow_what_stands_far_down_in_the_system_text():
-    """Git status and file lists stand at the end, and change between runs."""
-    head = "You are an agent. " * 300
-    assert session_of(said(head + "git: (clean)", "hi")) == session_of(
-        said(head + "git: M a.py", "hi")
-    )
-
-
-def test_of_a_long_message_both_ends_count():
-    """A paste of megabytes is not searched whole; what was typed before or after it counts."""
-    paste = "a long line of a log file\n" * 100_000
-    one = session_of(said("s", f"fix {paste} now"))
-    assert one != session_of(said("s", f"read {paste} now"))
-    assert one != session_of(said("s", f"fix {paste} later"))
-    assert one == session_of(said("s", f"fix {paste} now", "done"))
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (FIRST, said("You help.", "fix the docs")),
+        (FIRST, said("You translate.", "fix the tests")),
+        (FIRST, replace(FIRST, headers=(CLAUDE,))),
+        (said("ab", "c"), said("a", "bc")),
+        (said("s", text(WRAPPED, "fix the tests")), said("s", text(WRAPPED, "fix the docs"))),
+        (said("s", text(WRAPPED)), said("s", text("<other>"))),
+        # of a paste both ends count
+        (said("s", f"fix {PASTE} now"), said("s", f"read {PASTE} now")),
+        (said("s", f"fix {PASTE} now"), said("s", f"fix {PASTE} later")),
+    ],
+)
+def test_hash_follows_client_system_text_and_first_user_message(one, other):
+    assert session_of(one) != session_of(other)
 
 
 def test_label_is_short_and_shows_no_prompt():
@@ -278,9 +269,9 @@ def test_subagents_of_captures_are_told_by_their_headers(captured):
         ("claude-subagent", "x-claude-code-agent-id"),
         ("opencode-subagent", "x-parent-session-id"),
     ):
-        requests = captured[name]
-        main = {session_of(r).id for r in requests if r.header(header) is None}
-        others = {session_of(r).id for r in requests if r.header(header) is not None}
+        main, others = set(), set()
+        for asked in captured[name]:
+            (main if asked.header(header) is None else others).add(session_of(asked).id)
         assert len(main) == 1
         assert others
         assert not main & others

@@ -32,61 +32,62 @@ from tests.core.counting import (
 )
 from tests.core.held import most_held
 
+BEGUN = Usage(100_298, 100_000, 503, written=248)
+ZEROS = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
+NULLS = {"cache_read_input_tokens": None, "cache_creation_input_tokens": None}
+CACHED = {"input_tokens": 60, "cache_read_input_tokens": 100_000, "output_tokens": 503}
+
+
+def delta(usage):
+    return {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+
 
 @pytest.mark.parametrize(
-    ("delta", "usage"),
+    ("messages", "usage"),
     [
-        ({"output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
-        (ANTHROPIC["usage"], Usage(100_298, 100_000, 503, written=248)),
-        ({"input_tokens": 50, "output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
+        # Anthropic: message_start has the input; message_delta the output, and may repeat the input
+        ([START, delta({"output_tokens": 503}), {"type": "message_stop"}], BEGUN),
+        ([START, {"type": "ping", "delta": "usage"}, delta(ANTHROPIC["usage"])], BEGUN),
+        ([START, delta({"input_tokens": 50, "output_tokens": 503})], BEGUN),
+        ([START, delta(NULLS | {"input_tokens": 50, "output_tokens": 503})], BEGUN),
+        ([START, delta({"input_tokens": None, "output_tokens": 503})], BEGUN),
+        ([START, delta(CACHED)], Usage(100_060, 100_000, 503)),
+        ([START, delta(None)], Usage(100_298, 100_000, 1, written=248)),
+        # some servers begin with zeros and say the counts at the end
         (
-            {
-                "input_tokens": 50,
-                "cache_read_input_tokens": None,
-                "cache_creation_input_tokens": None,
-                "output_tokens": 503,
-            },
-            Usage(100_298, 100_000, 503, written=248),
+            [
+                START | {"message": {"usage": ZEROS}},
+                delta({"input_tokens": 57, "output_tokens": 4}),
+            ],
+            Usage(57, 0, 4),
         ),
-        ({"input_tokens": None, "output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
+        # OpenAI: chunks before the last say null, or nothing; then comes [DONE]
         (
-            {"input_tokens": 60, "cache_read_input_tokens": 100_000, "output_tokens": 503},
-            Usage(100_060, 100_000, 503),
+            [
+                {"choices": [{"delta": {"content": 'a "usage"'}}], "usage": None},
+                {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+                {"choices": [], "usage": CHAT_USAGE},
+                "[DONE]",
+            ],
+            Usage(2006, 1920, 300),
         ),
-        (None, Usage(100_298, 100_000, 1, written=248)),
+        # Responses: response.created has none yet; response.completed has it, timings beside it
+        (
+            [
+                {"type": "response.created", "response": {"status": "begun", "usage": None}},
+                {"type": "response.output_text.delta", "delta": "a"},
+                {
+                    "type": "response.completed",
+                    "response": {"status": "completed", "usage": RESPONSES_USAGE},
+                    "timings": TIMINGS | {"cache_n": 320, "prompt_n": 8, "predicted_n": 52},
+                },
+            ],
+            Usage(328, 320, 52, 0.030958, 0.661064),
+        ),
     ],
 )
-def test_anthropic_streams_count_nothing_twice(delta, usage):
-    """message_start has the input; message_delta the output, and may repeat the input."""
-    stream = events(
-        START,
-        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "usage"}},
-        {"type": "ping"},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": delta},
-        {"type": "message_stop"},
-    )
-    assert read(SSE, stream) == usage
-
-
-def test_placeholder_counts_at_the_start_are_overridden():
-    """Some servers begin with zeros and say the counts at the end."""
-    zeros = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
-    stream = events(
-        {"type": "message_start", "message": {"usage": zeros}},
-        {"type": "message_delta", "usage": {"input_tokens": 57, "output_tokens": 4}},
-    )
-    assert read(SSE, stream) == Usage(57, 0, 4)
-
-
-def test_openai_streams_end_with_their_usage():
-    """Chunks before the last say null, or nothing; then comes [DONE]."""
-    stream = events(
-        {"choices": [{"delta": {"content": 'a "usage"'}}], "usage": None},
-        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
-        {"choices": [], "usage": CHAT_USAGE},
-        "[DONE]",
-    )
-    assert read(SSE, stream) == Usage(2006, 1920, 300)
+def test_what_streams_say_is_counted_once(messages, usage):
+    assert read(SSE, events(*messages)) == usage
 
 
 @pytest.mark.parametrize("null", [b'"usage":null', b'"usage": null'])
@@ -114,20 +115,6 @@ def test_running_counts_end_with_the_last(end, monkeypatch):
     for chunks in ([stream], cut):
         assert read(SSE, *chunks) == Usage(237, 236, 35, 0.030958, 0.661064)
     assert len(looked) < 1500  # of 4002
-
-
-def test_responses_streams_end_with_their_usage():
-    """response.created has none yet; response.completed has it, and timings beside it."""
-    stream = events(
-        {"type": "response.created", "response": {"status": "in_progress", "usage": None}},
-        {"type": "response.output_text.delta", "delta": "a"},
-        {
-            "type": "response.completed",
-            "response": {"status": "completed", "usage": RESPONSES_USAGE},
-            "timings": TIMINGS | {"cache_n": 320, "prompt_n": 8, "predicted_n": 52},
-        },
-    )
-    assert read(SSE, stream) == Usage(328, 320, 52, 0.030958, 0.661064)
 
 
 def test_ollama_streams_lines():
