@@ -223,9 +223,9 @@ def test_where_rules_are_slow_small_requests_are_prepared_in_a_thread_from_then_
         return []
 
     prepares = make(CodeRule("code", "", quick(find)))
-    for text in ("", "slow", "", "slow", "slow", ""):
+    for text in ("", "", "", "slow", "", "slow", "slow", ""):
         assert prepares(small(text)).reports == ()
-    assert ran[0] is HERE is not ran[-1]
+    assert [thread is HERE for thread in ran] == [True] * 7 + [False]
 
 
 def test_behind_a_pattern_that_is_late_a_request_goes_on_in_a_thread(make):
@@ -373,6 +373,12 @@ def test_what_others_do_to_their_request_reaches_nobody(make):
     assert prepares(small(f"{agent}id=b")).request.json["system"] == f"{agent}id=a"
     assert first.json == {"system": f"{agent}id=a", "messages": []}
     assert len(seen) == 6
+
+
+def test_a_request_without_a_body_or_a_dialect_is_no_turn(make):
+    for request in (Request("GET", "/v1/messages"), Request("POST", "/v1/models", (), b"{}")):
+        found = make(STAMP)(request)
+        assert (found.request, found.turn, found.session) == (request, None, None)
 
 
 def test_a_turn_that_another_proxy_had_is_said_once(make, log):
