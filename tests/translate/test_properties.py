@@ -6,9 +6,6 @@ import json
 import string
 
 import pytest
-
-pytest.importorskip("anthropic")
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +19,7 @@ from cacheproxy.translate.translation import chat_of
 from tests.translate.streams import assert_cuts_do_not_matter
 from tests.translate.values import JSON, TEXT
 
-from .chunks import DONE, MESSAGE, call, chunk, data, exchange, message_of, usage
+from .chunks import DONE, assert_valid, call, chunk, data, exchange, message_of, usage
 from .conversations import MESSAGES, chat, elements, spelt, turned
 from .test_transcripts import PATHS
 
@@ -183,7 +180,7 @@ def test_no_answer_breaks_it(value, status):
     said = json.loads(got.body)
     assert said["type"] in ("message", "error")
     if said["type"] == "message":
-        MESSAGE.validate_python(said, strict=True)
+        assert_valid("Message", said)
     else:
         assert got.status >= 300
 
