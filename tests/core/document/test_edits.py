@@ -433,6 +433,7 @@ def test_every_string_of_captured_bodies_can_be_edited_and_back(captured):
     for name, requests in captured.items():
         for request in requests[:1] + requests[-1:]:
             document = request.document
+            assert document.value == json.loads(request.body), name
             places = [
                 (to_pointer(path), len(text) // 2) for path, text in strings_of(document.value)
             ]
