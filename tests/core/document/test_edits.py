@@ -102,7 +102,7 @@ def on_the_value(value: object, edits: dict[tuple, list[Edit]]) -> object:
 
 
 @given(text_and_edits())
-@settings(max_examples=4 * settings().max_examples)
+@settings(max_examples=3 * settings().max_examples)
 def test_edits_do_what_they_say_and_nothing_that_they_do_not_name_changes(case):
     """Law 1: all bytes outside the edited values survive; so do siblings of removed ones."""
     text, edits = case
@@ -145,7 +145,7 @@ def any_edit(draw, text):
 
 
 @given(spelling.document, st.data())
-@settings(max_examples=4 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 def test_whatever_is_asked_is_done_or_refused(text, data):
     """Any edits of any places: a JSON object that says the same when read, or one of two errors."""
     document = Document(text.encode())

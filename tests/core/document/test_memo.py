@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import is_
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.document.document import Document
@@ -75,7 +75,6 @@ def conversations(draw):
 
 
 @given(conversations(), paths, st.sampled_from(PromptOrder), st.data())
-@settings(max_examples=2 * settings().max_examples)
 def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
     """The document, the bytes after edits, what patterns match, every segment of the prompt."""
     memo = Memo()
