@@ -248,18 +248,6 @@ def test_a_small_member_does_not_keep_the_body_it_came_in():
     assert grown < 30 * len(body_of(range(60))) / 4
 
 
-def test_conversations_that_begin_alike_are_told_apart():
-    """Two of one client, in turns, and what was edited beside what came."""
-    memo = Memo()
-    for turn in range(1, 6):
-        for system in ("one", "another"):
-            messages = [*range(turn), *([77] if system == "one" else [88])]
-            document = Document(body_of(messages, system=system), memo)
-            if turn > 1:
-                assert document.scanned < 1000
-            Document(apply(document, [Edit("/messages/0/content", "edited", "")]), memo)
-
-
 def test_a_hundred_conversations_that_begin_alike_each_go_on_from_their_own():
     """By turns: the messages are the very same, and what was before is let go of."""
     memo, kept = Memo(), []
