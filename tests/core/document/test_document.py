@@ -1,7 +1,5 @@
 """Document against json.loads, and against an independent reader of places."""
 
-from __future__ import annotations
-
 import json
 import re
 import tracemalloc

@@ -1,7 +1,5 @@
 """apply(): only what an edit names changes."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """Memo: a turn is read, edited and rendered the same with it and without."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tracemalloc

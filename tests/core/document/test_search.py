@@ -1,7 +1,5 @@
 """Patterns: they mean what ``re`` says, and have an end."""
 
-from __future__ import annotations
-
 import gc
 import re
 import sys

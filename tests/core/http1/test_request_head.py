@@ -1,7 +1,5 @@
 """A request target that is a whole URL, by RFC 9112, section 3.2.2."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.http1.request_head import absolute

@@ -1,7 +1,5 @@
 """RequestReader: what is read does not depend on how it was cut; what is ambiguous is refused."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest
