@@ -12,7 +12,7 @@ from cacheproxy.core.rules.fold import run
 NAMED = {"x-session-id": "s"}
 
 
-def by_turns(texts: Iterable[str]) -> list[dict[str, str]]:
+def by_turns(texts: Iterable[object]) -> list[dict[str, object]]:
     """What user and model said."""
     roles = ("user", "assistant")
     return [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)]
