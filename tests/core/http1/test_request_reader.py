@@ -93,14 +93,9 @@ def test_names_and_values_are_as_they_came():
     """
     lines = [b"hOST: a", b"X-A:1", b"Set: \t x  y \t", b"x-a:", b"X: a \t b", b"Y: \xe9"]
     head, body = one(b"\r\n" + get(*lines))
-    assert head.headers == (
-        (b"hOST", b"a"),
-        (b"X-A", b"1"),
-        (b"Set", b"x  y"),
-        (b"x-a", b""),
-        (b"X", b"a \t b"),
-        (b"Y", b"\xe9"),
-    )
+    names, values = zip(*head.headers, strict=True)
+    assert names == (b"hOST", b"X-A", b"Set", b"x-a", b"X", b"Y")
+    assert values == (b"a", b"1", b"x  y", b"", b"a \t b", b"\xe9")
     assert head.without([b"x-a", b"set"]).headers == (head.headers[0], *head.headers[4:])
     assert head.values(b"x-a") == [b"1", b""]
     assert head.values(b"absent") == []
@@ -175,6 +170,10 @@ def chunked(*pieces):
     return get(b"Transfer-Encoding: chunked") + b"".join(pieces)
 
 
+def extended(extension):
+    return chunked(b"1", extension, b"\r\nx\r\n0\r\n\r\n")
+
+
 def test_a_chunked_body_over_the_limit():
     """It is refused when a chunk says how long it is; one of just the limit passes."""
     assert one(chunked(b"18\r\n", b"x" * 24, b"\r\n0\r\n\r\n"), TIGHT)[1] == b"x" * 24
@@ -201,7 +200,7 @@ def test_trailers_are_dropped_and_may_not_be_without_end():
 
 def test_tiny_chunks_do_not_cost_an_object_each():
     """A body in pieces of two bytes takes little more than itself."""
-    data = b"2\r\nxx\r\n" * 20_000
+    data = b"2\r\nxx\r\n" * 4000
     reader = RequestReader(ROOMY)
     reader.feed(chunked())
     assert reader.read_head() is not None
@@ -211,9 +210,9 @@ def test_tiny_chunks_do_not_cost_an_object_each():
         assert reader.read_body() is None
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert held < 100_000
+    assert held < 30_000
     reader.feed(b"0\r\n\r\n")
-    assert reader.read_body() == b"xx" * 20_000
+    assert reader.read_body() == b"xx" * 4000
 
 
 def test_a_body_that_comes_alone_is_not_copied():
@@ -281,7 +280,6 @@ def test_no_header_holds_control_characters(byte):
     """RFC 9110, section 5.5: but a tab."""
     assert status(get(b"X: a%cb" % byte)) == 400
     assert status(chunked(b"0\r\nX: a%cb\r\n\r\n" % byte)) == 400
-    assert status(get(b"X: a\tb")) is None
 
 
 @pytest.mark.parametrize(
@@ -294,47 +292,29 @@ def test_no_header_holds_control_characters(byte):
         *((begun, 400) for begun in (b"\x16\x03\x01", b" ", b"\r\n\r", b"\rG", b"G\0", b"\xff")),
         *((begun, None) for begun in (b"", b"\r", b"\r\n", b"G", b"x" * 32, b"x" * 32 + b" ")),
         (b"x" * 33, 501),
+        (get(b"X: a\tb"), None),
         (get(b"Transfer-Encoding: gzip, chunked"), 501),
         (get(b"Transfer-Encoding: chunked").replace(b"/1.1", b"/1.0"), 400),
         (b"GET /\x7f HTTP/1.1\r\n", 400),
         (b"GET /\xc3\xa9 HTTP/1.1\r\n", 400),
+        # in a chunk's line or a trailer, too; as is a trailer that is none
+        *((chunked(rest), 400) for rest in (b"1\r\nx\n", b"0\r\n\n", b"0\n\n", b"1\nx")),
+        *((chunked(b"0\r\n", rest), 400) for rest in (b"X: y\n\n", b"X: y\n\r\n", b"odd\r\n\r\n")),
+        # an extension has a name (section 7.1.1); a bare semicolon is where readers differ
+        *(
+            (extended(b";" + one), None)
+            for one in (b"a", b"a=b", b' a = "b;\\" c"', b"a;b=c", b'a=""')
+        ),
+        *(
+            (extended(b";" + one), 400)
+            for one in (b"", b";", b"a;", b"=b", b"a=", b'a="b', b"a b", b" ")
+        ),
+        *((extended(one), wanted) for one, wanted in ((b" ;a", None), (b";a\x7f", 400))),
     ],
 )
 def test_nobody_waits_behind_what_is_no_request(begun, wanted):
     """It is refused as soon as it has come; what may become one is waited for."""
     assert status(begun) == wanted
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"1\r\nx\n",
-        b"0\r\n\n",
-        b"0\r\nX: y\n\n",
-        b"0\r\nX: y\n\r\n",
-        b"0\n\n",
-        b"1\nx",
-        b"0\r\nnonsense\r\n\r\n",
-    ],
-)
-def test_nobody_waits_behind_a_bare_line_feed_for_another(body):
-    """In a chunk's line or a trailer it is refused at once, as is a trailer that is none."""
-    assert status(chunked(body)) == 400
-
-
-@pytest.mark.parametrize(
-    ("extension", "wanted"),
-    [
-        *((one, None) for one in (b";a", b";a=b", b'; a = "b;\\" c"', b";a;b=c", b" ;a", b';a=""')),
-        *(
-            (one, 400)
-            for one in (b";", b";;", b";a;", b";=b", b";a=", b';a="b', b";a b", b"; ", b";a\x7f")
-        ),
-    ],
-)
-def test_a_chunk_extension_has_a_name(extension, wanted):
-    """RFC 9112, section 7.1.1; a bare semicolon is where readers differ."""
-    assert status(chunked(b"1", extension, b"\r\nx\r\n0\r\n\r\n")) == wanted
 
 
 HOST = (b"Host", b"us:1")

@@ -69,9 +69,11 @@ def said(place: str, text: str, **headers: str) -> Request:
     [
         ("claude-cli/2.1.329 (external, cli)", "claude-cli"),
         ("OpenAI/JS 7.15.0", "openai-sdk"),
+        ("AsyncOpenAI/Python 2.20.0", "openai-sdk"),
+        ("Anthropic/Python 1.0", "anthropic-sdk"),
         ("MyThing/1", "mything"),
-        ("", "client"),
-        ("\xff", "client"),
+        ("x" * 500, "x" * 20),
+        *((none, "client") for none in ("", "  ", "/1.0", "\xff\xfe")),
     ],
 )
 def test_a_user_agent_names_a_client_or_a_library(agent, client):
