@@ -96,10 +96,13 @@ class Lane:
     home: Home | None = None  #: None where there has been one upstream
     cost: int = 0  #: bytes that all of it takes, roughly
     _own: dict[tuple[int, int], tuple[PieceRun, PieceRun, int]] = field(default_factory=dict)
-    """What messages cost that others have not: a long conversation is counted twice a turn."""
+    """What messages cost that others have not: a long conversation is counted each turn."""
 
-    def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> None:
-        """Take note that ``request`` went upstream; ``shared``: see ``Turn``."""
+    def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> int:
+        """Take note that ``request`` went upstream; ``shared``: see ``Turn``.
+
+        Return by how many bytes its cost has grown, roughly, until it is counted.
+        """
         if shared < self.first:
             self.first = len(plain.made.run.pieces)
         tools, now = self.prompt.made.tool_piece.names, prompt.made.tool_piece.names
@@ -108,8 +111,11 @@ class Lane:
             self.others[tools] = self.request
             while len(self.others) > _MOST_OTHERS:
                 del self.others[next(iter(self.others))]
+        grown = len(request.body) + prompt.cost - len(self.request.body) - self.prompt.cost
         self.request, self.prompt, self.plain = request, prompt, plain
         self.is_answered = False
+        self.cost += grown
+        return grown
 
     def before_of(self, sent: Prompt) -> Before | None:
         """Return the turn before ``sent``: the last one, or that of the branch it goes on with."""

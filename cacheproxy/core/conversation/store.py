@@ -100,8 +100,12 @@ class Store:
                 lane = Lane(number, bare, prompt, kin.prompt, len(kin.prompt.made.run.pieces))
                 lanes.append(lane)
             shared = turn.shared if turn.source is turn.lane else 0
-            lane.go_on(bare, prompt, kin.prompt, shared)
-            self.bytes_kept += known.count(lane)
+            grown = lane.go_on(bare, prompt, kin.prompt, shared)
+            if pair is None:
+                grown = known.count(lane)
+            else:  # it is counted when its turn ends
+                known.cost += grown
+            self.bytes_kept += grown
             if self.bytes_kept > self.most_bytes:
                 self._drop()
             return Place(lane.number, lane.turns + 1, False, replaced, pair)

@@ -53,11 +53,8 @@ class SpelledValue:
                     break
                 found += one.values() if kind is dict else one
         width = 1  # bytes that each character of the widest text in it takes, at most
-        is_escaped = b"\\u" in spelled
-        if b"\xf0" in spelled or (is_escaped and _ESCAPED_EMOJI(spelled)):
-            width = 4
-        elif is_escaped or not spelled.isascii():
-            width = 2
+        if not spelled.isascii() or b"\\u" in spelled:
+            width = 4 if b"\xf0" in spelled or _ESCAPED_EMOJI(spelled) else 2
         self.cost = _EACH_ITEM + (1 + width) * len(spelled) + _EACH_VALUE * values
         self.holders = 0
         self.looked = _UNSEARCHED
