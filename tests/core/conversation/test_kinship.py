@@ -1,7 +1,5 @@
 """How a request is akin to another: by system text and answers; how many branches are kept."""
 
-from __future__ import annotations
-
 from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.lanes import Before, Lane
 from cacheproxy.core.prompt.prompt import prompt_of

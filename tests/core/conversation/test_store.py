@@ -1,7 +1,5 @@
 """One store: which request is the turn before, for the rules and for the verdict alike."""
 
-from __future__ import annotations
-
 import json
 import re
 import tracemalloc
