@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import tracemalloc
 
 import pytest
 from twisted.internet.error import ConnectionDone, ConnectionLost
@@ -109,6 +110,18 @@ def test_what_is_queued_or_half_written_goes_first(pair):
     assert pair.transport.dataBuffer
     pair.write(b"end")
     assert found + pair.read_all() == b"x" * 2_000_000 + b"end"
+
+
+def test_what_the_socket_does_not_take_is_not_copied(pair):
+    """Of 20 MB that would hold the reactor for 5 ms, and be done twice."""
+    body = bytes(range(250)) * 80_000
+    tracemalloc.start()
+    pair.write(body)
+    found = pair.read_all()
+    held = tracemalloc.get_traced_memory()[1] - len(found)
+    tracemalloc.stop()
+    assert found == body
+    assert held < len(body) + 3_000_000  # what the test itself puts together
 
 
 def test_nothing_is_written_once_it_is_lost(pair):

@@ -52,7 +52,7 @@ def test_no_others_are_used():
     text = "\n".join(file.read_text() for file in Path(cacheproxy.__file__).parent.rglob("*.py"))
     used = set(re.findall(r"(?:\.|\bimport )(_[a-zA-Z]\w*)", text))
     own = set(_OWN.findall(text))
-    known = {eager._OF_THE_CLASS, eager._OF_THE_INSTANCE, *polling.NAMES}
+    known = {*eager._OF_THE_CLASS, eager._OF_THE_INSTANCE, *polling.NAMES}
     assert used - own - others == {name for name in known - own if name.startswith("_")}
 
 
