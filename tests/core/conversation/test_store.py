@@ -3,6 +3,7 @@
 import re
 import tracemalloc
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation import store as module
 from cacheproxy.core.conversation.conversation import Thought
-from cacheproxy.core.conversation.lanes import Before
+from cacheproxy.core.conversation.lanes import Before, Lane
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.prompt import prompt_of
@@ -151,6 +152,22 @@ def test_a_turn_that_failed_is_not_counted():
         proxy(turn(["a"], 1), answered=answered)
     known = proxy.store.conversation(Session("client", "s"))
     assert [lane.turns for lane in known.lanes] == [1]
+
+
+def test_nobody_waits_while_a_turn_is_compared(monkeypatch):
+    """It may take its time, in a thread; the reactor begins others meanwhile."""
+    store, asked = Store(), turn(["words"], 1)
+    place = store.begin(store.find(ONE, asked), asked)
+
+    def compare(*_):
+        other = Thread(target=store.begin, args=(store.find(ONE, asked), asked), daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+        return ()
+
+    monkeypatch.setattr(Lane, "branches_with", compare)
+    store.end(ONE, place, None)
 
 
 def test_looking_for_a_conversation_changes_nothing():

@@ -162,6 +162,7 @@ def test_what_is_known_counts_too(monkeypatch):
         pytest.param([{"role": "user", "content": "text " * 99}] * 99, id="messages"),
         pytest.param([{"role": "user", "content": "→ text " * 99}] * 99, id="arrows"),
         pytest.param([{"role": "user", "content": "text " * 999 + "😀"}] * 99, id="emojis"),
+        pytest.param([{"role": "user", "content": "a, [b] {c}: " * 999}] * 99, id="signs"),
         pytest.param([[]] * 900, id="lists of nothing"),
         pytest.param({f"{number:x}": [] for number in range(900)}, id="members"),
         pytest.param([[{"a": 1}] * 900], id="small objects"),

@@ -220,6 +220,38 @@ def test_a_body_that_comes_alone_is_not_copied():
     assert reader.read_body() == body
 
 
+@pytest.mark.parametrize("size", [999, 1 << 20, 300_001])
+def test_a_large_body_is_gathered_as_it_comes(size):
+    """To the byte, with what comes behind it; and at its end nothing is copied."""
+    body = bytes(range(251)) * 20_000
+    data = get(b"Content-Length: %d" % len(body)) + body + get()
+    reader = RequestReader(ROOMY)
+    for start in range(0, len(data), size):
+        reader.feed(data[start : start + size])
+        if reader.head is None:
+            assert reader.read_head() is not None
+        if start + size >= len(data):
+            tracemalloc.start()
+        found = reader.read_body()
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == body
+    assert held < 2 * size + 10_000
+    assert reader.read_head() is not None
+
+
+def test_who_announces_much_and_sends_little_gets_little():
+    """Memory is set aside once an eighth has come."""
+    reader = RequestReader(ROOMY)
+    tracemalloc.start()
+    reader.feed(get(b"Content-Length: 8000000") + b"x" * 900_000)
+    assert reader.read_head() is not None
+    assert reader.read_body() is None
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert held < 3_000_000
+
+
 def test_an_error_says_what_was_asked_for():
     """As far as it is known: it decides in which dialect the error is told."""
     for data in (
@@ -244,6 +276,9 @@ def test_no_header_holds_control_characters(byte):
         # a line that ends in a line feed alone, the rest of a line behind a CR alone
         *((begun, 400) for begun in (b"\n", b"\r\n\n", b"GET /x HTTP/1.1\n", b"GET /x\n")),
         *((get()[:-2] + rest, 400) for rest in (b"\n", b"X: y\n", b"X: y\r\n\n", b"X: y\rZ")),
+        # a line that goes on in the next one: others may read that as a header of its own
+        *((get(b"X: y", rest), 400) for rest in (b" 1", b"\tContent-Length: 5")),
+        *((get(name, b" chunked"), 400) for name in (b"Transfer-Encoding:", b"Content-Length: 5")),
         # bytes that begin no method: TLS, a space, a blank
         *((begun, 400) for begun in (b"\x16\x03\x01", b" ", b"\r\n\r", b"\rG", b"G\0", b"\xff")),
         *((begun, None) for begun in (b"", b"\r", b"\r\n", b"G", b"x" * 32, b"x" * 32 + b" ")),
