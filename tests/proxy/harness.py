@@ -7,6 +7,7 @@ see the bytes.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import re
@@ -137,13 +138,28 @@ class Proxy:
         self._reader.join(TIMEOUT)
         return code
 
+    def ask(
+        self,
+        target: bytes | str,
+        body: bytes | None = None,
+        *fields: bytes,
+        method: bytes = b"POST",
+    ) -> Answer:
+        """The answer to one request, on a connection of its own."""
+        with Client(self.address) as client:
+            return client.ask(target, body, *fields, method=method).answer(method=method)
+
+    def page(self, name: str) -> Any:
+        """What one of its own pages says as JSON."""
+        return json.loads(self.ask(f"/_cacheproxy/{name}", method=b"GET").body)
+
     def mark(self) -> int:
         """Where ``wait_for`` has to begin, to see only what is printed from now on.
 
         A page of its own has all that has finished logged before it is made.
         """
-        with contextlib.suppress(OSError), Client(self.address) as client:
-            client.ask("/_cacheproxy/exchanges", method=b"GET").answer()
+        with contextlib.suppress(OSError):
+            self.ask("/_cacheproxy/exchanges", method=b"GET")
         time.sleep(0.02)  # for lines that are on their way
         return len(self.lines)
 

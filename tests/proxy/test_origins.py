@@ -1,12 +1,10 @@
 """Web pages of other origins, on real sockets: what their browsers are sent, and what is not."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest
 
-from .harness import CHUNKED, Client, Proxy, whole
+from .harness import CHUNKED, Proxy, whole
 
 PAGE = b"Origin: http://localhost:3000"
 OTHER = b"Origin: http://localhost:3001"
@@ -125,20 +123,15 @@ def test_our_own_pages_are_for_nobody_elses(connect, path):
     assert shared(answer) == ([], [], False)
 
 
-def status_of(proxy):
-    with Client(proxy.address) as client:
-        return client.ask("/x", b"{}", PAGE).answer().status
-
-
 def test_a_reload_lets_in_and_shuts_out(upstream, tmp_path):
     """From the next request on."""
     file = tmp_path / "config.toml"
     file.write_text("")
     with Proxy(tmp_path, "--config", str(file), "--upstream", upstream.url) as proxy:
-        assert status_of(proxy) == 403
+        assert proxy.ask("/x", b"{}", PAGE).status == 403
         for text, status in (('allow_origin = ["http://localhost:3000"]', 200), ("", 403)):
             file.write_text(text)
             mark = proxy.mark()
             proxy.signal(signal.SIGHUP)
             proxy.wait_for("reloaded", mark)
-            assert status_of(proxy) == status
+            assert proxy.ask("/x", b"{}", PAGE).status == status

@@ -1,7 +1,5 @@
 """What the upstream answers reaches the client as it was sent, as soon as it was sent."""
 
-from __future__ import annotations
-
 import gzip
 import signal
 import threading

@@ -3,8 +3,6 @@
 Both ends draw what happens to a stream from its number, so that each knows what the other meant.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random
@@ -13,6 +11,7 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Self
 
 import pytest
 
@@ -39,7 +38,7 @@ class Plan:
     how: str
 
     @classmethod
-    def of(cls, number: int) -> Plan:
+    def of(cls, number: int) -> Self:
         drawn = random.Random(number)
         pieces = tuple(
             b"data: %d %s\n\n" % (index, drawn.randbytes(drawn.randint(0, 900)).hex().encode())

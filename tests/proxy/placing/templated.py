@@ -1,7 +1,5 @@
 """A model server that renders what it is asked with a chat template, as the scripted upstream."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator
