@@ -108,7 +108,6 @@ def test_the_manual_lists_what_a_setup_and_a_checkup_are_made_of():
 
 
 def test_the_rule_page_names_every_key_and_place():
-    """Each key of a [[rule]] with its default, each named place; and the example is valid."""
     for field in msgspec.structs.fields(RuleTable):
         default = "must be given"
         if field.default_factory is not msgspec.NODEFAULT:
@@ -142,7 +141,6 @@ def test_the_alarm_page_is_the_code():
 
 
 def test_the_readme_lists_every_option_with_its_default():
-    """The option table of the README is the code's."""
     rows = dict(re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", README, re.MULTILINE))
     shown = {
         option.flag: ",".join(option.default)
@@ -177,7 +175,6 @@ def test_ci_takes_the_commands_from_the_readme():
 
 
 def test_every_command_of_the_readme_exists():
-    """The README names no subcommand that the command does not have."""
     from cacheproxy.cli.main import main
 
     named = set(re.findall(r"(?:^|`|&& )cacheproxy ([a-z]+)\b", README, re.MULTILINE))
@@ -206,7 +203,6 @@ def test_what_is_installed_from_a_checkout_is_there():
 
 @pytest.mark.slow
 def test_the_changelog_can_be_built():
-    """The news fragments are ones that towncrier understands."""
     built = subprocess.run(
         [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "0.0"],
         cwd=ROOT,
@@ -230,7 +226,6 @@ def test_each_law_that_is_cited_is_on_the_page_of_the_architecture():
 
 
 def test_no_init_file_stands_where_it_would_overwrite_twisteds_own():
-    """An __init__.py in twisted/ or twisted/plugins/ would end up in the wheel."""
     assert not list((ROOT / "twisted").rglob("__init__.py"))
 
 

@@ -68,6 +68,7 @@ class Proxy:
     def __init__(self, folder: Path, *arguments: str, port: int = 0, **environ: str) -> None:
         self.lines: list[str] = []
         self.address = ("", 0)
+        self.folder = folder
         self._new_line = threading.Condition()
         self._process = popen(
             self.command("--port", str(port), *arguments),
@@ -129,6 +130,21 @@ class Proxy:
                 assert self._reader.is_alive(), (text, self.lines)
                 self._new_line.wait(min(left, 0.5))
 
+    def ask(
+        self,
+        target: bytes | str = b"/v1/messages",
+        body: bytes | None = b"{}",
+        *fields: bytes,
+        **more: bytes,
+    ) -> Answer:
+        """The answer to a request, on a connection of its own."""
+        with Client(self.address) as client:
+            return client.ask(target, body, *fields, **more).answer()
+
+    def page(self, name: str) -> Any:
+        """What a page of its own says."""
+        return json.loads(self.ask(f"/_cacheproxy/{name}", None, method=b"GET").body)
+
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
@@ -138,28 +154,13 @@ class Proxy:
         self._reader.join(TIMEOUT)
         return code
 
-    def ask(
-        self,
-        target: bytes | str,
-        body: bytes | None = None,
-        *fields: bytes,
-        method: bytes = b"POST",
-    ) -> Answer:
-        """The answer to one request, on a connection of its own."""
-        with Client(self.address) as client:
-            return client.ask(target, body, *fields, method=method).answer(method=method)
-
-    def page(self, name: str) -> Any:
-        """What one of its own pages says as JSON."""
-        return json.loads(self.ask(f"/_cacheproxy/{name}", method=b"GET").body)
-
     def mark(self) -> int:
         """Where ``wait_for`` has to begin, to see only what is printed from now on.
 
         A page of its own has all that has finished logged before it is made.
         """
         with contextlib.suppress(OSError):
-            self.ask("/_cacheproxy/exchanges", method=b"GET")
+            self.ask("/_cacheproxy/exchanges", None, method=b"GET")
         time.sleep(0.02)  # for lines that are on their way
         return len(self.lines)
 
@@ -183,16 +184,22 @@ class Proxy:
                 self._new_line.notify_all()
 
 
+class Message:
+    """A request or a response: what stands in its head."""
+
+    headers: Headers
+
+    def values(self, name: bytes) -> list[bytes]:
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+
 @dataclass
-class Received:
+class Received(Message):
     """A request as the upstream got it."""
 
     line: bytes
     headers: Headers
     body: bytes
-
-    def values(self, name: bytes) -> list[bytes]:
-        return [value for key, value in self.headers if key.lower() == name.lower()]
 
 
 class Peer:
@@ -363,7 +370,7 @@ def read_request(peer: Peer) -> Received:
 
 
 @dataclass
-class Answer:
+class Answer(Message):
     """A response as the client got it; ``end``: ``whole``, ``fin``, ``rst`` or ``timeout``.
 
     ``whole`` means that the framing said so. A body framed by the connection's end is ``fin``,
@@ -377,9 +384,6 @@ class Answer:
     end: str = ""
     framed: bool = True
     interim: list[bytes] = field(default_factory=list)
-
-    def values(self, name: bytes) -> list[bytes]:
-        return [value for key, value in self.headers if key.lower() == name.lower()]
 
 
 class Client(Peer):

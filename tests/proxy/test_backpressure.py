@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from .conftest import RULES
+from .conftest import RULES, proxy_with
 from .harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream, answer_ok, eventually, whole
 from .trickle import Trickle, pieces_meanwhile
 
@@ -46,12 +46,7 @@ def test_clients_that_do_not_read_stall_their_upstreams(connect, serve, proxy):
     assert connect().ask("/other").answer().status == 200  # nobody else is stalled
 
 
-@pytest.fixture(scope="module")
-def impatient(_upstream, tmp_path_factory):
-    """A proxy that closes idle connections after half a second."""
-    folder = tmp_path_factory.mktemp("impatient")
-    with Proxy(folder, "--idle-timeout", "0.5", "--upstream", _upstream.url) as proxy:
-        yield proxy
+impatient = proxy_with("--idle-timeout", "0.5")
 
 
 @pytest.mark.parametrize("field", [b"X: keep-alive", b"Connection: close"])
@@ -108,8 +103,7 @@ def test_a_huge_body_does_not_stop_a_stream(tmp_path, kind):
     arguments = ("--upstream", upstream.url, "--capture", "captures", "--config", "config.toml")
 
     def post():
-        with Client(proxy.address) as client:
-            assert client.ask("/v1/messages", body).answer().status == 200
+        assert proxy.ask("/v1/messages", body).status == 200
 
     with Proxy(tmp_path, *arguments) as proxy, trickle.through(proxy) as pieces:
         assert any(pieces_meanwhile(pieces, post) > 4 for _ in range(4))

@@ -127,8 +127,7 @@ def test_a_fault_of_ours_amid_an_answer_is_in_the_log_without_its_text(
     (tmp_path / "fault.py").write_text(FAULT)
     plugin = ("--plugin", str(tmp_path / "fault.py"))
     with Proxy(tmp_path, "--upstream", upstream.url, *plugin) as proxy:
-        with Client(proxy.address) as client:
-            answer = client.ask("/v1/messages", b'{"messages":[]}').answer()
+        answer = proxy.ask(body=b'{"messages":[]}')
         assert answer.end in ("fin", "rst")
         assert "FAILED: an internal error; see the" in proxy.wait_for("UPSTREAM FAILED")
         assert "fault.py" in proxy.wait_for("fault.py:")
@@ -145,24 +144,22 @@ def test_a_fault_of_ours_amid_an_answer_is_in_the_log_without_its_text(
 )
 def test_an_upstream_that_is_down_is_502_in_the_clients_dialect(orphan, path, shape):
     """The sentence says what to look at; core/dialects has all shapes."""
+    answer = orphan.ask(path)
+    assert (answer.status, answer.end) == (502, "whole")
+    body = json.loads(answer.body)
+    said = body["error"].pop("message") if shape else body.pop("error")
+    assert body == shape
+    assert "check that the model server is running there" in said
     with Client(orphan.address) as client:
-        answer = client.ask(path, b"{}").answer()
-        assert (answer.status, answer.end) == (502, "whole")
-        body = json.loads(answer.body)
-        said = body["error"].pop("message") if shape else body.pop("error")
-        assert body == shape
-        assert "check that the model server is running there" in said
         assert client.ask(path, method=b"HEAD").answer(method=b"HEAD").status == 502
 
 
 def test_a_failed_turn_is_one_line(orphan):
     """It says how it failed."""
     mark = orphan.mark()
-    with Client(orphan.address) as client:
-        client.ask("/v1/messages", b'{"messages":[]}').answer()
+    orphan.ask(body=b'{"messages":[]}')
     assert "UPSTREAM FAILED: cannot connect to" in orphan.wait_for("UPSTREAM FAILED", mark)
-    with Client(orphan.address) as client:
-        client.ask("/v1/models", method=b"GET").answer()
+    orphan.ask("/v1/models", None, method=b"GET")
     assert "GET /v1/models  502" in orphan.wait_for("/v1/models", mark)
 
 

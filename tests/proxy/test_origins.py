@@ -4,21 +4,18 @@ import signal
 
 import pytest
 
+from .conftest import proxy_with
 from .harness import CHUNKED, Proxy, whole
 
 PAGE = b"Origin: http://localhost:3000"
 OTHER = b"Origin: http://localhost:3001"
 TOKEN = "a-token-for-tests"
-ALLOW = ("--allow-origin", "http://localhost:3000,tauri://localhost")
 
 
-@pytest.fixture(scope="module")
-def _shared(_upstream, tmp_path_factory):
-    environ = {"CACHEPROXY_TOKEN": TOKEN}
-    folder = tmp_path_factory.mktemp("origins")
-    arguments = ("--upstream", _upstream.url, "--max-body", "1")
-    with Proxy(folder, *ALLOW, *arguments, **environ) as proxy:
-        yield proxy
+_shared = proxy_with(
+    *("--allow-origin", "http://localhost:3000,tauri://localhost", "--max-body", "1"),
+    CACHEPROXY_TOKEN=TOKEN,
+)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
         shown = [(one["number"], one["client"], one["turn"]) for one in exchanges]
         assert shown == [(1, "opencode", 1), (2, "opencode", 2)]
         shown = json.dumps(proxy.page("data?window=15m"))
-        metrics = proxy.ask("/_cacheproxy/metrics", method=b"GET").body.decode()
+        metrics = proxy.ask("/_cacheproxy/metrics", None, method=b"GET").body.decode()
         assert re.search(r'cacheproxy_requests_total\{[^}]*client="opencode"[^}]*\} 2\b', metrics)
         for text in (metrics, shown, proxy.output):
             assert DOCTOR not in text

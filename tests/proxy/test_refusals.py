@@ -108,6 +108,6 @@ def test_it_is_no_turn(upstream, respond, tmp_path):
         assert why.endswith("failed with status 400 (no such slot): the server evaluated nothing")
         requests = proxy.page("health")["requests"]
         assert requests == {"last": 4, "failed": {"400": 1, "404": 1}}
-        metrics = proxy.ask("/_cacheproxy/metrics", method=b"GET").body
+        metrics = proxy.ask("/_cacheproxy/metrics", None, method=b"GET").body
         assert b'status="4xx",upstream' in metrics.replace(b'outcome="complete",', b"")
         proxy.wait_for('  404 from llama-server at /v1/messages: "File Not Found"')

@@ -152,7 +152,7 @@ def test_an_upstream_with_a_path_of_its_own(upstream, tmp_path):
             (b"GET", b"*", 400, None),  # RFC 9112, section 3.2.4
             (b"POST", b"*", 400, None),
         ):
-            assert proxy.ask(target, method=method).status == status
+            assert proxy.ask(target, None, method=method).status == status
             if goes_to is not None:
                 assert upstream.received().line == b"%b %b HTTP/1.1" % (method, goes_to)
         assert upstream.requests.empty()

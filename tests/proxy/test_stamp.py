@@ -4,18 +4,13 @@ import json
 
 import pytest
 
-from .harness import Proxy
+from .conftest import proxy_with
 
 BODY = json.dumps({"messages": [{"role": "user", "content": "Hello."}]}).encode()
 NAMES = "X-Session-ID,X-SMG-Routing-Key"
 
 
-@pytest.fixture(scope="module")
-def stamping(_upstream, tmp_path_factory):
-    """A proxy that is told which headers the router reads."""
-    arguments = ("--session-header", NAMES, "--upstream", _upstream.url)
-    with Proxy(tmp_path_factory.mktemp("stamping"), *arguments) as proxy:
-        yield proxy
+stamping = proxy_with("--session-header", NAMES)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_any_target_arrives_as_it_came(proxy, upstream, tail):
     target = b"/" + tail
     if target.startswith((b"/_cacheproxy", b"/dashboard")):
         return
-    status = proxy.ask(target, method=b"GET").status
+    status = proxy.ask(target, None, method=b"GET").status
     if any(byte > 0x7E for byte in tail):
         assert status == 400
         assert upstream.requests.empty()

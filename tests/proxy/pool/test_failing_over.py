@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.proxy.harness import CHUNKED, TIMEOUT, Client, eventually, head, whole
+from tests.proxy.harness import CHUNKED, TIMEOUT, eventually, head, whole
 
 from .conftest import BIG, conversation, refusing, revived, spoken
 
@@ -156,9 +156,8 @@ def test_what_an_upstream_gets(pool, settings, keys, is_home):
     environ = {"CLOUD_KEY": "sk-cloud-1"}
     found = pool("one", "two", one=settings, two="", routes=RULE, environ=environ)
     asked = json.dumps(conversation("a", 1, system="x stamp=77") | {"model": "their-1"}).encode()
-    with Client(found.proxy.address) as client:
-        client.ask("/v1/messages?key=mine&beta=true", asked, *MINE, *COOKIES)
-        assert json.loads(client.answer().body)["content"][0]["text"] == "one"
+    answer = found.proxy.ask("/v1/messages?key=mine&beta=true", asked, *MINE, *COOKIES)
+    assert json.loads(answer.body)["content"][0]["text"] == "one"
     (got,) = (each for each in found.upstreams["one"].requests.queue if b"stamp" in each.body)
     body = json.loads(got.body)
     assert (body["system"], body["model"]) == (f"x stamp={0 if is_home else 77}", "theirs")

@@ -10,6 +10,7 @@ import pytest
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.translation.translating import Translating
+from tests.proxy.conftest import proxy_with
 from tests.proxy.harness import (
     CHUNKED,
     Client,
@@ -143,12 +144,7 @@ def fresh(upstream, tmp_path):
         yield proxy
 
 
-@pytest.fixture(scope="module")
-def told(_upstream, tmp_path_factory):
-    """A proxy that was told that its upstream speaks Chat Completions."""
-    folder = tmp_path_factory.mktemp("openai")
-    with Proxy(folder, "--upstream", _upstream.url, "--dialect", "openai") as proxy:
-        yield proxy
+told = proxy_with("--dialect", "openai")
 
 
 # Clients of Messages: requests are translated.
@@ -308,7 +304,7 @@ def test_the_list_of_models(told, upstream):
     version = b"anthropic-version: 2023-06-01"
     answer = told.ask("/v1/models", None, version, method=b"GET")
     assert json.loads(answer.body)["data"][0]["type"] == "model"
-    assert json.loads(told.ask("/v1/models", method=b"GET").body) == listed
+    assert json.loads(told.ask("/v1/models", None, method=b"GET").body) == listed
 
 
 def test_a_client_that_leaves_while_the_server_is_asked(fresh, upstream):
