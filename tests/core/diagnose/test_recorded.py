@@ -1,5 +1,6 @@
 """What an inspection finds in recorded conversations of real clients."""
 
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -87,28 +88,26 @@ REAL_CHANGE = "openclaw-gateway"
 CLEAN = [name for name in FILES if name not in FIELDS and name != REAL_CHANGE]
 
 
-def recorded_lanes(captures, name):
-    records, _ = read(captures / f"{name}.jsonl")
-    packages = configured(Config()).packages
-    return lanes_of(records, packages.session, packages.clients)
-
-
 @pytest.fixture(scope="module")
-def inspected(captures):
-    found = configured(Config())
-    known = {}
+def exchanges(captures):
+    """Those of a capture, read once."""
 
+    @cache
     def one(name):
         if name not in FILES:
             pytest.skip("not at hand")
-        if name not in known:
-            records, problems = read(captures / f"{name}.jsonl")
-            assert problems == []
-            told = {"session": found.packages.session, "clients": found.packages.clients}
-            known[name] = inspect(records, found.rules, found.active, **told)
-        return known[name]
+        records, problems = read(captures / f"{name}.jsonl")
+        assert problems == []
+        return records
 
     return one
+
+
+@pytest.fixture(scope="module")
+def inspected(exchanges):
+    found = configured(Config())
+    told = {"session": found.packages.session, "clients": found.packages.clients}
+    return cache(lambda name: inspect(exchanges(name), found.rules, found.active, **told))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -175,16 +174,11 @@ def test_side_requests_of_real_clients(name, sides, inspected):
     kind=st.sampled_from(["uuid", "clock", "nonce"]),
     at=st.integers(0, 999),
 )
-@settings(max_examples=25)
-def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
+@settings(max_examples=8)
+def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, exchanges):
     """In system text of a clean capture, wherever it is put."""
-    records, _ = read(captures / f"{name}.jsonl")
-    mains = [
-        lane
-        for lane in lanes_of(records, configured(Config()).packages.session)
-        if not lane.is_side
-    ]
-    lane = max(mains, key=lambda lane: len(lane.turns))
+    lanes = lanes_of(exchanges(name), configured(Config()).packages.session)
+    lane = max((each for each in lanes if not each.is_side), key=lambda lane: len(lane.turns))
     planted = []
     for number, turn in enumerate(lane.turns[:3]):
         system = [one for one in turn.prompt.segments if one.part is Part.SYSTEM]
@@ -202,9 +196,10 @@ def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, captures):
+def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, exchanges):
     """By the texts alone, which know nothing of messages and blocks."""
-    for lane in recorded_lanes(captures, name):
+    packages = configured(Config()).packages
+    for lane in lanes_of(exchanges(name), packages.session, packages.clients):
         for turn, later in pairwise(lane.turns):
             found = changes(turn.request, later.request)
             if not later.place.replaced:
