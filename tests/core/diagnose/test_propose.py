@@ -162,23 +162,14 @@ def test_what_the_model_may_need_is_pinned_and_told(bodies, note):
 @pytest.mark.parametrize(
     ("label", "texts"),
     [
-        (
-            "Today's date is ",
-            ("2026-11-22 (Sunday).", "2026-11-23 (Monday).", "2026-11-24 (Tuesday)."),
-        ),
+        ("Today is ", ("2026-11-22 (Sun).", "2026-11-23 (Mon).", "2026-11-24 (Tue).")),
         ("Today is ", ("Saturday (2026-11-21).", "Sunday (2026-11-22).", "Monday (2026-11-23).")),
-        (
-            "Date: ",
-            ("Sunday, 22 November 2026", "Monday, 23 November 2026", "Tuesday, 24 November 2026"),
-        ),
+        ("Date: ", ("Sun, 22 November 2026", "Mon, 23 November 2026", "Tue, 24 November 2026")),
         ("Date: ", ("2026-11-22, Sunday", "2026-11-23, Monday", "2026-11-24, Tuesday")),
         ("Date: ", ("2026-11-22 (week 47)", "2026-11-23 (week 48)", "2026-11-24 (week 48)")),
         ("It is ", ("Sun Nov 22, 2026", "Mon Nov 23, 2026", "Tue Nov 24, 2026")),
         ("It is ", ("22/11/2026 - Sun", "23/11/2026 - Mon", "24/11/2026 - Tue")),
-        (
-            "Now: ",
-            ("2026-11-22 23:59:58 UTC", "2026-11-23 00:00:01 UTC", "2026-11-24 00:00:02 UTC"),
-        ),
+        ("Now: ", ("2026-11-22 23:59:58Z", "2026-11-23 00:00:01Z", "2026-11-24 00:00:02Z")),
         ("Session in week ", ("47", "48", "49")),
     ],
 )
@@ -223,25 +214,28 @@ def test_a_line_with_a_credential_gets_no_rule():
     assert "credential" in refused.why
 
 
-def test_a_nonce_keeps_its_length_and_the_version_before_it_may_change():
-    def change(body, turn):
-        body["system"].insert(
-            0, {"type": "text", "text": f"version=2.1.114; cch={numbered('nonce', turn)};"}
-        )
+def a_version_and_a_nonce(body, turn):
+    text = f"version=2.1.114; cch={numbered('nonce', turn)};"
+    body["system"].insert(0, {"type": "text", "text": text})
 
+
+def a_build_of_a_tool(body, turn):
+    body["tools"][1]["description"] += f" Build id {numbered('nonce', turn)}."
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "before"),
+    [
+        (a_version_and_a_nonce, "/system/*[type=text]/text", r"\d+"),
+        (a_build_of_a_tool, "/tools/*[name=edit]/description", "Build"),
+    ],
+)
+def test_a_nonce_keeps_its_length_and_its_place(change, where, before):
+    """A version before it may change, too."""
     (proposal,), _ = proposals(plant(anthropic(), change))
-    assert proposal.rule.replacement == "0" * 8
-    assert proposal.rule.where == "/system/*[type=text]/text"
+    assert before in proposal.rule.pattern
+    assert (proposal.rule.replacement, proposal.rule.where) == ("0" * 8, where)
     assert proposal.rule.literals
-    assert r"\d+" in proposal.rule.pattern
-
-
-def test_a_tool_description_gets_one_for_that_tool():
-    def change(body, turn):
-        body["tools"][1]["description"] += f" Build id {numbered('nonce', turn)}."
-
-    (proposal,), _ = proposals(plant(anthropic(), change))
-    assert proposal.rule.where == "/tools/*[name=edit]/description"
 
 
 def test_two_fields_get_two_names():
@@ -265,51 +259,47 @@ def test_what_has_a_rule_is_not_proposed_again():
     assert proposals(bodies, [proposal.rule]) == ([], [])
 
 
-class TestObjections:
-    """A rule is tried on everything that was captured."""
+RUN_ID = Rule("x", "system", r"run id: (?P<volatile>[0-9a-f]{8})", "0" * 8)
 
-    def objection(self, rule, bodies, others=()):
-        sent = requests(bodies)
-        steps = list(pairwise(sent))
-        (field,) = fields(steps)
-        return objection(rule, field, steps, [*sent, *others])
 
-    def rule(self, **changes):
-        table = {
-            "name": "x",
-            "where": "system",
-            "pattern": r"run id: (?P<volatile>[0-9a-f]{8})",
-            "replacement": "0" * 8,
-        }
-        return Rule(**(table | changes))
+def objection_to(rule, bodies, others=()):
+    """What speaks against it, tried on everything that was captured."""
+    sent = requests(bodies)
+    steps = list(pairwise(sent))
+    (field,) = fields(steps)
+    return objection(rule, field, steps, [*sent, *others])
 
-    @pytest.mark.parametrize(
-        ("changes", "why"),
-        [
-            ({}, None),
-            ({"where": "user"}, "does not make the turns equal"),
-            ({"pattern": r"run id: (?P<volatile>[0-9a-f]{2})", "replacement": "00"}, "equal"),
-            (
-                {  # no example shows it
-                    "replacement": r"0\g<volatile>",
-                    "pattern": r"run id: (?!\w{0,5}(?!\w))(?P<volatile>[^\W_]+)",
-                },
-                "idempotent",
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (Rule("x", "user", RUN_ID.pattern, "0" * 8), "does not make the turns equal"),
+        (Rule("x", "system", r"run id: (?P<volatile>[0-9a-f]{2})", "00"), "equal"),
+        (  # no example shows it
+            Rule(
+                "x",
+                "system",
+                r"run id: (?!\w{0,5}(?!\w))(?P<volatile>[^\W_]+)",
+                r"0\g<volatile>",
             ),
-        ],
-    )
-    def test_reasons(self, changes, why):
-        said = self.objection(self.rule(**changes), planted(anthropic(), "nonce"))
-        assert said is None if why is None else why in said
+            "idempotent",
+        ),
+    ],
+)
+def test_objections(rule, why):
+    bodies = planted(anthropic(), "nonce")
+    assert objection_to(RUN_ID, bodies) is None
+    assert why in objection_to(rule, bodies)
 
-    def test_a_match_in_the_words_of_a_user_anywhere(self):
-        """In another conversation too, and though the constant stands there already."""
-        other = anthropic(1)[0]
-        other["messages"][0]["content"] = "my run id: 00000000"
-        rule = self.rule(where=("system", "user"))
-        bodies = planted(anthropic(), "nonce")
-        assert self.objection(rule, bodies) is None
-        assert "a user" in self.objection(rule, bodies, [request(other)])
+
+def test_a_match_in_the_words_of_a_user_anywhere_is_an_objection():
+    """In another conversation too, and though the constant stands there already."""
+    other = anthropic(1)[0]
+    other["messages"][0]["content"] = "my run id: 00000000"
+    rule = Rule("x", ("system", "user"), RUN_ID.pattern, "0" * 8)
+    bodies = planted(anthropic(), "nonce")
+    assert objection_to(rule, bodies) is None
+    assert "a user" in objection_to(rule, bodies, [request(other)])
 
 
 @given(
