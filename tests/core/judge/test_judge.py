@@ -10,7 +10,6 @@ from msgspec import structs
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
-    Break,
     Judgement,
     Reason,
     Rewrite,
@@ -42,6 +41,7 @@ from tests.core.judging import (
     judged,
     prompts,
     shared,
+    spelled,
     summarised,
     verdict,
     with_history,
@@ -182,31 +182,9 @@ CASES = {
 }
 
 
-def counted(count):
-    return f"{'~' * (count.source == 'estimated')}{count.tokens}"
-
-
-def spelled(name, value):
-    """A member of a verdict in its words."""
-    if isinstance(value, TokenCount):
-        value = counted(value)
-    elif isinstance(value, Break):
-        at = f"{value.path}:{value.byte} {counted(value.position)} {value.kind}"
-        value = f"{at} {value.was[:20]!r} {value.now[:20]!r}"
-    elif isinstance(value, tuple):
-        value = "; ".join(value)
-    elif isinstance(value, float):
-        value = f"{value:.2f}"
-    return str(value) if name == "judgement" else f"{name} {value}"
-
-
 def test_verdicts():
     """Whole: all that is said of a turn; tokens with ~ are estimated."""
-    texts = []
-    for name, case in CASES.items():
-        fields = structs.asdict(case()).items()
-        said = [spelled(key, value) for key, value in fields if value not in (None, ())]
-        texts.append(f"{name}: {', '.join(said)}")
+    texts = [f"{name}: {spelled(case())}" for name, case in CASES.items()]
     golden.agrees(FILE, "verdicts", "\n".join(texts))
 
 
