@@ -47,7 +47,6 @@ def test_core_translate_and_record_are_loaded_without_twisted_treq_or_pluggy():
 
 @pytest.mark.slow
 def test_plugins_do_not_import_the_reactor():
-    """Which reactor it is, is for whoever starts the service to say."""
     loaded = loaded_by(
         "from cacheproxy import hookimpl\n"
         "import cacheproxy.hookspecs\n"
@@ -105,7 +104,6 @@ HOUSE = sorted(FILES.keys() - {"cacheproxy", "cacheproxy.__main__"})
 
 
 def test_the_page_names_every_room_once():
-    """No room is left out, and none that is gone is named."""
     assert sorted(ROOMS) == sorted({room_of(module) for module in HOUSE} - {"core"})
 
 
@@ -128,7 +126,6 @@ def test_nothing_is_imported_of_clients_and_tools():
 
 
 def test_no_modules_need_each_other():
-    """No circle of imports, wherever it would begin."""
     TopologicalSorter(all_imports()).prepare()
 
 
@@ -157,12 +154,10 @@ def test_each_room_keeps_to_its_budget_of_lines():
 
 
 def test_the_page_has_a_budget_for_each_distribution():
-    """None is left out, and none that is gone has one."""
     assert [*budgets.allowed_to_the_rest(PAGE)] == [*budgets.used_by_the_rest()]
 
 
 def test_a_budget_is_neither_exceeded_nor_idle():
-    """A line too many fails, and so does a budget of which a tenth is not needed."""
     assert wrong("room", 101, 100) == ["room: 101 lines, 100 allowed; a budget for them is 110"]
     assert wrong("room", 800, 1_000) == ["room: 800 lines, 1,000 allowed; a budget for them is 810"]
     for used, allowed in ((99, 100), (990, 1_000), (41, budgets.with_some_to_spare(41))):
@@ -170,7 +165,6 @@ def test_a_budget_is_neither_exceeded_nor_idle():
 
 
 def test_budgets_are_written_as_they_are_read():
-    """Of rooms that have none yet and of a table without rows, too."""
     page = "1. `core.rules`: r\n1. `tap` (1): t\n\n| lines of | source | tests |\n|---|---|---|\n"
     written = budgets.as_used(page)
     assert budgets.as_used(written) == written

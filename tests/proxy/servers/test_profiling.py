@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from functools import partial
 
 import pytest
 
 from tests.core.templates import RefusedError, inline, strict, thinking
-from tests.proxy.harness import TIMEOUT, Client, eventually, whole
+from tests.proxy.harness import eventually, whole
 from tests.proxy.placing.bodies import late
 from tests.proxy.placing.templated import (
     PAGE,
@@ -56,13 +55,11 @@ class Llama:
 
 
 def profile_of(proxy):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
-        return json.load(page)["profile"]
+    return proxy.page("health")["profile"]
 
 
 def send(proxy, body):
-    with Client(proxy.address) as client:
-        return client.ask(PATHS["messages"], json.dumps(body).encode()).answer()
+    return proxy.ask(PATHS["messages"], json.dumps(body).encode())
 
 
 @pytest.fixture

@@ -7,22 +7,17 @@ import threading
 
 import pytest
 
-from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy
+from tests.proxy.conftest import proxy_with
+from tests.proxy.harness import CHUNKED, TIMEOUT
 
 BODY = b'{"model":"m","messages":[]}'
 
 
-@pytest.fixture(scope="module")
-def impatient(_upstream, tmp_path_factory):
-    """A proxy that waits a second for a word from its upstream, and lets its clients know."""
-    limits = ("--upstream-silence", "1", "--ping-after", "0.2")
-    _upstream.reset()
-    with Proxy(tmp_path_factory.mktemp("x"), "--upstream", _upstream.url, *limits) as proxy:
-        for path in ("/v1/messages", "/v1/chat/completions"):  # it learns what is served
-            with Client(proxy.address) as client:
-                assert client.ask(path, BODY).answer().status == 200
-        yield proxy
-        assert "Traceback" not in proxy.output
+# It waits a second for a word from its upstream, and lets its clients know.
+impatient = proxy_with(
+    *("--upstream-silence", "1", "--ping-after", "0.2"),
+    asks=("/v1/messages", "/v1/chat/completions"),
+)
 
 
 @pytest.fixture

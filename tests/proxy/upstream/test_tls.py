@@ -89,8 +89,7 @@ def before(folder, port, trusted, *options, host="localhost"):
 
 
 def asked(proxy, path="/v1/messages"):
-    with Client(proxy.address) as client:
-        return client.ask(path, b'{"messages":[]}').answer()
+    return proxy.ask(path, b'{"messages":[]}')
 
 
 @pytest.fixture(scope="module")
