@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 
 import pytest
 
-from .harness import Client, head
+from .harness import Client, Says, head
 
 LENGTH = head(b"Content-Type: text/plain", b"Content-Length: 26") + bytes(range(97, 123))
 CHUNKS = (
@@ -52,10 +51,8 @@ def test_every_cut_shows(proxy, upstream, response, how, version):
     """502 within the head, a broken answer within the body; and each was asked for once."""
 
     def script(peer, received):
-        peer.send(response[: int(received.line.split()[1].partition(b"?")[2])])
-        if how == "rst":
-            time.sleep(0.05)  # else the reset would overtake the data
-        peer.leave(how)
+        size = int(received.line.split()[1].partition(b"?")[2])
+        Says(response[:size], then=how)(peer, received)
 
     upstream.reset(script)
     first = response.index(b"\r\n\r\n") + 4
