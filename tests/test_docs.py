@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
@@ -11,7 +10,6 @@ import sys
 import tomllib
 import types
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import click
@@ -237,9 +235,12 @@ def test_the_page_on_the_log_has_each_verdict():
     assert shown == {*map(str, Judgement), "side", *failed}
 
 
+CODE = "\n".join(file.read_text() for file in (ROOT / "cacheproxy").rglob("*.py"))
+
+
 def test_the_page_on_the_log_has_the_words_of_the_code():
     """Most pairs of words stand side by side in the code; the others meet there at a value."""
-    said = "\n".join(text_of(node) for node in nodes_of_the_code())
+    said = re.sub(r"\{[^{}\n]*\}", "", CODE)
     rows = re.findall(r"^\| `(.+?)` \|", LOG, re.MULTILINE)
     for form in (row for row in rows if row.count(" ") > 2):
         pairs = re.findall(r"\b(?=([a-z]+[,:]? [a-z]+\b))", form)
@@ -248,25 +249,9 @@ def test_the_page_on_the_log_has_the_words_of_the_code():
 
 def test_the_page_on_the_log_has_each_line_of_the_log():
     """By its first words that stand together without a value, as the log spells them."""
-    for node in nodes_of_the_code():
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id="_log"), attr="info" | "warn"),
-                args=[ast.Constant(value=str(form)), *_],
-            ):
-                pieces = re.split(r"\{.*?\}", form.partition(" (logged once")[0])
-                words = next((piece.split() for piece in pieces if " " in piece.strip()), [])
-                assert " ".join(words[:5]).strip(" :") in LOG
-
-
-@cache
-def nodes_of_the_code() -> list[ast.AST]:
-    """All that the package is written with."""
-    trees = [ast.parse(file.read_text()) for file in (ROOT / "cacheproxy").rglob("*.py")]
-    return [node for tree in trees for node in ast.walk(tree)]
-
-
-def text_of(node: ast.AST) -> str:
-    """A text, without the values in it."""
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    return "".join(str(each.value) for each in parts if isinstance(each, ast.Constant))
+    forms = re.findall(r"\b_log\.(?:info|warn)\(\s*\"((?:[^\"\\]|\\.)*)\"", CODE)
+    assert len(forms) > 30
+    for form in forms:
+        pieces = re.split(r"\{.*?\}", form.partition(" (logged once")[0])
+        words = next((piece.split() for piece in pieces if " " in piece.strip()), [])
+        assert " ".join(words[:5]).strip(" :") in LOG
