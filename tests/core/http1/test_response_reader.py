@@ -83,21 +83,10 @@ BAD_FIELDS = (
 )
 BAD_CHUNKS = (
     *(b"xyz\r\n", b"0x5\r\nhello\r\n", b"-5\r\nhello\r\n", b" 5\r\nhello\r\n", b"\r\nhello\r\n"),
-    *(
-        b"1" * 17 + b"\r\n",
-        b"3\r\nhello\r\n0\r\n\r\n",
-        b"3;a\rb\r\nabc\r\n",
-        b"1;\r\n!\r\n0\r\n\r\n",
-    ),
+    *(b"1" * 17 + b"\r\n", b"3\r\nhello\r\n", b"3;a\rb\r\nabc\r\n", b"1;\r\n!\r\n"),
     # bare line feeds: behind a size, an extension, a chunk, the last one, a trailer, at the end
-    *(b"5\nhello\r\n0\r\n\r\n", b"5;a\nhello\r\n0\r\n\r\n", b"5\r\nhello\n0\r\n\r\n"),
-    *(
-        b"5\r\nhell\r\n0\r\n\r\n",
-        b"0\n\r\n",
-        b"0\r\nX: y\n\r\n",
-        b"0\r\n\n",
-        b"0\r\nnonsense\r\n\r\n",
-    ),
+    *(b"5\nhello\r\n", b"5;a\nhello\r\n", b"5\r\nhello\n0\r\n\r\n", b"5\r\nhell\r\n0\r\n\r\n"),
+    *(b"0\n\r\n", b"0\r\nX: y\n\r\n", b"0\r\n\n", b"0\r\nnonsense\r\n\r\n"),
 )
 BAD = {
     **{f"status line {line!r}": head(status=line) for line in BAD_STATUS_LINES},
