@@ -6,22 +6,25 @@ import json
 
 import pytest
 
-from .harness import Client, Proxy, whole
+from .conftest import proxy_with
+from .harness import Client, whole
 
 TOKEN = b"a-token-for-tests"
 KEY = b"x-api-key: " + TOKEN
 PATHS = ["/v1/messages", "/v1/chat/completions", "/_cacheproxy/exchanges", "/"]
 
 
-@pytest.fixture(scope="module")
-def guarded(_upstream, tmp_path_factory):
-    """A proxy that asks for a token and listens everywhere."""
-    arguments = ("--interface", "0.0.0.0", "--allow-host", "gpu.lan,Other.lan")
-    environ = {"CACHEPROXY_TOKEN": TOKEN.decode()}
-    folder = tmp_path_factory.mktemp("guarded")
-    with Proxy(folder, *arguments, "--upstream", _upstream.url, **environ) as proxy:
-        yield proxy
-        assert environ["CACHEPROXY_TOKEN"] not in proxy.output
+# It asks for a token and listens everywhere.
+guarded = proxy_with(
+    *("--interface", "0.0.0.0", "--allow-host", "gpu.lan,Other.lan"),
+    CACHEPROXY_TOKEN=TOKEN.decode(),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hidden(guarded):
+    yield
+    assert TOKEN.decode() not in guarded.output
 
 
 def asked(proxy, path, *fields, host=b"127.0.0.1"):

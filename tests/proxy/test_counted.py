@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from .harness import Client, Proxy, whole
+from .harness import Proxy, whole
 
 BLOCK = 16
 COUNTERS = """\
@@ -85,9 +85,8 @@ class Talk:
     def send(self):
         messages = [{"role": "system", "content": self.system}, *self._said]
         body = json.dumps({"model": "m", "messages": messages}).encode()
-        with Client(self._proxy.address) as client:
-            fields = (b"Content-Type: application/json", b"X-Session-Id: " + self.name.encode())
-            assert client.ask("/v1/chat/completions", body, *fields).answer().status == 200
+        fields = (b"Content-Type: application/json", b"X-Session-Id: " + self.name.encode())
+        assert self._proxy.ask("/v1/chat/completions", body, *fields).status == 200
         self._said += [YES, {"role": "user", "content": "And is that? " * 20}]
 
     def logged(self, since):

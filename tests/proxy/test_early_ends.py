@@ -8,7 +8,7 @@ import pytest
 
 from cacheproxy.core.http1.ending import CUT
 
-from .harness import Client, head
+from .harness import head
 
 OLD = b"HTTP/1.0 200 OK\r\n"
 EVENTS, LINES, JSON = b"text/event-stream", b"application/x-ndjson", b"application/json"
@@ -40,8 +40,7 @@ def ask(proxy, respond):
     def ask(path, kind, body, *, version=b"HTTP/1.1", start=OLD):
         respond(start + b"Content-Type: " + kind + b"\r\n\r\n" + body)
         mark = proxy.mark()
-        with Client(proxy.address) as client:
-            answer = client.ask(path, TURN, version=version).answer()
+        answer = proxy.ask(path, TURN, version=version)
         proxy.mark()
         return answer, "\n".join(proxy.lines[mark:])
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 
-from tests.proxy.harness import CHUNKED, TIMEOUT, Client, eventually, head, whole
+from tests.proxy.harness import CHUNKED, TIMEOUT, Says, eventually, head
 
 from .conftest import BIG, conversation, refusing, revived, spoken
 
@@ -42,21 +41,18 @@ def test_a_busy_upstream_is_left_once(pool):
     Nor is it listened to any longer, for it may have no end. Two are enough: the second refusal
     goes down as it came.
     """
-    found, closed = pool(), threading.Event()
+    found = pool()
     home = found.said("a")
+    refusal = Says(head(b"Content-Length: 9", status=LOADING), waits=True)
 
     def refuse(peer, received):
-        if received.line.startswith(b"POST"):
-            peer.send(head(b"Content-Length: 9", status=LOADING))
-            if peer.wait_closed():
-                closed.set()
-        else:
-            peer.send(whole(b"{}", b"Content-Type: application/json"))
+        is_prompt = received.line.startswith(b"POST")
+        (refusal if is_prompt else refusing(BUSY))(peer, received)
 
     found.upstreams[home].reset(refuse)
     other = found.said("a", 2)
     assert other != home
-    assert closed.wait(TIMEOUT)
+    assert refusal.closed.wait(TIMEOUT)
     assert found.said("a", 3) == other
     assert sum(found.prompts(name) for name in BIG) == 3  # since the first turn
     for name in BIG:
@@ -74,11 +70,10 @@ def test_another_refusal_or_a_cut_stream_is_an_answer(pool):
         found.upstreams[home].reset(refusing(status))
         assert found.ask("a", turn).status == int(status[:3])
 
+    broken = Says(CHUNKED + b"9\r\ndata: 1\n\n\r\n", then="rst")
+
     def cut(peer, received):
-        if received.line.startswith(b"POST"):
-            peer.send(CHUNKED)
-            peer.chunk(b"data: 1\n\n")
-            peer.reset()
+        (broken if received.line.startswith(b"POST") else refusing(BUSY))(peer, received)
 
     found.upstreams[home].reset(cut)
     answer = found.ask("a", 5, stream=True)
@@ -156,9 +151,8 @@ def test_what_an_upstream_gets(pool, settings, keys, is_home):
     environ = {"CLOUD_KEY": "sk-cloud-1"}
     found = pool("one", "two", one=settings, two="", routes=RULE, environ=environ)
     asked = json.dumps(conversation("a", 1, system="x stamp=77") | {"model": "their-1"}).encode()
-    with Client(found.proxy.address) as client:
-        client.ask("/v1/messages?key=mine&beta=true", asked, *MINE, *COOKIES)
-        assert json.loads(client.answer().body)["content"][0]["text"] == "one"
+    answer = found.proxy.ask("/v1/messages?key=mine&beta=true", asked, *MINE, *COOKIES)
+    assert json.loads(answer.body)["content"][0]["text"] == "one"
     (got,) = (each for each in found.upstreams["one"].requests.queue if b"stamp" in each.body)
     body = json.loads(got.body)
     assert (body["system"], body["model"]) == (f"x stamp={0 if is_home else 77}", "theirs")

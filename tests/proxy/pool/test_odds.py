@@ -28,9 +28,7 @@ def of_openai(peer, received):
 
 
 def waiting(proxy):
-    with Client(proxy.address) as client:
-        page = client.ask("/_cacheproxy/health", method=b"GET").answer(method=b"GET")
-    return {one["name"]: one["waiting"] for one in json.loads(page.body)["upstreams"]}
+    return {one["name"]: one["waiting"] for one in proxy.page("health")["upstreams"]}
 
 
 @pytest.mark.parametrize("how", ["killed", "busy"])
@@ -98,6 +96,5 @@ def test_who_waits_is_counted_and_no_more_when_it_is_over(pool):
     for name in BIG:
         found.kill(name)
     assert found.ask("b").status == 502
-    with Client(found.proxy.address) as client:
-        assert client.ask("/v1/models", method=b"GET").answer(method=b"GET").status == 502
+    assert found.proxy.ask("/v1/models", None, method=b"GET").status == 502
     assert waiting(found.proxy) == nobody

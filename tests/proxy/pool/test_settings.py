@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.proxy.harness import Client, Proxy, free_port, sound_upstream, whole
+from tests.proxy.harness import Proxy, free_port, sound_upstream, whole
 
 from .conftest import BIG, spoken
 
@@ -22,9 +22,7 @@ def test_all_are_named_at_the_start_and_on_the_page(pool):
     first = found.proxy.lines[0]
     assert all(f"{name} {found.upstreams[name].url}" in first for name in BIG)
     assert sum("  upstream    big" in line for line in found.proxy.lines) == 3
-    with Client(found.proxy.address) as client:
-        page = client.ask("/_cacheproxy/health", method=b"GET").answer(method=b"GET")
-    each = json.loads(page.body)["upstreams"]
+    each = found.proxy.page("health")["upstreams"]
     assert [one["name"] for one in each] == list(BIG)
     assert {one["state"] for one in each} == {"up"}
 
