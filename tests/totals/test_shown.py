@@ -14,7 +14,7 @@ from cacheproxy.totals.lists import FILTERS, START, requests, rows_of
 from cacheproxy.totals.store import InMemory, tidy
 from cacheproxy.totals.windows import WINDOWS, lifetime, overview
 from tests import transcript
-from tests.transcript import plainly
+from tests.transcript import columns, members, plainly  # noqa: F401 (shown.txt)
 
 from .builders import MS, NOW, keep, record
 
@@ -39,18 +39,6 @@ def table(rows, *columns):
          for name in columns] for row in rows
     ]  # fmt: skip
     return "\n".join(" | ".join(each) for each in (columns, *shown))
-
-
-def columns(rows):
-    """Each row a column: a member to a line."""
-    return "\n".join(
-        f"{name}: {' | '.join(plainly(row[name]) for row in rows)}" for name in rows[0]
-    )
-
-
-def members(found):
-    """A value, a member to a line."""
-    return columns([found])
 
 
 def each(question, store, **more):
