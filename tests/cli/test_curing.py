@@ -8,7 +8,6 @@ import shlex
 import pytest
 
 from tests import transcript
-from tests.cli.invoking import invoke
 from tests.cli.invoking import transcript as printed
 from tests.web.asking import get
 from tests.web.breaking import WORDS, Breaking
@@ -68,13 +67,6 @@ def test_what_it_proposes_and_applies(breaking, tmp_path):
 
 def test_what_is_printed_is_toml_whatever_was_found():
     transcript.holds("curelines.txt", globals())
-
-
-def test_it_needs_propose_and_a_proxy():
-    assert "--apply needs --propose" in invoke("diagnose", "--apply").stderr
-    refused = invoke("diagnose", "--propose", "--proxy", "http://127.0.0.1:9")
-    assert "start it" in refused.stderr
-    assert refused.exit_code == 2
 
 
 def dated(name="Today's date", *, before="be kind\n", words=WORDS):
