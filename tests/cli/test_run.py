@@ -46,7 +46,7 @@ ANSWER = {
     "usage": {"input_tokens": 25, "cache_read_input_tokens": 75, "output_tokens": 1},
 }
 LOST = ANSWER | {"usage": {"input_tokens": 2900, "cache_read_input_tokens": 10}}
-CHANGED = re.compile(rb"The time is 2026-11-21 12:0[12]")
+CHANGED = re.compile(rb"Today's date: 2026-11-2[12]")
 CLIENT = r"""#!{python}
 import json, os, signal, sys, time
 from urllib.request import Request, urlopen
@@ -56,7 +56,7 @@ def ask(turns=1, system="You are Claude Code, Anthropic's official CLI for Claud
     for turn in range(turns):
         messages.append(dict(role="user", content=f"question {{turn}}"))
         if words[0] == "break":
-            system = f"{{system[:57]}}\nThe time is 2026-11-21 12:0{{turn}}.\n{{'Be kind. ' * 900}}"
+            system = f"{{system[:57]}}\nToday's date: 2026-11-2{{turn}}.\n{{'Be kind. ' * 900}}"
         body = dict(model=os.environ["ANTHROPIC_MODEL"], system=system, messages=messages)
         headers = {{"Content-Type": "application/json", "User-Agent": "claude-cli/1",
                    "X-Claude-Code-Session-Id": "3f9a"}}
@@ -288,11 +288,12 @@ def test_two_at_once_have_a_log_each(user):
 def test_the_break_and_what_cures_it(user):
     """A proxy that ends with the client has the rule written at its end, if that is asked for."""
     last = user.run("break", "3").lines[-1]
-    assert last.startswith("cacheproxy: 3 turns, 2 % reused, 2 breaks (clock")
+    assert last.startswith("cacheproxy: 3 turns, 2 % reused, 2 breaks (date")
     assert last.endswith("). Cure, when it breaks again: cacheproxy run --cure claude")
     assert user.left() == LOG
-    *_, log, last = user.run("break", "3", options=("--cure",)).lines
-    assert log.endswith("log: ~/state/cacheproxy/log")
+    lines = user.run("break", "3", options=("--cure",)).lines
+    assert lines[1].endswith("log: ~/state/cacheproxy/log")
+    last = lines[-1]
     assert "). Cured: Made " in last
     file = user.folder / "cacheproxy/config.toml"
     assert str(file) in last

@@ -31,14 +31,15 @@ def fresh(*records):
     return store
 
 
-def table(rows, *columns):
+def table(rows, *wanted):
     """Rows, or these columns of them, below the names of their columns; times since NOW."""
-    columns = columns or tuple(rows[0] if rows else ())
+    wanted = wanted or tuple(rows[0] if rows else ())
+    times = ("at", "first", "last")
     shown = [
-        [plainly(row[name] - NOW if name in ("at", "first", "last") else row[name])
-         for name in columns] for row in rows
-    ]  # fmt: skip
-    return "\n".join(" | ".join(each) for each in (columns, *shown))
+        [plainly(row[name] - NOW if name in times else row[name]) for name in wanted]
+        for row in rows
+    ]
+    return "\n".join(" | ".join(each) for each in (wanted, *shown))
 
 
 def each(question, store, **more):
