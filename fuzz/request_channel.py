@@ -9,7 +9,8 @@ with atheris.instrument_imports(
 
 from cacheproxy.proxy.downstream.limits import Limits
 from fuzz.starting import start
-from tests.proxy.test_malformed import CASES
+from tests.proxy.downstream.test_channel_split import REFUSED, REFUSED_WITH
+from tests.proxy.test_malformed import RELAYED
 
 ROOMY = Limits()
 TIGHT = Limits(body=64, head=200, target=40, headers=6)
@@ -28,4 +29,5 @@ def one(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    start(one, [kind + data for data, *_ in CASES.values() for kind in (b"\0", b"\xff")])
+    cases = [*REFUSED.values(), *(data for _, data in REFUSED_WITH.values()), *RELAYED.values()]
+    start(one, [kind + data for data in cases for kind in (b"\0", b"\xff")])

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import re
+from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,14 @@ def _run(code: str, names: dict[str, Any]) -> list[str]:
     if isinstance(value, str) and value:
         return [f"| {line}".rstrip() for line in value.split("\n")]
     return [f"= {plainly(value)}"]
+
+
+def grouped(answer: Callable[[Any], Any], asked: Iterable[Any]) -> str:
+    """What is ``asked``, by its answer: a line for each answer, for a transcript to show."""
+    found: dict[str, list[str]] = {}
+    for each in asked:
+        found.setdefault(plainly(answer(each)), []).append(plainly(each))
+    return "\n".join(f"{said}: {', '.join(those)}" for said, those in found.items())
 
 
 def plainly(value: Any) -> str:

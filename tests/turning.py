@@ -11,11 +11,12 @@ from .proxy.harness import eventually
 
 
 class TurningReactor(Clock):
-    """What is asked for from a thread waits for the next ``turn``."""
+    """What is asked for from a thread waits for the next ``turn``; so much was ``turned``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pool = ThreadPool(0, 1)
+        self.turned = 0
         self._asked: list[tuple[Callable, tuple, dict]] = []
 
     def getThreadPool(self) -> ThreadPool:  # noqa: N802
@@ -28,6 +29,7 @@ class TurningReactor(Clock):
         while self._asked:
             function, arguments, keywords = self._asked.pop(0)
             function(*arguments, **keywords)
+            self.turned += 1
 
     def turn_until(self, condition: Callable[[], object]) -> None:
         """Turn until ``condition`` holds."""

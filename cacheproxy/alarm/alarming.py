@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
-from twisted.internet.error import DNSLookupError
+from twisted.internet.error import ConnectingCancelledError, DNSLookupError
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -308,8 +308,8 @@ def _said(error: BaseException) -> str:
     """Return what is wrong with the network, without any URL; raises CancelledError."""
     while reasons := getattr(error, "reasons", None):  # Twisted wraps the failures of a request
         error = reasons[0].value
-    if isinstance(error, CancelledError):  # nobody waits any more
-        raise error
+    if isinstance(error, CancelledError | ConnectingCancelledError):  # nobody waits any more
+        raise CancelledError
     if isinstance(error, DNSLookupError):
         return "its host is not known"
     return problem_of_tls(error, "its host") or f"the connection failed ({type(error).__name__})"

@@ -31,6 +31,9 @@ from cacheproxy.totals.windows import lifetime
 from cacheproxy.web.cures import ReloadError
 
 _log = Logger()
+_MADE = 10_000
+"""Objects that are made and kept before the garbage collector looks at them: a request makes some
+hundreds, nearly none of them in a cycle."""
 _LOOK_SECONDS = 4.0
 """How long the banner waits for a look at the upstream."""
 _STATUS = 98
@@ -276,6 +279,7 @@ class ProxyService(MultiService):
             warnings=parts.servers.warnings(),
         )
         gc.freeze()  # what has been made by now stays: the collector need not look at it again
+        gc.set_threshold(_MADE)
         for line in lines:
             self._say(line)
 

@@ -195,7 +195,8 @@ _CHANGES = [
 ]
 ADD_TO_CONVERSATION = f"UPDATE sessions SET {', '.join(_CHANGES)} WHERE id = :session"  # noqa: S608
 _FIELDS = [each for each in KEPT if each.source]
-_SCALES = [(each.name, each.kind.scale) for each in _FIELDS]
+_FIELD_NAMES = [each.name for each in _FIELDS]
+_SCALES = [(each.name, each.kind.scale) for each in _FIELDS if each.kind.scale != 1]
 _read = attrgetter(*(each.source for each in _FIELDS))
 _NOTHING = SimpleNamespace(**{each.source.rpartition(".")[2]: None for each in _FIELDS})
 
@@ -221,10 +222,11 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
         spared=(None if failed else exchange.spared) or _NOTHING,
         parts=(None if failed else exchange.parts) or _NOTHING,
     )
-    record: Json = {
-        name: value if value is None or scale == 1 else round(value * scale)
-        for (name, scale), value in zip(_SCALES, _read(sources), strict=True)
-    }
+    record: Json = dict(zip(_FIELD_NAMES, _read(sources), strict=True))
+    for name, scale in _SCALES:
+        value = record[name]
+        if value is not None:
+            record[name] = round(value * scale)
     record |= {
         "client": exchange.client,
         "served": served,

@@ -1,43 +1,55 @@
-"""A proxy before a server that forgets everything, with alarms as a test has them."""
+"""A session bus, and who shows notifications on it."""
 
 from __future__ import annotations
 
-import signal
+import queue
+import subprocess
+import threading
 
 import pytest
+from jeepney import HeaderFields, new_method_return
+from jeepney.bus_messages import message_bus
+from jeepney.io.blocking import open_dbus_connection
 
-from tests.proxy.harness import Proxy, Upstream
+from tests import needs
+from tests.proxy.harness import TIMEOUT
 
-from .losing import forgetful
+
+@pytest.fixture(scope="session")
+def bus():
+    """The address of a session bus."""
+    command = [needs.program("dbus-daemon"), "--session", "--nofork", "--print-address"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().strip()
+        process.terminate()
 
 
-@pytest.fixture(scope="module")
-def server():
-    """A model server that forgets everything."""
-    found = Upstream()
-    found.reset(forgetful)
+class Listener:
+    """Who shows notifications on a bus: ``shown`` has the arguments of each."""
+
+    def __init__(self, address):
+        self.shown = queue.Queue()
+        self._bus = open_dbus_connection(address)
+        asked = message_bus.RequestName("org.freedesktop.Notifications")
+        self._bus.send_and_get_reply(asked, timeout=TIMEOUT)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self):
+        while True:
+            try:
+                message = self._bus.receive()
+                if message.header.fields.get(HeaderFields.member) == "Notify":
+                    self._bus.send(new_method_return(message, "u", (1,)))
+                    self.shown.put(message.body)
+            except (OSError, ValueError):
+                return
+
+    def close(self):
+        self._bus.close()
+
+
+@pytest.fixture
+def listener(bus):
+    found = Listener(bus)
     yield found
     found.close()
-
-
-@pytest.fixture(scope="module")
-def alarmed(server, tmp_path_factory):
-    """Start a proxy with an ``[alarm]`` table; ``rewrite`` gives it another."""
-
-    class Alarmed(Proxy):
-        def __init__(self, table, **environ):
-            folder = tmp_path_factory.mktemp("alarmed")
-            self._file = folder / "config.toml"
-            self._write(table)
-            super().__init__(folder, "--config", str(self._file), **environ)
-
-        def rewrite(self, table):
-            self._write(table)
-            mark = self.mark()
-            self.signal(signal.SIGHUP)
-            return self.wait_for("reloaded", mark)
-
-        def _write(self, table):
-            self._file.write_text(f'upstream = "{server.url}"\n[alarm]\n{table}\n')
-
-    return Alarmed

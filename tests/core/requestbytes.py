@@ -1,7 +1,5 @@
 """Requests as bytes, right and wrong, and ways to cut them: for hypothesis."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import strategies as st
@@ -97,7 +95,7 @@ cuts = st.lists(st.integers(0, 1000), max_size=6)
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
-    inside = sorted(place for place in places if place < len(data))
+    inside = sorted(place % (len(data) + 1) for place in places)
     return [data[start:end] for start, end in pairwise([0, *inside, len(data)])]
 
 

@@ -4,8 +4,6 @@ r"""JSON texts in every spelling, and where their values stand: an oracle of its
 shares nothing with the one under test.
 """
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -16,37 +14,13 @@ from cacheproxy.core.document.document import Document
 Path = tuple
 
 ESCAPES = [
-    r"\"",
-    r"\\",
-    r"\/",
-    r"\b\f\n\r\t",
-    r"\u00e9",
-    r"\u00E9",
-    r"\ud83d\ude00",
-    r"\uD83D\uDE00",
-    r"\ud83d",
-    r"\ude00",
-    r"\ud83d\ud83d\ude00",
-    r"\ud83d\u0041",
-    r"\u0000",
-    r"\u2028",
+    *(r"\"", r"\\", r"\/", r"\b\f\n\r\t", r"\u00e9", r"\u00E9", r"\ud83d\ude00", r"\uD83D\uDE00"),
+    *(r"\ud83d", r"\ude00", r"\ud83d\ud83d\ude00", r"\ud83d\u0041", r"\u0000", r"\u2028"),
 ]
 _RAW = ["a", "bc", "é", "😀", "\u2028", "\x7f", "ude00", "{", "]", ",", ":", "/", " "]
 NUMBERS = [
-    "0",
-    "-0",
-    "1",
-    "-0.0",
-    "1.0",
-    "1.50",
-    "1e5",
-    "1E+5",
-    "12e-400",
-    "1e999",
-    "123456789012345678901234567890",
-    "NaN",
-    "Infinity",
-    "-Infinity",
+    *("0", "-0", "1", "-0.0", "1.0", "1.50", "1e5", "1E+5", "12e-400", "1e999"),
+    *("123456789012345678901234567890", "NaN", "Infinity", "-Infinity"),
 ]
 
 space = st.sampled_from(["", "", "", " ", "\n", "\t", "\r\n  "])
@@ -61,36 +35,19 @@ leaf = st.one_of(
 )
 
 
-def _joined(opening: str, items: list[str], closing: str, spaces: list[str]) -> str:
-    padded = [before + item + after for item, (before, after) in items_and(spaces, items)]
-    return opening + (",".join(padded) if padded else spaces[0]) + closing
-
-
-def items_and(spaces: list[str], items: list[str]):
-    count = len(spaces)
-    return [
-        (item, (spaces[2 * i % count], spaces[(2 * i + 1) % count])) for i, item in enumerate(items)
-    ]
+def _container(brackets: str, item: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    padded = st.builds("{}{}{}".format, space, item, space)
+    filled = st.lists(padded, min_size=1, max_size=5).map(",".join)
+    return st.one_of(filled, filled, space).map(lambda inner: brackets[0] + inner + brackets[1])
 
 
 def _object(value: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    member = st.builds("{}{}:{}{}".format, key, space, space, value)
-    return st.builds(
-        lambda items, spaces: _joined("{", items, "}", spaces),
-        st.lists(member, max_size=5),
-        st.lists(space, min_size=1, max_size=4),
-    )
+    return _container("{}", st.builds("{}{}:{}{}".format, key, space, space, value))
 
 
-def _array(value: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return st.builds(
-        lambda items, spaces: _joined("[", items, "]", spaces),
-        st.lists(value, max_size=5),
-        st.lists(space, min_size=1, max_size=4),
-    )
-
-
-value = st.recursive(leaf, lambda inner: st.one_of(_object(inner), _array(inner)), max_leaves=12)
+value = st.recursive(
+    leaf, lambda inner: st.one_of(_object(inner), _container("[]", inner)), max_leaves=12
+)
 document = st.builds("{}{}{}".format, space, _object(value), space)
 """The text of a JSON object."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,12 +18,23 @@ from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.metrics import Metrics
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.metrics import COUNTED
+from cacheproxy.web.monitoring import content
+from tests import golden
 from tests.metrics.builders import families, shown, value
 from tests.metrics.theirs import Theirs
 from tests.observe.exchanges import body, exchange
 
+FILE = Path(__file__).with_name("counted.txt")
 SAID = body("a", "b", model="qwen")
 UP = "http://localhost:8080"
+USAGE = Usage(1000, 900, 50)
+BROKE = {
+    "verdict": Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, lost=TokenCount(900, "measured"))
+}
+LEFT = {"outcome": Outcome.CLIENT_LEFT, "status": None}
+FAILED = {"outcome": Outcome.UPSTREAM_FAILED, "status": 502}
+AT = {"usage": USAGE, "server": "big", "route": "work"}
+EDITS = (Edit("/system", "x", "y"), Edit("/messages/0/content", "x", "y"))
 
 
 @pytest.fixture
@@ -30,111 +42,68 @@ def metrics():
     return Metrics()
 
 
-@pytest.fixture
-def count(metrics):
-    """Count an exchange; return what the page says then."""
-
-    def count(**changes):
+def counted(turns):
+    """Count exchanges; return the page, without what is so at the moment of asking."""
+    metrics = Metrics()
+    for changes in turns:
         metrics.cacheproxy_exchange_finished([exchange(SAID, **changes)])
-        return shown(metrics)
-
-    return count
-
-
-def test_tokens_by_where_they_came_from(count):
-    """Reused and evaluated add up to the prompt, by client and by model."""
-    said = count(usage=Usage(1000, 900, 50))
-    for source, tokens in (("reused", 900), ("evaluated", 100)):
-        labels = {"upstream": UP, "source": source}
-        assert value(said, "cacheproxy_prompt_tokens_total", client="agent", **labels) == tokens
-        assert value(said, "cacheproxy_model_tokens_total", model="qwen", **labels) == tokens
-    assert value(said, "cacheproxy_generated_tokens_total", client="agent") == 50
-    assert value(said, "cacheproxy_model_tokens_total", source="generated") == 50
+    found = families(metrics)
+    found.standing.clear()
+    lines = content(found).body.decode().replace("cacheproxy_", "").replace(UP, "UP").splitlines()
+    return [line for line in lines if line[0] != "#" and "_bucket{" not in line]
 
 
-@pytest.mark.parametrize("usage", [Usage(1000), Usage(1000, 90_000)])
-def test_a_server_that_does_not_say_what_it_reused_or_contradicts_itself(count, usage):
-    """Its prompt tokens are neither reused nor evaluated."""
-    said = count(usage=usage)
-    assert value(said, "cacheproxy_prompt_tokens_total", source="unknown") == 1000
-    assert value(said, "cacheproxy_prompt_tokens_total") == 1000
-    assert value(said, "cacheproxy_generated_tokens_total") is None
-
-
-def test_the_servers_own_times(count):
-    """Only of answers that tell one: a token in a microsecond would be a million a second."""
-    count(usage=Usage(1000, 0, 50))
-    said = count(usage=Usage(1000, 990, 1, 0.5, 1e-6))
-    assert value(said, "cacheproxy_timed_tokens_total") is None
-    said = count(usage=Usage(1000, 900, 50, 0.5, 2.0))
-    assert value(said, "cacheproxy_timed_tokens_total", phase="prompt") == 100
-    assert value(said, "cacheproxy_timed_seconds_total", phase="prompt") == 0.5
-    assert value(said, "cacheproxy_timed_tokens_total", phase="output") == 50
-    assert value(said, "cacheproxy_timed_seconds_total", phase="output") == 2.0
-
-
-@pytest.mark.parametrize(
-    ("outcome", "status", "labels"),
-    [
-        (Outcome.COMPLETE, 200, {"outcome": "complete", "status": "2xx"}),
-        (Outcome.COMPLETE, 404, {"outcome": "complete", "status": "4xx"}),
-        (Outcome.UPSTREAM_FAILED, 502, {"outcome": "upstream_failed", "status": "5xx"}),
-        (Outcome.CLIENT_LEFT, None, {"outcome": "client_left", "status": "none"}),
-        (Outcome.REFUSED, 400, {"outcome": "refused", "status": "4xx"}),
+CASES = {
+    # reused and evaluated add up to the prompt, by client and by model
+    "a turn": [{"usage": USAGE}],
+    # prompt tokens are neither reused nor evaluated where the server does not say, or errs
+    "reuse not told, and contradicted": [{"usage": Usage(1000)}, {"usage": Usage(1000, 90_000)}],
+    # only answers that tell a time count: a token in a microsecond would be a million a second
+    "the server's own times": [
+        {"usage": USAGE},
+        {"usage": Usage(1000, 990, 1, 0.5, 1e-6)},
+        {"usage": Usage(1000, 900, 50, 0.5, 2.0)},
     ],
-)
-def test_how_requests_end(count, outcome, status, labels):
-    """Each is counted once, whatever became of it."""
-    said = count(outcome=outcome, status=status)
-    assert value(said, "cacheproxy_requests_total", **labels) == 1
-    assert value(said, "cacheproxy_requests_total") == 1
+    "how requests end": [{}, {"status": 404}, FAILED, LEFT, {"outcome": Outcome.REFUSED}],
+    "a break, and a side request that is none": [{**BROKE, "side": True}, BROKE],
+    "every verdict": [{"verdict": Verdict(each)} for each in Judgement],
+    # a counter never falls: what the proxy spared and what it cost, apart
+    "what is due to the proxy": [
+        {"spared": each, "verdict": Verdict(Judgement.OK)}
+        for each in (Spared(800, 4.0), Spared(-500, -1.5), Spared(50))
+    ],
+    # what was evaluated for it counts, its verdict does not
+    "an answer that was broken off": [BROKE | FAILED | {"usage": Usage(1000, 100)}],
+    # a list of models in a millisecond must not hide turns that take a minute
+    "times of turns and of the rest": [
+        {"first_byte": 40.0, "seconds": 60.0, "sent_after": 0.002, "edited_after": 0.001},
+        {"first_byte": 0.4, "seconds": 0.6, "sent_after": 0.002, "side": True},
+        {"first_byte": None, "seconds": 0.001, "sent_after": None, "turn": 0},
+    ],
+    # only where there are several
+    "what each upstream did for each route": [
+        AT | {"was_at": "big2", "price": 0.25},
+        {"usage": Usage(1000), "server": "big", "was_at": "big"},
+    ],
+}
 
 
-def test_a_break_by_its_reason(count):
-    """With what it cost; a side request is none, whatever its verdict."""
-    broke = Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, lost=TokenCount(900, "measured"))
-    count(verdict=broke, side=True)
-    said = count(verdict=broke)
-    assert value(said, "cacheproxy_turns_total", verdict="break") == 1
-    assert value(said, "cacheproxy_turns_total") == 1
-    assert value(said, "cacheproxy_breaks_total", reason="system_changed", client="agent") == 1
-    assert value(said, "cacheproxy_lost_tokens_total", reason="system_changed") == 900
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_counted(name):
+    """Times are shown where they are what matters."""
+    lines = counted(CASES[name])
+    if not name.startswith("times"):
+        lines = [line for line in lines if not line.startswith(("first_byte", "request_duration"))]
+    golden.agrees(FILE, name, "\n".join(lines))
 
 
-@pytest.mark.parametrize("judgement", list(Judgement))
-def test_every_verdict_has_a_word(count, judgement):
-    said = count(verdict=Verdict(judgement))
-    words = {"BREAK": "break", "-": "unknown"}
-    assert value(said, "cacheproxy_turns_total", verdict=words.get(judgement, judgement)) == 1
-
-
-def test_what_is_due_to_the_proxy(count):
-    """Tokens spared, and those it cost, apart: a counter never falls. Seconds as they came."""
-    judged = Verdict(Judgement.OK)
-    said = count(verdict=judged, spared=Spared(800, 4.0))
-    assert value(said, "cacheproxy_rule_tokens_total", effect="spared") == 800
-    assert value(said, "cacheproxy_rule_seconds_total", effect="spared") == 4.0
-    count(verdict=judged, spared=Spared(-500, -1.5))
-    said = count(verdict=judged, spared=Spared(50))
-    assert value(said, "cacheproxy_rule_tokens_total", effect="added") == 500
-    assert value(said, "cacheproxy_rule_seconds_total", effect="added") == 1.5
-    assert value(said, "cacheproxy_rule_tokens_total", effect="spared") == 850
-    assert value(said, "cacheproxy_rule_seconds_total", effect="spared") == 4.0
-
-
-def test_an_answer_that_was_broken_off_is_no_turn(count):
-    """What was evaluated for it counts."""
-    broke = Verdict(Judgement.BREAK, Reason.EVICTED, lost=TokenCount(900, "measured"))
-    said = count(usage=Usage(1000, 100), verdict=broke, outcome=Outcome.UPSTREAM_FAILED)
-    assert value(said, "cacheproxy_turns_total") is None
-    assert value(said, "cacheproxy_breaks_total") is None
-    assert value(said, "cacheproxy_prompt_tokens_total", source="evaluated") == 900
+def test_no_page_is_kept_that_no_test_has():
+    golden.complete(FILE, CASES)
 
 
 def test_rules_by_requests_and_places(metrics):
     """Those that have not fired are there with 0, so that they can be found."""
-    edits = (Edit("/system", "x", "y"), Edit("/messages/0/content", "x", "y"))
-    reports = (RuleReport("stamp", edits), RuleReport("broken", error="ValueError"))
+    reports = (RuleReport("stamp", EDITS), RuleReport("broken", error="ValueError"))
     metrics.cacheproxy_exchange_finished([exchange(SAID, reports=reports)])
     said = shown(metrics, rules=("stamp", "idle"))
     assert value(said, "cacheproxy_rule_hits_total", rule="stamp") == 1
@@ -143,32 +112,12 @@ def test_rules_by_requests_and_places(metrics):
     assert value(said, "cacheproxy_rule_hits_total", rule="broken") is None
 
 
-def test_times_are_apart_for_turns_and_the_rest(count, metrics):
-    """A list of models in a millisecond must not hide turns that take a minute."""
-    count(first_byte=40.0, seconds=60.0, sent_after=0.002, edited_after=0.001)
-    count(first_byte=0.4, seconds=0.6, sent_after=0.002, side=True)
-    metrics.cacheproxy_exchange_finished(
-        [exchange({}, turn=0, first_byte=None, seconds=0.001, sent_after=None)]
-    )
-    said = shown(metrics)
-    name = "cacheproxy_first_byte_seconds"
-    assert value(said, f"{name}_sum", request="turn") == 40.0
-    assert value(said, f"{name}_bucket", request="turn", le="30.0") == 0
-    assert value(said, f"{name}_bucket", request="turn", le="60.0") == 1
-    assert value(said, f"{name}_count", request="other") is None
-    assert value(said, "cacheproxy_request_duration_seconds_count") == 3
-    assert value(said, "cacheproxy_added_latency_seconds_count") == 2
-    assert value(said, "cacheproxy_edit_seconds_sum", upstream=UP) == 0.001
-
-
 def test_a_request_without_a_body_is_not_edited(metrics):
     """The nothing that it took would hide what the edits of others take."""
     turn = exchange(SAID, edited_after=0.0)
-    bare = replace(turn, received=Request("GET", "/v1/models"))
-    metrics.cacheproxy_exchange_finished([bare])
-    assert value(shown(metrics), "cacheproxy_edit_seconds_count") is None
-    metrics.cacheproxy_exchange_finished([turn])
-    assert value(shown(metrics), "cacheproxy_edit_seconds_count") == 1
+    for each, count in ((replace(turn, received=Request("GET", "/v1/models")), None), (turn, 1)):
+        metrics.cacheproxy_exchange_finished([each])
+        assert value(shown(metrics), "cacheproxy_edit_seconds_count") == count
 
 
 TIMES = {row.name: row for row in COUNTED if row.buckets}
@@ -231,19 +180,3 @@ def test_labels_are_bounded_however_many_names_there_are(metrics):
     assert value(said, "cacheproxy_requests_total") == 600
     assert "model-299" not in repr(said)
     assert "/v1/u" not in repr(said)
-
-
-def test_what_each_upstream_did_for_each_route(count):
-    """Only where there are several: requests, tokens, price, and turns that moved there."""
-    assert value(count(usage=Usage(1000, 900, 50)), "cacheproxy_route_requests_total") is None
-    at = {"server": "big", "route": "work", "was_at": "big2", "price": 0.25}
-    said = count(usage=Usage(1000, 900, 50), **at)
-    labels = {"upstream": UP, "route": "work"}
-    assert value(said, "cacheproxy_route_requests_total", **labels) == 1
-    assert value(said, "cacheproxy_route_tokens_total", source="reused", **labels) == 900
-    assert value(said, "cacheproxy_route_tokens_total", source="generated", **labels) == 50
-    assert value(said, "cacheproxy_route_price_total", **labels) == 0.25
-    assert value(said, "cacheproxy_moved_total", upstream=UP) == 1
-    said = count(usage=Usage(1000), server="big", was_at="big")
-    assert value(said, "cacheproxy_route_tokens_total", source="unknown", route="none") == 1000
-    assert value(said, "cacheproxy_moved_total", upstream=UP) == 1

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from cacheproxy.client_setup.need import Need
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
@@ -318,17 +317,3 @@ def test_behind_a_gateway_a_session_has_its_clients_name(install):
     assert plugins.session(named).name == "mine/7"
     odd = Request("POST", "/v1/messages", (*asked.headers, (b"x-session-id", b"\xad")), asked.body)
     assert plugins.session(odd).name == "mine/\xad"
-
-
-@pytest.mark.parametrize("answer", ["Setup({'URL': need.url})", "{'URL': need.url}", "None"])
-def test_a_package_says_what_its_client_has_to_be_told(install, answer):
-    """With a Setup, and nothing else."""
-    code = f"from cacheproxy import Setup\n@hookimpl\ndef cacheproxy_setup(need): return {answer}"
-    install("mine", MINE + code)
-    (package,) = loaded()
-    need = Need("http://localhost:8081")
-    if "Setup" in answer:
-        assert package.setup(need).variables == {"URL": "http://localhost:8081"}
-    else:
-        with pytest.raises(PluginError, match=r"cacheproxy_setup returns a cacheproxy\.Setup"):
-            package.setup(need)

@@ -1,10 +1,12 @@
-"""One downstream connection without a network: the real site and channel, a transport in memory."""
+"""Connections without a network: the real site and channel, or those to an upstream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -14,9 +16,14 @@ from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
 from cacheproxy.core.privacy.access import Access
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.upstream import UpstreamURL
+
+from .harness import whole
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -125,6 +132,45 @@ def converse(pieces: Iterable[bytes], limits: Limits, *, late: bool = False) -> 
     assert not site.channels, "the site still knows a closed channel"
     assert not clock.getDelayedCalls(), "a timer outlives its connection"
     return result
+
+
+class Server:
+    """A model server as an Asker asks it.
+
+    ``pages``: path to status and body, to bytes before which it leaves, to an error of connecting,
+    or to None, for which it says nothing. ``asked``: the paths that came.
+    """
+
+    def __init__(self, pages: Mapping[str, Any] = {}, otherwise: Any = (404, b"{}")) -> None:
+        self.url = UpstreamURL.parse("http://127.0.0.1:9")
+        self.clock = Clock()
+        self.pages, self.otherwise = dict(pages), otherwise
+        self._asked: list[str] = []
+
+    def asked(self) -> list[str]:
+        """The paths that were asked for since the last time."""
+        found, self._asked = self._asked, []
+        return found
+
+    def request(self, request: Request, *, via: bytes = b"") -> Deferred[UpstreamConnection]:
+        """Do what an Upstream does."""
+        self._asked.append(request.path)
+        answer = self.pages.get(request.path, self.otherwise)
+        if isinstance(answer, Exception):
+            return fail(answer)
+        connection = UpstreamConnection(via, b"", request.method.encode(), self.clock, 0)
+        found = connection.start(self)
+        if isinstance(answer, bytes):
+            connection.dataReceived(answer)
+            connection.connectionLost(Failure(ConnectionDone()))
+        elif answer is not None:
+            status, body = answer
+            connection.dataReceived(whole(body, status=b"%d Status" % status))
+        return found
+
+    def connect(self, protocol: UpstreamConnection) -> None:
+        """Do what an endpoint does."""
+        protocol.makeConnection(StringTransport())
 
 
 class Producer:

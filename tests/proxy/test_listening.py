@@ -42,56 +42,45 @@ def converse(client, proxy, upstream):
         assert "rror" not in line.replace("Internal Server Error", ""), line
 
 
-@pytest.fixture
-def through(upstream, tmp_path):
-    """A proxy that listens at an endpoint."""
-    proxies = []
-
-    def start(endpoint):
-        proxies.append(Proxy(tmp_path, "--listen", endpoint, "--upstream", upstream.url))
-        return proxies[-1]
-
-    yield start
-    for proxy in proxies:
-        proxy.__exit__()
-
-
-def test_over_tls(through, upstream, tmp_path):
+def test_over_tls(upstream, tmp_path):
     """The proxy's own certificate; a refused client may close TLS as it should.
 
     Twisted has no connection left to answer it with, once its own side is closed beneath TLS.
     """
     file = write_certificate(tmp_path / "own.pem", "127.0.0.1")
-    proxy = through(f"ssl:0:interface=127.0.0.1:privateKey={file}:certKey={file}").__enter__()
     context = ssl.create_default_context(cafile=file)
-    with Client(proxy.address) as client:
-        client.sock = context.wrap_socket(client.sock, server_hostname="127.0.0.1")
-        converse(client, proxy, upstream)
-    mark = proxy.mark()
-    for _ in range(5):
-        with Client(proxy.address) as client:
+    endpoint = f"ssl:0:interface=127.0.0.1:privateKey={file}:certKey={file}"
+    with Proxy(tmp_path, "--listen", endpoint, "--upstream", upstream.url) as proxy:
+
+        def connected():
+            client = Client(proxy.address)
             client.sock = context.wrap_socket(client.sock, server_hostname="127.0.0.1")
-            assert client.ask("/x", None, b"Content-Length: -1").answer().status == 400
-            client.sock.unwrap()
-    assert not [line for line in proxy.lines[mark:] if "Traceback" in line]
+            return client
+
+        with connected() as client:
+            converse(client, proxy, upstream)
+        mark = proxy.mark()
+        for _ in range(5):
+            with connected() as client:
+                assert client.ask("/x", None, b"Content-Length: -1").answer().status == 400
+                client.sock.unwrap()
+        assert not [line for line in proxy.lines[mark:] if "Traceback" in line]
 
 
-def test_by_a_socket_in_the_file_system(through, upstream, tmp_path):
-    """Which has no address."""
+@pytest.mark.parametrize(("options", "mode"), [("", 0o600), (":mode=660", 0o660)])
+def test_by_a_socket_in_the_file_system(upstream, tmp_path, options, mode):
+    """Which has no address, and may be for others only if that is said."""
     path = tmp_path / "s"
-    proxy = through(f"unix:{path}")
-    proxy.wait_for("Ready.")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    sock = socket.socket(socket.AF_UNIX)
-    sock.connect(str(path))
-    with Local(sock) as client:
-        converse(client, proxy, upstream)
-
-
-def test_a_socket_may_be_for_others_if_that_is_said(through, tmp_path):
-    path = tmp_path / "s"
-    through(f"unix:{path}:mode=660").wait_for("Ready.")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    proxy = Proxy(tmp_path, "--listen", f"unix:{path}{options}", "--upstream", upstream.url)
+    try:
+        proxy.wait_for("Ready.")
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(str(path))
+        with Local(sock) as client:
+            converse(client, proxy, upstream)
+    finally:
+        proxy.__exit__()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
@@ -86,36 +85,32 @@ def test_the_models_answer_may_be_read(connect, upstream, respond):
     assert answer.values(b"access-control-allow-origin") == [b"tauri://localhost"]
 
 
-def test_so_may_a_stream(connect, serve):
-    def script(peer, _):
-        peer.send(CHUNKED)
-        peer.chunk(b"data: {}\n\n")
-        peer.send(b"0\r\n\r\n")
-
-    serve(script)
-    answer = connect().ask("/v1/messages", b"{}", PAGE, KEY).answer()
-    assert (answer.body, answer.end, shared(answer)) == (b"data: {}\n\n", "whole", FOR_PAGE)
+STREAM = CHUNKED + b"9\r\ndata: {}\n\r\n0\r\n\r\n"
+FULL = whole(b"{}", b"Retry-After: 9", status=b"429 Wait")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "target", "fields", "script"),
+    ("wanted", "target", "fields", "answered"),
     [
+        (200, "/v1/messages", (KEY,), STREAM),
         (401, "/v1/messages", (), None),
         (413, "/v1/messages", (KEY, b"Content-Length: 2000000"), None),
         (413, "/v1/messages", (KEY, b"Transfer-Encoding: chunked", b"", b"fffffff"), None),
         (400, "v1/messages", (KEY,), None),
         (421, "http://localhost/v1/messages", (KEY,), None),
         (502, "/v1/messages", (KEY,), b""),
-        (429, "/v1/messages", (KEY,), whole(b"{}", b"Retry-After: 9", status=b"429 Wait")),
+        (429, "/v1/messages", (KEY,), FULL),
     ],
 )
-def test_so_may_an_error(connect, respond, upstream, *, wanted, target, fields, script):
+def test_so_may_a_stream_and_an_error(
+    connect, respond, upstream, *, wanted, target, fields, answered
+):
     """Also one of the proxy's own: else the page sees no more than that something failed."""
-    if script is not None:
-        respond(script)
+    if answered is not None:
+        respond(answered)
     answer = connect().ask(target, None, PAGE, *fields).answer()
     assert (answer.status, shared(answer)) == (wanted, FOR_PAGE)
-    assert upstream.requests.empty() == (script is None)
+    assert upstream.requests.empty() == (answered is None)
 
 
 @pytest.mark.parametrize("path", ["", "/", "/exchanges", "/health", "/ready", "/static/x.js"])
@@ -130,17 +125,20 @@ def test_our_own_pages_are_for_nobody_elses(connect, path):
     assert shared(answer) == ([], [], False)
 
 
+def status_of(proxy):
+    with Client(proxy.address) as client:
+        return client.ask("/x", b"{}", PAGE).answer().status
+
+
 def test_a_reload_lets_in_and_shuts_out(upstream, tmp_path):
     """From the next request on."""
     file = tmp_path / "config.toml"
     file.write_text("")
     with Proxy(tmp_path, "--config", str(file), "--upstream", upstream.url) as proxy:
-        with Client(proxy.address) as client:
-            assert client.ask("/x", b"{}", PAGE).answer().status == 403
+        assert status_of(proxy) == 403
         for text, status in (('allow_origin = ["http://localhost:3000"]', 200), ("", 403)):
             file.write_text(text)
             mark = proxy.mark()
-            os.kill(proxy.pid, signal.SIGHUP)
+            proxy.signal(signal.SIGHUP)
             proxy.wait_for("reloaded", mark)
-            with Client(proxy.address) as client:
-                assert client.ask("/x", b"{}", PAGE).answer().status == status
+            assert status_of(proxy) == status

@@ -10,32 +10,16 @@ import pytest
 from cacheproxy.core.conversation.session import DOCTOR
 
 from .conftest import RULES
-from .harness import Client, Proxy, Upstream, whole
+from .harness import Client, Proxy, whole
 
 pytestmark = pytest.mark.slow
 
-ANSWER = json.dumps(
-    {
-        "choices": [{"message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}],
-        "usage": {
-            "prompt_tokens": 640,
-            "completion_tokens": 1,
-            "prompt_tokens_details": {"cached_tokens": 600},
-        },
-    }
-).encode()
-BODY = json.dumps(
-    {"model": "m", "messages": [{"role": "system", "content": "stamp=7"}, {"role": "user"}]}
-).encode()
+ANSWER = (
+    b'{"choices":[{"message":{"role":"assistant","content":"4"},"finish_reason":"stop"}],"usage":'
+    b'{"prompt_tokens":640,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":600}}}'
+)
+BODY = b'{"model":"m","messages":[{"role":"system","content":"stamp=7"},{"role":"user"}]}'
 PATH = "/v1/chat/completions"
-
-
-@pytest.fixture
-def upstream():
-    server = Upstream()
-    server.reset(lambda peer, _: peer.send(whole(ANSWER, b"Content-Type: application/json")))
-    yield server
-    server.close()
 
 
 def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
@@ -44,10 +28,8 @@ def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
     Nor is it shown while it is under way.
     """
     (tmp_path / "config.toml").write_text(RULES)
-    arguments = ("--config", "config.toml", "--upstream", upstream.url)
-    captures = tmp_path / "captures"
-    more = ("--capture", str(captures), "--state-dir", str(tmp_path / "state"))
-    with Proxy(tmp_path, *arguments, *more) as proxy:
+    arguments = ("--config", "config.toml", "--capture", "captures", "--state-dir", "state")
+    with Proxy(tmp_path, *arguments, "--upstream", upstream.url) as proxy:
 
         def ask(*headers):
             with Client(proxy.address) as client:
@@ -81,15 +63,15 @@ def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
         assert not any(name.lower().startswith(b"x-cacheproxy") for name, _ in probe.headers)
         proxy.wait_for("#2")
         exchanges = json.loads(page("exchanges"))["exchanges"]
-        assert [(one["number"], one["client"], one["turn"]) for one in exchanges] == [
-            (1, "opencode", 1),
-            (2, "opencode", 2),
-        ]
+        shown = [(one["number"], one["client"], one["turn"]) for one in exchanges]
+        assert shown == [(1, "opencode", 1), (2, "opencode", 2)]
         metrics, shown = page("metrics"), page("data?window=15m")
         assert re.search(r'cacheproxy_requests_total\{[^}]*client="opencode"[^}]*\} 2\b', metrics)
         for text in (metrics, shown, proxy.output):
             assert DOCTOR not in text
         assert proxy.output.count(PATH) == proxy.output.count("#3") == 0
-    kept = [line for file in captures.iterdir() for line in file.read_text().splitlines()]
+    kept = [
+        line for file in (tmp_path / "captures").iterdir() for line in file.read_text().splitlines()
+    ]
     assert len(kept) == 2
     assert DOCTOR not in "".join(kept)

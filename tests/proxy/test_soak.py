@@ -5,20 +5,19 @@ Both ends draw what happens to a stream from its number, so that each knows what
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import random
-import socket
-import struct
+import threading
 import zlib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 
 from .conftest import RULES
-from .harness import TIMEOUT, Proxy, eventually
+from .harness import CHUNKED, Client, Peer, Proxy, Received, Upstream, eventually, head
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +25,6 @@ AT_A_TIME = 60
 WARM, ALL = 150, 700
 SESSIONS = 5
 """Few, so that what is remembered of each does not look like a leak."""
-LAST = b"event: last\ndata: "
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Plan:
     chunked: bool
     dies: int | None
     leaves: int | None
-    reset: bool
+    how: str
 
     @classmethod
     def of(cls, number: int) -> Plan:
@@ -47,22 +45,21 @@ class Plan:
             b"data: %d %s\n\n" % (index, drawn.randbytes(drawn.randint(0, 900)).hex().encode())
             for index in range(drawn.randint(3, 25))
         )
-        fate = drawn.random()
-        when = drawn.randrange(len(pieces))
+        fate, when = drawn.random(), drawn.randrange(len(pieces))
         return cls(
             pieces,
             drawn.choice((0, 0, 0.002, 0.01)),
             drawn.random() < 0.7,
             when if fate < 0.1 else None,
             when if 0.1 <= fate < 0.2 else None,
-            drawn.random() < 0.5,
+            drawn.choice(("fin", "rst")),
         )
 
     def body(self, request: bytes) -> list[bytes]:
         """The events: what was asked, the pieces, and a checksum of them all."""
         events = [b"data: %08x\n\n" % zlib.crc32(request), *self.pieces]
         digest = hashlib.sha256(b"".join(events)).hexdigest()
-        return [*events, LAST + digest.encode() + b"\n\n"]
+        return [*events, b"event: last\ndata: %s\n\n" % digest.encode()]
 
 
 def asked(number: int) -> bytes:
@@ -79,127 +76,69 @@ def asked(number: int) -> bytes:
 
 
 class Source:
-    """The upstream; ``running`` counts the streams that are under way."""
+    """The upstream's script; ``running`` counts the streams that are under way."""
 
     def __init__(self) -> None:
         self.running = 0
+        self._lock = threading.Lock()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __call__(self, peer: Peer, received: Received) -> None:
+        if b" /v1/messages " not in received.line:  # what kind of server this is
+            peer.send(head(b"Content-Length: 0", status=b"404 Not Found"))
+            return
+        self._count(1)
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            if not head.startswith(b"POST"):  # what kind of server this is
-                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-                return
-            body = await reader.readexactly(length_in(head))
-            self.running += 1
-            try:
-                await self._stream(body, reader, writer)
-            finally:
-                self.running -= 1
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+            self._stream(peer, received.body)
         finally:
-            writer.close()
+            self._count(-1)
 
-    async def _stream(self, body, reader, writer) -> None:
+    def _count(self, more: int) -> None:
+        with self._lock:
+            self.running += more
+
+    def _stream(self, peer: Peer, body: bytes) -> None:
         plan = Plan.of(json.loads(body)["number"])
         events = plan.body(body)
-        framing = b"Transfer-Encoding: chunked"
-        if not plan.chunked:
-            framing = b"Content-Length: %d" % sum(map(len, events))
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%s\r\n\r\n" % framing)
-        left = asyncio.ensure_future(reader.read(1))
-        try:
-            for index, event in enumerate(events):
-                writer.write(b"%x\r\n%s\r\n" % (len(event), event) if plan.chunked else event)
-                if plan.dies is not None and index > plan.dies:
-                    die(writer, reset=plan.reset)
-                    return
-                await writer.drain()
-                if plan.leaves is not None and index > plan.leaves:
-                    await left  # as a server at work: it only ends when it is left
-                    return
-                if plan.gap and (await asyncio.wait([left], timeout=plan.gap))[0]:
-                    return
-            if plan.chunked:
-                writer.write(b"0\r\n\r\n")
-            await writer.drain()
-        finally:
-            left.cancel()
+        length = b"Content-Length: %d" % sum(map(len, events))
+        peer.send(CHUNKED if plan.chunked else head(b"Content-Type: text/event-stream", length))
+        for index, event in enumerate(events):
+            peer.chunk(event) if plan.chunked else peer.send(event)
+            if plan.dies is not None and index > plan.dies:
+                peer.leave(plan.how)
+                return
+            if plan.leaves is not None and index > plan.leaves:
+                assert peer.wait_closed()  # as a server at work: it only ends when it is left
+                return
+            if plan.gap and peer.wait_closed(plan.gap):
+                return
+        peer.send(b"0\r\n\r\n" if plan.chunked else b"")
 
 
-def die(writer: asyncio.StreamWriter, *, reset: bool) -> None:
-    if reset:
-        sock = writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        writer.transport.abort()
-    else:
-        writer.close()
-
-
-def length_in(head: bytes) -> int:
-    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
-    return int(fields.get(b"content-length", 0))
-
-
-async def fetch(address: tuple[str, int], number: int) -> str:
+def fetch(proxy: Proxy, number: int) -> str:
     """Ask for one stream, read it as far as the plan says; return what became of it."""
     plan, body = Plan.of(number), asked(number)
-    reader, writer = await asyncio.open_connection(*address)
-    try:
-        writer.write(
-            b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-            b"Content-Type: application/json\r\nX-Session-Id: %d\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (number % SESSIONS, len(body), body)
-        )
-        head = await reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200 "), head
+    fields = b"Connection: close", b"X-Session-Id: %d" % (number % SESSIONS)
+    with Client(proxy.address) as client:
+        client.ask("/v1/messages", body, *fields)
         if plan.leaves is not None:
-            await reader.readexactly(sum(map(len, plan.pieces[: plan.leaves])) // 2)
-            die(writer, reset=plan.reset)
+            assert client.begin().status == 200
+            client.read_exactly(sum(map(len, plan.pieces[: plan.leaves])) // 2)
+            client.leave(plan.how)
             return "left"
-        rest, whole = await read_rest(reader, head)
-    finally:
-        writer.close()
+        answer = client.answer()
+    assert answer.status == 200
     expected = b"".join(plan.body(body))
     if plan.dies is not None:
-        assert expected.startswith(rest)
-        return "false complete" if whole else "died"
-    return "good" if whole and rest == expected else "bad"
+        assert expected.startswith(answer.body)
+        return "false complete" if answer.end == "whole" else "died"
+    return "good" if (answer.end, answer.body) == ("whole", expected) else "bad"
 
 
-async def read_rest(reader: asyncio.StreamReader, head: bytes) -> tuple[bytes, bool]:
-    """The body as far as it came, and whether the framing says that it is whole."""
-    body = b""
-    try:
-        if b"chunked" not in head.lower():
-            size = length_in(head)
-            body = await reader.read(size)
-            while len(body) < size:
-                more = await reader.read(size - len(body))
-                if not more:
-                    return body, False
-                body += more
-            return body, True
-        while size := int(await reader.readuntil(b"\r\n"), 16):
-            body += (await reader.readexactly(size + 2))[:-2]
-        return body, await reader.readexactly(2) == b"\r\n"
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return body, False
-
-
-async def soak(proxy: Proxy, source: Source, numbers: range) -> Counter[str]:
+def soak(proxy: Proxy, source: Source, numbers: range) -> Counter[str]:
     """Fetch ``numbers``, many at a time; what became of them, by their count."""
-    waiting = iter(numbers)
-    became: Counter[str] = Counter()
-
-    async def worker() -> None:
-        for number in waiting:
-            async with asyncio.timeout(TIMEOUT):
-                became[await fetch(proxy.address, number)] += 1
-
-    await asyncio.gather(*(worker() for _ in range(AT_A_TIME)))
-    await asyncio.to_thread(eventually, lambda: not source.running)
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        became = Counter(pool.map(lambda number: fetch(proxy, number), numbers))
+    eventually(lambda: not source.running)
     return became
 
 
@@ -210,33 +149,22 @@ async def soak(proxy: Proxy, source: Source, numbers: range) -> Counter[str]:
 )
 def test_nothing_is_lost_and_nothing_left(tmp_path, watched):
     """Each whole stream is whole and unchanged; a cut one never looks whole; all end."""
-    arguments = []
-    if watched:
-        (tmp_path / "config.toml").write_text(RULES)
-        arguments = ["--config", "config.toml", "--capture", "captures", "--verbose"]
-
-    async def run() -> None:
-        source = Source()
-        server = await asyncio.start_server(source.serve, "127.0.0.1", 0, backlog=256)
-        port = server.sockets[0].getsockname()[1]
-        proxy = Proxy(tmp_path, *arguments, "--upstream", f"http://127.0.0.1:{port}")
-        await asyncio.to_thread(proxy.__enter__)
-        try:
-            await soak(proxy, source, range(WARM))  # what is kept for good is there by now
-            before = proxy.memory()
-            files = len(proxy.open_files())
-            became = await soak(proxy, source, range(WARM, ALL))
-            grown = proxy.memory() - before
-            eventually(lambda: len(proxy.open_files()) <= files)
-        finally:
-            await asyncio.to_thread(proxy.__exit__)
-            server.close()
-        plans = [Plan.of(number) for number in range(WARM, ALL)]
-        died = sum(plan.dies is not None for plan in plans)
-        left = sum(plan.leaves is not None for plan in plans)
-        assert became == {"good": len(plans) - died - left, "died": died, "left": left}
-        assert min(died, left) > 30
-        assert grown < 30 << 20
-        assert "Traceback" not in proxy.output
-
-    asyncio.run(run())
+    upstream = Upstream()
+    upstream.reset(source := Source())
+    (tmp_path / "config.toml").write_text(RULES)
+    more = ("--config", "config.toml", "--capture", "captures", "--verbose") if watched else ()
+    with Proxy(tmp_path, "--upstream", upstream.url, *more) as proxy:
+        soak(proxy, source, range(WARM))  # what is kept for good is there by now
+        before, files = proxy.memory(), len(proxy.open_files())
+        became = soak(proxy, source, range(WARM, ALL))
+        grown = proxy.memory() - before
+        eventually(lambda: len(proxy.open_files()) <= files)
+    upstream.close()
+    plans = [Plan.of(number) for number in range(WARM, ALL)]
+    died = sum(plan.dies is not None for plan in plans)
+    left = sum(plan.leaves is not None for plan in plans)
+    assert became == {"good": len(plans) - died - left, "died": died, "left": left}
+    assert min(died, left) > 30
+    assert grown < 30 << 20
+    assert not upstream.errors
+    assert "Traceback" not in proxy.output

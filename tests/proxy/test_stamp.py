@@ -34,7 +34,7 @@ def keys(stamping, upstream):
 
 
 def test_a_conversation_and_its_subagents_have_one_key(keys):
-    """And no header says who it is."""
+    """And no header says who it is. What is no conversation has none."""
     main = keys(b"x-claude-code-session-id: 4edf0c3a")
     assert main == [main[0], main[0]]
     (key,) = main[0]
@@ -44,23 +44,13 @@ def test_a_conversation_and_its_subagents_have_one_key(keys):
     assert main == keys(b"session-id: child", b"x-parent-session-id: 4edf0c3a")
     assert main != keys(b"x-claude-code-session-id: 4edf0c3b")
     assert keys() == keys()  # by how it begins
+    assert keys(path="/v1/models", body=None) == keys(path="/x") == [[], []]
 
 
-def test_what_the_client_sent_goes_on_as_it_came(keys):
-    """Under the other name there is the key."""
+def test_what_the_client_sent_goes_on_as_it_came(keys, connect, upstream):
+    """Under the other name there is the key; without the setting nothing is sent."""
     theirs, ours = keys(b"X-Session-ID: mine")
     assert theirs == [b"mine"]
     assert len(ours) == 1
-
-
-def test_what_is_no_conversation_has_none(keys):
-    """Lists of models, and whatever speaks no API that we know."""
-    assert keys(path="/v1/models", body=None) == [[], []]
-    assert keys(path="/x") == [[], []]
-
-
-def test_without_the_setting_nothing_is_sent(connect, upstream):
-    """Off by default."""
     assert connect().ask("/v1/messages", BODY).answer().status == 200
-    received = upstream.received()
-    assert received.values(b"x-session-id") == []
+    assert upstream.received().values(b"x-session-id") == []

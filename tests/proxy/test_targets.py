@@ -111,9 +111,8 @@ def trap():
 @pytest.mark.parametrize("form", ELSEWHERE)
 def test_no_target_leads_elsewhere(connect, upstream, trap, form):
     """400, or 421 if it is another server's URL, and nobody is asked."""
-    fields = (b"X-Api-Key: secret",)
     wanted = 421 if form == "http://{}/x" else 400
-    assert connect().ask(form.format(trap), b"{}", *fields).answer().status == wanted
+    assert connect().ask(form.format(trap), b"{}").answer().status == wanted
     assert upstream.requests.empty()
 
 
@@ -125,19 +124,15 @@ def test_a_path_that_names_a_host_is_a_path(connect, upstream, trap, form):
     assert upstream.received().line == f"POST {target} HTTP/1.1".encode()
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
-        "X-Forwarded-Host: {}",
-        "Forwarded: host={}",
-        "X-Original-URL: http://{}/",
-        "X-Real-IP: 1.1.1.1",
-    ],
-)
-def test_no_header_leads_elsewhere(connect, upstream, trap, field):
+def test_no_header_leads_elsewhere(connect, upstream, trap):
     """Neither Host, whose port is the client's affair, nor what other proxies go by."""
     client = connect()
-    lines = ["POST /v1/messages HTTP/1.1", f"Host: {trap}", field.format(trap)]
-    client.send("\r\n".join([*lines, "Content-Length: 2", "", "{}"]).encode())
-    assert client.answer().status == 200
-    assert upstream.received().values(b"host") == [b"127.0.0.1:%d" % upstream.port]
+    for name, value in (
+        ("X-Forwarded-Host", trap),
+        ("Forwarded", f"host={trap}"),
+        ("X-Original-URL", f"http://{trap}/"),
+        ("X-Real-IP", "1.1.1.1"),
+    ):
+        client.send(f"GET /x HTTP/1.1\r\nHost: {trap}\r\n{name}: {value}\r\n\r\n".encode())
+        assert client.answer().status == 200
+        assert upstream.received().values(b"host") == [b"127.0.0.1:%d" % upstream.port]

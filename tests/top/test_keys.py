@@ -1,17 +1,14 @@
 """Keys of a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import termios
 import threading
+from dataclasses import replace
 
 import pytest
 
 from cacheproxy.top.keys import Keys, NoKeys, View, read_keys
-
-NAMES = ["a/1", "a/2", "a/3"]
 
 
 @pytest.mark.parametrize(
@@ -82,55 +79,51 @@ def test_a_terminal_that_is_gone_is_left():
     os.close(theirs)
 
 
-def after(*keys, view=None, names=NAMES):
-    view = view or View()
+SEARCH = View(search="jq")
+
+
+@pytest.mark.parametrize(
+    ("keys", "view"),
+    [
+        # a conversation is chosen
+        ("j", View("a/2")),
+        ("jjjj", View("a/3")),
+        ("jjk", View("a/2")),
+        ("kk", View("a/1")),
+        (("down", "down", "up"), View("a/2")),
+        # enter opens it, and escape goes back
+        (("j", "enter"), View("a/2", is_opened=True)),
+        (("j", "enter", "j"), View("a/3", is_opened=True)),
+        (("j", "enter", "escape"), View("a/2")),
+        (("j", "enter", "enter"), View("a/2")),
+        # text behind a slash is searched for
+        (("/", *"jqx", "backspace"), replace(SEARCH, is_typing=True)),
+        (("/", *"jq", "enter"), SEARCH),
+        (("/", *"jq", "escape"), View()),
+        (("/", *"jq", "enter", "escape"), View()),
+        (("/", *"x" * 999), View(search="x" * 120, is_typing=True)),
+        (("/", "down", "é"), View(search="é", is_typing=True)),
+        # q leaves
+        ("q", None),
+        (("enter", "q"), None),
+    ],
+)
+def test_what_keys_make_of_the_view(keys, view):
+    assert after(*keys) == view
+
+
+def after(*keys, names=("a/1", "a/2", "a/3")):
+    view = View()
     for key in keys:
         view = view.pressed(key, names)
     return view
 
 
-@pytest.mark.parametrize(
-    ("keys", "chosen"),
-    [
-        ("j", "a/2"),
-        ("jj", "a/3"),
-        ("jjjj", "a/3"),
-        ("jjk", "a/2"),
-        ("kk", "a/1"),
-        (("down", "down", "up"), "a/2"),
-    ],
-)
-def test_a_conversation_is_chosen(keys, chosen):
-    assert after(*keys).chosen == chosen
-
-
 def test_it_stays_chosen_where_the_list_is_sorted_anew():
-    assert after("j", names=[*NAMES, "a/4"], view=after("jj"[0])).chosen == "a/3"
     assert View("a/1").place(["a/9", "a/1"]) == 1
-    assert View("gone").place(NAMES) == 0
-
-
-def test_enter_opens_it_and_escape_goes_back():
-    opened = after("j", "enter")
-    assert opened.opened == "a/2"
-    assert after("j", view=opened).opened == "a/3"
-    assert after("escape", view=opened) == after("enter", view=opened) == View("a/2")
-
-
-def test_text_behind_a_slash_is_searched_for():
-    assert after("/", *"jqx", "backspace").search == "jq"
-    assert after("/", *"jqx").is_typing
-    kept = after("/", *"jq", "enter")
-    assert (kept.search, kept.is_typing) == ("jq", False)
-    assert after("/", *"jq", "escape") == View()
-    assert after("escape", view=kept).search == ""
-    assert len(after("/", *"x" * 999).search) == 120
-    assert after("/", "down", "é").search == "é"
-
-
-def test_q_leaves():
-    assert after("q") is None
-    assert after("enter", "q") is None
+    assert View("gone").place(["a/9", "a/1"]) == 0
+    assert View("a/2", is_opened=True).opened == "a/2"
+    assert View("a/2").opened is None
 
 
 def test_nothing_can_be_chosen_of_nothing():

@@ -6,9 +6,6 @@ import json
 import string
 
 import pytest
-
-pytest.importorskip("anthropic")
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,21 +13,15 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.dialects import messages as spoken
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.testing import find_captures, load_capture
 from cacheproxy.translate.reading import TranslationError
 from cacheproxy.translate.stream import COMMENT, CommentFinder
 from cacheproxy.translate.translation import chat_of
 from tests.translate.streams import assert_cuts_do_not_matter
 from tests.translate.values import JSON, TEXT
 
-from .chunks import DONE, MESSAGE, call, chunk, data, exchange, message_of, usage
-from .conversations import MESSAGES, elements, spelt, turned
+from .chunks import DONE, assert_valid, call, chunk, data, exchange, message_of, usage
+from .conversations import MESSAGES, chat, elements, spelt, turned
 from .test_transcripts import PATHS
-
-
-def text(words):
-    return {"type": "text", "text": words}
-
 
 # Requests.
 
@@ -64,27 +55,22 @@ def refused_or_written(body):
     return True
 
 
-@given(st.dictionaries(KEYS, NEARLY))
-def test_no_json_breaks_it(body):
-    """Whatever stands where."""
-    refused_or_written(json.dumps(body))
-
-
-@given(
-    st.fixed_dictionaries(
-        {"messages": st.lists(NEARLY, max_size=3)},
-        optional={"tools": st.lists(NEARLY, max_size=3), "system": NEARLY, "tool_choice": NEARLY},
-    )
+SHAPED = st.fixed_dictionaries(
+    {"messages": st.lists(NEARLY, max_size=3)},
+    optional={"tools": st.lists(NEARLY, max_size=3), "system": NEARLY, "tool_choice": NEARLY},
 )
-def test_no_json_in_its_place_breaks_it(body):
-    """Whatever stands in messages and tools."""
-    refused_or_written(json.dumps(body))
+BYTES = st.binary(max_size=60) | st.text(string.printable, max_size=60).map(str.encode)
 
 
-@given(st.binary(max_size=60) | st.text(string.printable, max_size=60).map(str.encode))
-def test_no_bytes_break_it(body):
-    """Nor what is no JSON at all."""
-    refused_or_written(body)
+@pytest.mark.parametrize(
+    "body",
+    [st.dictionaries(KEYS, NEARLY).map(json.dumps), SHAPED.map(json.dumps), BYTES],
+    ids=["any JSON", "in messages and tools", "bytes"],
+)
+@given(st.data())
+def test_no_body_breaks_it(body, data):
+    """Whatever stands where; nor what is no JSON at all."""
+    refused_or_written(data.draw(body))
 
 
 @given(MESSAGES, TEXT, JSON)
@@ -121,62 +107,33 @@ def test_both_readers_and_writers_spell_alike(messages):
     assert other == [*usual, '{"role":"user","content":"cut: \\ud83d"}']
 
 
-def test_captured_turns_extend_each_other():
-    """As far as the client's own messages do, the chat messages do, in their exact text."""
-    files = find_captures("*.jsonl", __file__)
-    assert sum(compare_turns(file) for file in files) > 50
+def test_captured_turns_are_translated_a_message_at_a_time(captured):
+    """Each by itself, whatever its breakpoints and form of text: so a turn extends the one before.
 
-
-def compare_turns(capture):
-    """Compare the chat requests of each session in ``capture``; return how many were compared."""
-    last = {}
-    compared = 0
-    for one in load_capture(capture):
-        if one.dialect is not spoken.MESSAGES or not endpoint_of(one.path).purpose.evaluates:
-            continue
-        session = (session_of(one).id, bool(one.json.get("tools")))
-        sent = turned(one.body).body.decode()
-        messages = elements(sent, "messages")
-        tools = elements(sent, "tools") if '"tools":[' in sent else []
-        if session in last:
-            before, said_before, tools_before = last[session]
-            if before.get("system") == one.json.get("system"):
-                shared = one.json["messages"][: shared_messages(before, one.json)]
-                least = bool(one.json.get("system")) + sum(map(counts, shared))
-                assert messages[:least] == said_before[:least], capture.name
-                compared += bool(shared)
-            if before.get("tools") == one.json.get("tools"):
-                assert tools == tools_before, capture.name
-        last[session] = one.json, messages, tools
-    return compared
-
-
-def shared_messages(before, after):
-    """How many messages the bodies share, whatever their cache breakpoints and forms of text."""
-    pairs = zip(before["messages"], after["messages"], strict=False)
-    shared = 0
-    for one, other in pairs:
-        if plain(one) != plain(other):
-            break
-        shared += 1
-    return shared
+    The last request of each session has the messages of all.
+    """
+    last = {
+        (name, session_of(one).id, bool(one.json.get("tools"))): one.json
+        for name, requests in captured.items()
+        for one in requests
+        if one.dialect is spoken.MESSAGES and endpoint_of(one.path).purpose.evaluates
+    }
+    assert len(last) > 20
+    for body in last.values():
+        messages = chat(body)["messages"]
+        assert chat(plain(body))["messages"] == messages
+        count = len(body["messages"]) // 2
+        begun = chat(body | {"messages": body["messages"][:count]})["messages"]
+        assert messages[: len(begun)] == begun
 
 
 def plain(value):
+    """The same without breakpoints, and each text in a block."""
     if isinstance(value, dict):
         if isinstance(value.get("content"), str):
-            value = value | {"content": [text(value["content"])]}
+            value = value | {"content": [{"type": "text", "text": value["content"]}]}
         return {key: plain(inner) for key, inner in value.items() if key != "cache_control"}
     return [plain(inner) for inner in value] if isinstance(value, list) else value
-
-
-def counts(message):
-    """How many chat messages one message makes, at the least."""
-    if not isinstance(message["content"], list):
-        return 1
-    results = sum(block["type"] == "tool_result" for block in message["content"])
-    others = any(block["type"] != "tool_result" for block in message["content"])
-    return results + others
 
 
 # Answers.
@@ -218,7 +175,7 @@ def test_no_answer_breaks_it(value, status):
     said = json.loads(got.body)
     assert said["type"] in ("message", "error")
     if said["type"] == "message":
-        MESSAGE.validate_python(said, strict=True)
+        assert_valid("Message", said)
     else:
         assert got.status >= 300
 

@@ -6,10 +6,6 @@ import json
 
 import pytest
 
-pytest.importorskip("anthropic")
-
-import anthropic
-
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
 from cacheproxy.translate.counting import estimate
@@ -19,7 +15,7 @@ from cacheproxy.translate.translation import MessagesToChat, chat_of, models
 from tests import transcript
 from tests.translate.streams import feed_all
 
-from .chunks import MESSAGE, USAGE, events, exchange, message_of
+from .chunks import USAGE, assert_valid, events, exchange, message_of
 from .conversations import chat, turned
 
 HELLO = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
@@ -65,7 +61,7 @@ def answer(value, status=200, spellings=None, **asked):
     body = value if isinstance(value, bytes) else json.dumps(value).encode()
     got = exchange(spellings, **asked).answer(status, body)
     if got.status == 200:
-        MESSAGE.validate_json(got.body, strict=True)
+        assert_valid("Message", json.loads(got.body))
     return got.status, json.loads(got.body)
 
 
@@ -155,7 +151,7 @@ def responses(*items, **fields):
 def listed(*models_):
     said = json.loads(models(json.dumps({"object": "list", "data": list(models_)}).encode()))
     for one in said["data"]:
-        anthropic.types.ModelInfo.model_validate_json(json.dumps(one), strict=True)
+        assert_valid("ModelInfo", one)
     return said
 
 

@@ -96,10 +96,13 @@ class Lane:
     home: Home | None = None  #: None where there has been one upstream
     cost: int = 0  #: bytes that all of it takes, roughly
     _own: dict[tuple[int, int], tuple[PieceRun, PieceRun, int]] = field(default_factory=dict)
-    """What messages cost that others have not: a long conversation is counted twice a turn."""
+    """What messages cost that others have not: a long conversation is counted each turn."""
 
-    def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> None:
-        """Take note that ``request`` went upstream; ``shared``: see ``Turn``."""
+    def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> int:
+        """Take note that ``request`` went upstream; ``shared``: see ``Turn``.
+
+        Return by how many bytes its cost has grown, roughly, until it is counted.
+        """
         if shared < self.first:
             self.first = len(plain.made.run.pieces)
         tools, now = self.prompt.made.tool_piece.names, prompt.made.tool_piece.names
@@ -108,8 +111,11 @@ class Lane:
             self.others[tools] = self.request
             while len(self.others) > _MOST_OTHERS:
                 del self.others[next(iter(self.others))]
+        grown = len(request.body) + prompt.cost - len(self.request.body) - self.prompt.cost
         self.request, self.prompt, self.plain = request, prompt, plain
         self.is_answered = False
+        self.cost += grown
+        return grown
 
     def before_of(self, sent: Prompt) -> Before | None:
         """Return the turn before ``sent``: the last one, or that of the branch it goes on with."""
@@ -122,17 +128,19 @@ class Lane:
                 return one
         return before
 
-    def evaluated(self, turn: Before | None, before: Before | None) -> None:
-        """Take note that ``turn`` was evaluated; ``before``: the one that it was compared with."""
-        if turn is before:  # nothing was
-            return
-        last, self.before = self.before, turn
-        if last is None or turn is None:
-            return
-        kept = [one for one in self.branches if one is not before] if self.branches else []
-        was_branch = len(kept) < len(self.branches)
+    def branches_with(self, turn: Before | None, before: Before | None) -> tuple[Before, ...]:
+        """Return the branches that there are once ``turn`` was evaluated; may take its time.
+
+        ``before``: the one that it was compared with.
+        """
+        last, branches = self.before, self.branches
+        if turn is before or last is None or turn is None:
+            return branches
+        kept = [one for one in branches if one is not before] if branches else []
+        was_branch = len(kept) < len(branches)
         if was_branch or (last is before and _is_branch(turn.sent, last.sent)):
-            self.branches = (*kept, last)[-_MOST_BRANCHES:]
+            return (*kept, last)[-_MOST_BRANCHES:]
+        return branches
 
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""

@@ -100,8 +100,12 @@ class Store:
                 lane = Lane(number, bare, prompt, kin.prompt, len(kin.prompt.made.run.pieces))
                 lanes.append(lane)
             shared = turn.shared if turn.source is turn.lane else 0
-            lane.go_on(bare, prompt, kin.prompt, shared)
-            self.bytes_kept += known.count(lane)
+            grown = lane.go_on(bare, prompt, kin.prompt, shared)
+            if pair is None:
+                grown = known.count(lane)
+            else:  # it is counted when its turn ends
+                known.cost += grown
+            self.bytes_kept += grown
             if self.bytes_kept > self.most_bytes:
                 self._drop()
             return Place(lane.number, lane.turns + 1, False, replaced, pair)
@@ -129,12 +133,14 @@ class Store:
         lane = known.lane(place.lane) if known is not None else None
         if known is None or lane is None:
             return place
+        branches = lane.branches_with(turn, before)  # nobody waits for the lock meanwhile
         with self._lock:
             lane.turns += 1
             is_first = place.pair is None and lane.turns == 1
             if is_first or (place.pair is not None and place.pair.after is lane.request):
                 lane.is_answered = is_whole
-            lane.evaluated(turn, before)
+            if turn is not before:
+                lane.before, lane.branches = turn, branches
             kept = lane.broken
             if broke and place.pair is not None and (curable or kept is None or not kept.curable):
                 lane.broken = place.pair._replace(turn=lane.turns, curable=curable)

@@ -7,6 +7,8 @@ from typing import Any, AnyStr
 
 _AT_ONCE = 16 << 10
 """Characters or bytes compared at a time, a power of 2: each comparison copies one side."""
+_FEW = 256
+"""Bytes that are compared as one number: the first bit in which two differ is found at once."""
 LARGEST = 1 << 53
 """Integers from here on mean what the nearest double means (RFC 8259, section 6)."""
 
@@ -17,13 +19,23 @@ def common_prefix(one: AnyStr, other: AnyStr) -> int:
     while low < high and one.startswith(other[low : low + _AT_ONCE], low):
         low += _AT_ONCE
     low, high = min(low, high), min(high, low + _AT_ONCE)
-    while low < high:
-        middle = (low + high + 1) // 2
+    while high - low > _FEW:
+        middle = (low + high) // 2
         if one.startswith(other[low:middle], low):
             low = middle
         else:
-            high = middle - 1
-    return low
+            high = middle
+    ours, theirs = one[low:high], other[low:high]
+    if isinstance(ours, str) and isinstance(theirs, str):
+        wide, others = (each.encode("utf-32-le", "surrogatepass") for each in (ours, theirs))
+        return min(high, low + _first_unlike(wide, others) // 4)
+    return min(high, low + _first_unlike(ours, theirs))
+
+
+def _first_unlike(ours: bytes, theirs: bytes) -> int:
+    """Return the first byte in which they differ, seen as numbers; ``_FEW`` or more for none."""
+    differ = int.from_bytes(ours, "little") ^ int.from_bytes(theirs, "little")
+    return (differ & -differ).bit_length() - 1 >> 3 if differ else 4 * _FEW
 
 
 def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
@@ -45,15 +57,18 @@ def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
 
 
 def shared_from(body: bytes, at: int, text: memoryview) -> int:
-    """Return how many bytes of ``text`` stand at ``at`` in ``body``; nothing is copied."""
-    length, step = 0, _AT_ONCE
-    while length < len(text) and body.startswith(text[length : length + step], at + length):
+    """Return how many bytes of ``text`` stand at ``at`` in ``body``; little is copied."""
+    length, step, size = 0, _FEW, len(text)
+    while length < size and body.startswith(text[length : length + step], at + length):
         length += step
         step *= 2
-    while step := step >> 1:
-        if length < len(text) and body.startswith(text[length : length + step], at + length):
+    while step > _FEW:
+        step >>= 1
+        if length < size and body.startswith(text[length : length + step], at + length):
             length += step
-    return min(length, len(text))
+    end = at + length
+    length += _first_unlike(body[end : end + _FEW], bytes(text[length : length + _FEW]))
+    return min(length, size, len(body) - at)
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -119,41 +119,48 @@ class Memo:
 
     def keep(self, new: SpelledValue | Container, before: Container | None = None) -> None:
         """Keep ``new``; an array in place of ``before``, if it has nearly all that this had."""
-        if isinstance(new, Container) and new.length < self.head:  # it would never be found
+        head = self.head
+        array = new if isinstance(new, Container) else None
+        if array is not None and array.length < head:  # it would never be found
             return
         with self._lock:
             kept, renewed = self._kept, None
             if new not in kept:
-                items: Sequence[SpelledValue] = new.items if isinstance(new, Container) else (new,)
+                items: Sequence[SpelledValue] = (
+                    (new,) if isinstance(new, SpelledValue) else new.items
+                )
                 if (
-                    isinstance(new, Container)
+                    array is not None
                     and before is not None
                     and before in kept
                     # Nearly all of it is still there.
-                    and new.shared > before.length - before.length // _CHANGES
+                    and array.shared > before.length - before.length // _CHANGES
                 ):
                     del kept[before]
-                    self._uncount(before, new.before[1])
-                    items = items[new.before[1] :]
-                elif isinstance(new, Container):
-                    renewed = self._renewed(new)
+                    self._uncount(before, array.before[1])
+                    items = items[array.before[1] :]
+                elif array is not None:
+                    renewed = self._renewed(array)
                 for item in items:
                     item.holders += 1
                     if item.holders == 1:
                         self.bytes_kept += item.cost
-                        if len(item.spelled) >= self.head:
-                            key = item.spelled[: self.head]
+                        if len(item.spelled) >= head:
+                            key = item.spelled[:head]
                             self.items[key] = (item, *self.items.get(key, ())[: _MOST_ALIKE - 1])
-                if isinstance(new, Container):
-                    self.bytes_kept += len(new.spelled)
-                    key = bytes(new.spelled[: self.head])
-                    alike = self._arrays.get(key, ())
-                    self._arrays[key] = (new, *alike[: _MOST_CONVERSATIONS - 1])
+                if array is not None:
+                    self.bytes_kept += len(array.spelled)
+                    key = bytes(array.spelled[:head])
+                    alike = self._arrays.get(key)
+                    self._arrays[key] = (
+                        (array, *alike[: _MOST_CONVERSATIONS - 1]) if alike else (array,)
+                    )
                 if renewed is not None:
                     del kept[renewed]
                     self._uncount(renewed)
-            kept[new] = None
-            kept.move_to_end(new)
+                kept[new] = None
+            else:
+                kept.move_to_end(new)
             while self.bytes_kept > self.most_bytes:
                 # At once: array() moves what it finds without the lock.
                 self._uncount(kept.popitem(last=False)[0])
@@ -174,16 +181,17 @@ class Memo:
 
     def _uncount(self, gone: SpelledValue | Container, taken_over: int = 0) -> None:
         """Count and find no longer what was let go of, but for the first items."""
-        for item in gone.items[taken_over:] if isinstance(gone, Container) else (gone,):
+        head = self.head
+        for item in (gone,) if isinstance(gone, SpelledValue) else gone.items[taken_over:]:
             item.holders -= 1
             if not item.holders:
                 self.bytes_kept -= item.cost
-                if len(item.spelled) >= self.head:
-                    _remove(self.items, item, self.head)
+                if len(item.spelled) >= head:
+                    _remove(self.items, item, head)
         if isinstance(gone, Container):
             self.bytes_kept -= len(gone.spelled)
-            _remove(self._arrays, gone, self.head)
-            key = bytes(gone.spelled[-self.head :])
+            _remove(self._arrays, gone, head)
+            key = bytes(gone.spelled[-head:])
             if self._ends.get(key) is gone:
                 del self._ends[key]
 
@@ -192,7 +200,7 @@ def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part, head: int) -> No
     """Let ``gone`` be found no longer."""
     key = bytes(gone.spelled[:head])
     alike = found.pop(key, ())
-    if len(alike) > 1 or alike[:1] != (gone,):
+    if len(alike) != 1 or alike[0] is not gone:
         left = tuple([one for one in alike if one is not gone])
         if left:
             found[key] = left

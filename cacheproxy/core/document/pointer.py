@@ -79,6 +79,7 @@ class PathPattern(NamedTuple):
     head: tuple[PathStep, ...]  #: the steps up to the first ``*``
     each: PathStep | None = None  #: that ``*`` with its condition; None if there is none
     rest: PathPattern | None = None  #: what follows it; None if there is no ``*``
+    first: str | None = None  #: the name of the first step; None if that is ``*``
 
 
 @lru_cache(maxsize=1024)
@@ -103,8 +104,11 @@ def parse_pattern(pattern: str) -> PathPattern:
 def _pattern_of(segments: list[PathStep]) -> PathPattern:
     for at, segment in enumerate(segments):
         if segment.name == "*":
-            return PathPattern(tuple(segments[:at]), segment, _pattern_of(segments[at + 1 :]))
-    return PathPattern(tuple(segments))
+            rest = _pattern_of(segments[at + 1 :])
+            return PathPattern(
+                tuple(segments[:at]), segment, rest, segments[0].name if at else None
+            )
+    return PathPattern(tuple(segments), first=segments[0].name if segments else None)
 
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
@@ -120,11 +124,13 @@ def match_all(
     ``accepted``: says of a member which of its elements meet a condition, if it knows that.
     """
     found: list[tuple[Path, Any]] = []
+    is_object = isinstance(value, dict)
     for pattern in patterns:
-        rest: PathPattern | None = pattern
+        head, each, rest, first = pattern
+        if is_object and first is not None and first not in value:
+            continue  # most: a rule names the places of several dialects
         places: list[tuple[Path, Any]] = [((), value)]
-        while rest is not None and places:
-            head, each, rest = rest
+        while True:
             ends = found if each is None else []
             for path, place in places:
                 at, here = path, place
@@ -132,9 +138,11 @@ def match_all(
                     if isinstance(here, dict):
                         if name not in here:
                             break
-                        here, at = here[name], (*at, name)
+                        here = here[name]
+                        at += (name,)
                     elif isinstance(here, list) and number is not None and number < len(here):
-                        here, at = here[number], (*at, number)
+                        here = here[number]
+                        at += (number,)
                     else:
                         break
                     if key is None:
@@ -155,6 +163,9 @@ def match_all(
                     for step, one in place.items() if isinstance(place, dict) else enumerate(place):
                         if key is None or (isinstance(one, dict) and one.get(key) in values):
                             places.append(((*path, step), one))
+            if rest is None or not places:
+                break
+            head, each, rest, _ = rest
     return found
 
 

@@ -56,12 +56,15 @@ def end_to_end(
     for name, value in headers:
         if len(name) == 10 and name.lower() == b"connection":
             gone = gone.union(tokens([value]))
-    found = []
-    for field in headers:
-        name = field[0].lower()
-        if name not in gone and not name.startswith(but):
-            found.append(field)
-    return tuple(found)
+    if but == b"\n":
+        return tuple([field for field in headers if field[0].lower() not in gone])
+    return tuple(
+        [
+            field
+            for field in headers
+            if (name := field[0].lower()) not in gone and not name.startswith(but)
+        ]
+    )
 
 
 def by_name(headers: Headers) -> Callable[[bytes], list[bytes]]:

@@ -115,10 +115,12 @@ def _joins(
         if run.is_result:
             return placement.joins_tool and is_all_text(item["content"])
         return placement.joins_user
-    if run.home in moved and _begins_with_result(item):
-        return not items[run.home].get("images") and all(
-            is_all_text(items[late]["content"]) for late in (run.home, *run.behind)
-        )
+    if _begins_with_result(item) and not _begins_with_result(items[run.home]):
+        joined = [items[number] for number in (run.home, *run.behind)]
+        if not all(is_all_text(one["content"]) and not one.get("images") for one in joined):
+            return False
+        if run.home in moved:
+            return True
     return placement.joins_user and not run.is_result and _is_user(item)
 
 
@@ -240,7 +242,7 @@ def ends_with_result(item: Json) -> bool:
 
 
 def _is_result_block(item: Json, end: int) -> bool:
-    content = item.get("content") if _is_user(item) else None
+    content = item.get("content")
     block = content[end] if isinstance(content, list) and content else None
     return isinstance(block, dict) and block.get("type") == "tool_result"
 

@@ -20,9 +20,9 @@ _LOOKED_AT = 8
 """Bytes that are known already and take as long as one that is new, at most."""
 _SHORT = 16 << 10
 """Bytes of a body that is searched as a whole: to find out what is new takes as long."""
-_OF_NO_BODY = (
-    *("method", "target", "headers", "memo", "speaker", "path", "dialect", "by_name"),
-    *("clients", "agreed", "_words"),
+_OF_NO_BODY = frozenset(
+    {"method", "target", "headers", "memo", "speaker", "path", "dialect", "by_name"}
+    | {"clients", "agreed", "_words"}
 )
 """What a request keeps when its body becomes another."""
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -206,9 +206,8 @@ class Request:
         """Return this request with another body; ``splices``: those that made it, if any did."""
         ours, other = self.__dict__, object.__new__(Request)
         known = other.__dict__
-        for name in _OF_NO_BODY:
-            if name in ours:
-                known[name] = ours[name]
+        for name in _OF_NO_BODY & ours.keys():
+            known[name] = ours[name]
         known["body"] = body
         if splices and self.document is not None:
             known["_edited"] = self.document, splices

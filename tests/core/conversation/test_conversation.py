@@ -1,16 +1,14 @@
 """Reasoning is found again at its place, and does not grow for ever."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from cacheproxy.core.conversation import conversation as module
-from cacheproxy.core.conversation.conversation import Conversation, Spellings, Thought, Thoughts
+from cacheproxy.core.conversation.conversation import Spellings, Thought, Thoughts
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.store import Store
-from tests.core.conversation.test_store import Proxy, turn
+from cacheproxy.testing import request
+from tests.core.conversation.proxied import Proxy, by_turns
 
 THOUGHT = Thought("reasoning", '"so"')
 
@@ -49,38 +47,31 @@ def test_the_least_recently_given_goes_first(monkeypatch):
     assert thoughts.cost < 4_000
 
 
+def asked(text, session="a"):
+    return request({"messages": by_turns([text])}, headers={"x-session-id": session})
+
+
 def test_the_store_counts_thoughts_and_drops_them_with_their_conversation():
     proxy = Proxy()
-    session = proxy(turn(["words"], 1))[1]
-    before = proxy.store.bytes_kept
-    proxy.store.think(session, 1, Thought("", f'"{"x" * 100_000}"'))
-    assert proxy.store.bytes_kept >= before + 100_000
-    assert proxy.store.bytes_kept == proxy.store.conversation(session).cost
-    proxy.store.think(Session("agent", "nobody's"), 1, THOUGHT)
-    assert proxy.store.conversation(Session("agent", "nobody's")) is None
-
-
-def test_a_conversation_too_large_for_the_store_goes_with_all_its_thoughts():
-    store = Store(most_bytes=200_000)
-    proxy = Proxy()
-    proxy.store = store
-    first = proxy(turn(["words"], 1, headers=((b"x-session-id", b"a"),)))[1]
-    store.think(first, 1, Thought("", f'"{"x" * 150_000}"'))
-    proxy(turn(["others " * 9_000], 1, headers=((b"x-session-id", b"b"),)))
-    assert store.conversation(first) is None
+    store = proxy.store
+    session = proxy(asked("words")).session
+    before = store.bytes_kept
+    store.think(session, 1, Thought("", f'"{"x" * 150_000}"'))
+    assert store.bytes_kept >= before + 150_000
+    assert store.bytes_kept == store.conversation(session).cost
+    store.most_bytes = 200_000
+    proxy(asked("others " * 9_000, "b"))
+    assert store.conversation(session) is None
     assert store.bytes_kept < 200_000
-    assert Conversation(first).thoughts.find(1) is None
-
-
-def found(kept, text, call="a"):
-    spellings = Spellings()
-    spellings.keep("a", kept)
-    return spellings.find(call, text, json.loads(text))
+    for gone in (session, Session("agent", "nobody's")):
+        store.think(gone, 1, THOUGHT)
+        assert store.conversation(gone) is None
 
 
 @pytest.mark.parametrize(
     ("kept", "text"),
     [
+        # spaces, order, escapes, and numbers as JavaScript writes them
         ('{"a": 1.0}', '{"a":1}'),
         ('{"a": 1e2}', '{"a":100}'),
         ('{"b": 1,"a":[{}]}', '{"a":[{}],"b":1}'),
@@ -90,9 +81,11 @@ def found(kept, text, call="a"):
         ('{"a":12345678901234567890}', '{"a":12345678901234567000}'),
     ],
 )
-def test_what_means_the_same_is_the_same(kept, text):
-    """Spaces, order, escapes, and numbers as JavaScript writes them."""
-    assert found(kept, text) == kept
+def test_what_means_the_same_is_spelled_as_it_was(kept, text):
+    spellings = Spellings()
+    spellings.keep("a", kept)
+    assert spellings.find("a", text, json.loads(text)) == kept
+    assert spellings.find("b", text, json.loads(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -110,8 +103,6 @@ def test_what_means_the_same_is_the_same(kept, text):
 )
 def test_what_was_changed_is_the_client_s(kept, text):
     """The client may have edited the call; the server must see what the client says."""
-    assert found(kept, text) == text
-
-
-def test_another_call_is_not_known():
-    assert found('{"a": 1}', '{"a":1}', call="b") == '{"a":1}'
+    spellings = Spellings()
+    spellings.keep("a", kept)
+    assert spellings.find("a", text, json.loads(text)) == text

@@ -1,93 +1,63 @@
 """A request on its way up: what the rules that look at the turn before are shown."""
 
-from __future__ import annotations
-
 import json
+from unittest.mock import Mock
 
 import pytest
 
-from cacheproxy.core.conversation.conversation import Conversation
-from cacheproxy.core.conversation.lanes import Lane
 from cacheproxy.core.conversation.plan import MOST_ID, Plan, SessionHook
-from cacheproxy.core.conversation.prepare import prepare
-from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
-from cacheproxy.core.rules.fold import run
+from cacheproxy.testing import request
+from tests.core.conversation.proxied import NAMED, Proxy, by_turns
 
 
-class Proxy:
-    """What a proxy does to a request on its way up, with the rules of its own."""
-
-    def __init__(self, rules=BUILT_IN):
-        self.store = Store()
-        self.rules = rules
-
-    def __call__(self, tools: str, words: int = 1) -> str:
-        """Send so many messages with tools named by letters; return the tools as sent."""
-        texts = [
-            {"role": ("user", "assistant")[number % 2], "content": f"said {number}"}
-            for number in range(words)
-        ]
-        named = [{"name": name, "description": name * 9} for name in tools]
-        body = json.dumps({"system": "You are.", "messages": texts, "tools": named}).encode()
-        request = Request("POST", "/v1/messages", ((b"x-session-id", b"s"),), body)
-        prepared = run(prepare(request, Plan(self.rules), self.store))
-        self.place = self.store.begin(prepared.turn, prepared.request)
-        self.store.end(prepared.session, self.place, None)
-        return "".join(tool["name"] for tool in prepared.request.json["tools"])
+def sent(proxy, tools, words):
+    """The tools as they are sent with so many messages; a letter names each."""
+    named = [{"name": name, "description": name * 9} for name in tools]
+    said = {"messages": by_turns(f"said {at}" for at in range(words)), "tools": named}
+    prepared = proxy(request({"system": "You are."} | said, headers=NAMED))
+    return "".join(tool["name"] for tool in prepared.request.json["tools"])
 
 
-def test_tools_that_come_late_are_put_last_and_stay_there():
-    proxy = Proxy()
-    sent = [proxy(tools, words) for words, tools in enumerate(("abcd", "abxcd", "abxcyd"), 1)]
-    assert sent == ["abcd", "abcdx", "abcdxy"]
-    assert proxy("abxcyd", 4) == "abcdxy"
-
-
-def test_tools_that_come_back_stand_where_they_stood():
-    """The server may still have the prompt with them: a heartbeat has fewer, a mode has others."""
-    proxy = Proxy()
-    sent = [proxy(tools, words) for words, tools in enumerate(("abcd", "acd", "abcd", "dca"), 1)]
-    assert sent == ["abcd", "acd", "abcd", "acd"]
+@pytest.mark.parametrize(
+    ("rules", "asked", "wanted"),
+    [
+        # what comes late is put last and stays there
+        (BUILT_IN, "abcd abxcd abxcyd abxcyd", "abcd abcdx abcdxy abcdxy"),
+        # what comes back stands where it stood: a heartbeat has fewer, a mode has others
+        (BUILT_IN, "abcd acd abcd dca", "abcd acd abcd acd"),
+        (BUILT_IN[1:], "ab ba", "ab ba"),
+    ],
+    ids=["late", "back", "off"],
+)
+def test_tools_are_sent_as_before(rules, asked, wanted):
+    """The server may still have the prompt with them."""
+    proxy = Proxy(*rules)
+    found = [sent(proxy, tools, at) for at, tools in enumerate(asked.split(), 1)]
+    assert " ".join(found) == wanted
     assert proxy.place.lane == 0
-
-
-def test_a_rule_that_is_off_does_nothing():
-    proxy = Proxy(BUILT_IN[1:])
-    assert [proxy("ab"), proxy("ba", 2)] == ["ab", "ba"]
 
 
 def test_of_other_tools_only_the_last_few_requests_are_kept():
     """And they are counted in what the conversation takes."""
-    proxy = Proxy()
-    costs = []
+    proxy = Proxy(*BUILT_IN)
     for number in range(12):
-        proxy("abcdef" + "ghijklmnopqr"[number], number + 1)
-        (known,) = proxy.store._known.values()
-        costs.append(known.cost)
-    assert isinstance(known, Conversation)
-    (lane,) = known.lanes
-    assert isinstance(lane, Lane)
-    assert len(lane.others) == 3
+        sent(proxy, "abcdef" + "ghijklmnopqr"[number], number + 1)
+    (lane,) = proxy.store.conversation(Session("client", "s")).lanes
     bodies = [len(other.body) for other in lane.others.values()]
+    assert len(bodies) == 3
     assert lane.cost >= sum(bodies) + len(lane.request.body)
 
 
 CALLS = {
     "/v1/chat/completions": lambda arguments: [
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-            ],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": arguments}]},
         {"role": "tool", "tool_call_id": "c1", "content": "done"},
     ],
     "/v1/responses": lambda arguments: [
-        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": arguments},
+        {"type": "function_call", "call_id": "c1"} | arguments,
         {"type": "function_call_output", "call_id": "c1", "output": "done"},
     ],
 }
@@ -97,50 +67,52 @@ FIRST, AGAIN, OTHER = '{"b": 1.0, "a": "é"}', '{"a":"\\u00e9","b":1}', '{"a":"e
 @pytest.mark.parametrize("path", CALLS)
 def test_a_call_that_is_spelled_anew_is_the_same_answer(path):
     """A client that names no session is known by its answers: GitHub Copilot, which is resumed."""
-    store, sessions, sent = Store(), [], []
-    turns = ((), (FIRST,), (AGAIN, "so"), (OTHER, "so"))
-    for turn in turns:
-        messages = [{"role": "user", "content": "go"}]
+    proxy, sessions, sent = Proxy(*BUILT_IN), [], []
+    for turn in ((), (FIRST,), (AGAIN, "so"), (OTHER, "so")):
+        messages = by_turns(["go"])
         for text in turn:
-            messages += CALLS[path](text) if text != "so" else [{"role": "user", "content": "so"}]
-        body = json.dumps({"input" if "responses" in path else "messages": messages}).encode()
-        request = Request("POST", path, ((b"user-agent", b"OpenAI/JS 5.20.1"),), body)
-        prepared = run(prepare(request, Plan(BUILT_IN), store))
-        place = store.begin(prepared.turn, prepared.request)
-        store.end(prepared.session, place, None)
+            call = CALLS[path]({"name": "f", "arguments": text})
+            messages += call if text != "so" else by_turns([text])
+        body = {"input" if "responses" in path else "messages": messages}
+        prepared = proxy(request(body, path, {"user-agent": "OpenAI/JS 5.20.1"}))
         sessions.append(prepared.session.id)
         sent.append(json.dumps(prepared.request.json))
     assert sessions[0] == sessions[1] == sessions[2] != sessions[3]
-    assert json.dumps(FIRST) in sent[1]
-    assert json.dumps(FIRST) in sent[2]
-    assert json.dumps(OTHER) in sent[3]
+    for text, spelled in zip((FIRST, FIRST, OTHER), sent[1:], strict=True):
+        assert json.dumps(text) in spelled
 
 
-REQUEST = Request("POST", "/v1/messages", body=b"{}")
+REQUEST = request({})
 SECRET = "the secret prompt"
 NO_ID = "returned text that is no id: at most 256 printable characters"
 
 
-def raising(error):
-    def ask(request):
-        raise error
-
-    return ask
-
-
-@pytest.mark.parametrize("said", ["id", "agent/42", "é/ü 1", "x" * MOST_ID])
-def test_a_text_is_an_answer(said):
-    """Whatever can be printed on a line."""
-    assert SessionHook("p", lambda request: said).answer(REQUEST) == (said, None)
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        # whatever can be printed on a line
+        *((text, (text, None)) for text in ("id", "agent/42", "é/ü 1", "x" * MOST_ID)),
+        # most plugins know nothing of most requests
+        *((nothing, (None, None)) for nothing in (None, "")),
+        # anything else is a failure, of which nothing is told
+        (5, (None, "returned int instead of text")),
+        (b"id", (None, "returned bytes instead of text")),
+        (["id"], (None, "returned list instead of text")),
+        (object(), (None, "returned object instead of text")),
+        *(
+            (text, (None, NO_ID))
+            for text in ("x" * (MOST_ID + 1), "a/1\nb", "\x1b[2Ja/1", "\ud83d")
+        ),
+    ],
+)
+def test_what_a_plugin_says_of_a_session(said, answer):
+    assert SessionHook("p", lambda request: said).answer(REQUEST) == answer
 
 
 def test_an_id_gets_the_name_of_the_plugins_client():
     """It is asked about that client's requests; an answer with a name keeps its own."""
     client = Client("mine", head=("You are Mine.",))
-    mine, other = (
-        Request("POST", "/v1/messages", body=body)
-        for body in (b'{"system": "You are Mine."}', b'{"system": "You are not Mine."}')
-    )
+    mine, other = (request({"system": f"You are {name}."}) for name in ("Mine", "not Mine"))
     hook = SessionHook("p", lambda request: "42", client=client)
     plan = Plan((), [hook])
     assert (plan.of(mine).hooks, plan.of(other).hooks) == ((hook,), ())
@@ -151,42 +123,17 @@ def test_an_id_gets_the_name_of_the_plugins_client():
     assert every.answer(other) == ("42", None)
 
 
-@pytest.mark.parametrize("said", [None, ""])
-def test_no_answer_is_no_failure(said):
-    """Most plugins know nothing of most requests."""
-    assert SessionHook("p", lambda request: said).answer(REQUEST) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("said", "problem"),
-    [
-        (5, "returned int instead of text"),
-        (b"id", "returned bytes instead of text"),
-        (["id"], "returned list instead of text"),
-        ("x" * (MOST_ID + 1), NO_ID),
-        ("a/1\nb", NO_ID),
-        ("\x1b[2Ja/1", NO_ID),
-        ("\ud83d", NO_ID),
-        (object(), "returned object instead of text"),
-    ],
-)
-def test_anything_else_is_a_failure_and_no_answer(said, problem):
-    """Nothing of what it said is told."""
-    hook = SessionHook("p", lambda request: said)
-    assert hook.answer(REQUEST) == (None, problem)
-
-
 @pytest.mark.parametrize("error", [ValueError, SystemExit, GeneratorExit, RecursionError])
 def test_what_it_raises_is_named_without_its_text(error):
     """A SystemExit is as much its own failure as a ValueError."""
-    hook = SessionHook("p", raising(error(SECRET)))
+    hook = SessionHook("p", Mock(side_effect=error(SECRET)))
     assert hook.answer(REQUEST) == (None, f"raised {error.__name__}")
 
 
 def test_the_users_interrupt_is_not_swallowed():
     """Ctrl-C in a command that reads captures."""
     with pytest.raises(KeyboardInterrupt):
-        SessionHook("p", raising(KeyboardInterrupt())).answer(REQUEST)
+        SessionHook("p", Mock(side_effect=KeyboardInterrupt)).answer(REQUEST)
 
 
 def test_it_is_counted_under_the_plugin_and_the_hook():

@@ -1,66 +1,22 @@
 """Which conversation a request belongs to."""
 
-from __future__ import annotations
-
-import json
-from dataclasses import replace
-
 import pytest
 
-from cacheproxy.core.conversation.session import Session, client_of, parent_of, session_of
+from cacheproxy.core.conversation.session import Session, parent_of, session_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.testing import request
+from tests.core.conversation.proxied import by_turns
 
-CLAUDE = (b"User-Agent", b"claude-cli/2.1.329 (external, sdk-cli)")
-
-
-def request_of(body: object, *headers: tuple[bytes, bytes], path: str = "/v1/messages") -> Request:
-    return Request("POST", path, headers, json.dumps(body).encode())
+CLAUDE = {"User-Agent": "claude-cli/2.1.329 (external, sdk-cli)"}
 
 
-def said(system: object, *messages: object, **more: object) -> Request:
-    roles = ("user", "assistant")
-    return request_of(
-        {
-            "system": system,
-            "messages": [
-                {"role": roles[i % 2], "content": content} for i, content in enumerate(messages)
-            ],
-        }
-        | more
-    )
+def said(system: object, *messages: object, headers: dict | None = None, **more: object) -> Request:
+    body = {"system": system, "messages": by_turns(messages)} | more
+    return request(body, headers=headers)
 
 
 def text(*texts: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": one} for one in texts]
-
-
-@pytest.mark.parametrize(
-    ("agent", "client"),
-    [
-        ("claude-cli/2.1.329 (external, cli)", "claude-cli"),
-        ("codex_cli_rs/0.169.0 (Debian)", "codex_cli_rs"),
-        ("codex_exec/0.169.0", "codex_exec"),
-        ("opencode/1.18.33 ai-sdk/provider", "opencode"),
-        ("QwenCode/0.24.4 (linux; x64)", "qwencode"),
-        ("GeminiCLI/0.61.0/gemini", "geminicli"),
-        ("pi/1.5.2 (linux; node/v24.21.0; x64)", "pi"),
-        ("OpenAI/JS 7.15.0", "openai-sdk"),
-        ("AsyncOpenAI/Python 2.20.0", "openai-sdk"),
-        ("Anthropic/Python 1.0", "anthropic-sdk"),
-        ("curl/8.5.0", "curl"),
-        ("Mozilla/5.0", "mozilla"),
-        ("x" * 500, "x" * 20),
-        ("", "client"),
-        ("  ", "client"),
-        ("/1.0", "client"),
-        ("\xff\xfe", "client"),
-    ],
-)
-def test_client_is_told_by_its_user_agent(agent, client):
-    """By its product's own name, short, where no client is known."""
-    headers = ((b"User-Agent", agent.encode("latin-1")),)
-    assert client_of(Request("POST", "/", headers)) == client
-    assert client_of(Request("POST", "/")) == "client"
 
 
 @pytest.mark.parametrize(
@@ -75,101 +31,78 @@ def test_client_is_told_by_its_user_agent(agent, client):
 )
 def test_a_plugins_answer_wins(answer, session):
     """client/id, or an id alone; headers and body are not asked."""
-    headers = (CLAUDE, (b"X-Session-Id", b"other"))
-    assert session_of(Request("POST", "/", headers, b"no json"), answer) == session
+    asked = request("no json", headers=CLAUDE | {"X-Session-Id": "other"})
+    assert session_of(asked, answer) == session
+
+
+BODY = {"prompt_cache_key": "key", "metadata": {"user_id": "u_session_s"}}
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["X-Claude-Code-Session-Id", "session-id", "Session_Id", "x-session-id", "X-Session-Affinity",
-     "x-any-session-id"],
-)  # fmt: skip
-def test_session_headers_come_before_the_body(name):
-    """What a client says of itself in a header is taken, whatever the body says."""
-    body = {"prompt_cache_key": "key", "metadata": {"user_id": "u_session_s"}}
-    assert session_of(request_of(body, (name.encode(), b"abc"))).id == "abc"
-    assert session_of(request_of(body, (name.encode(), b""))).id == "key"
-
-
-def test_headers_are_asked_in_their_order():
-    """Where several are sent, the client's own counts: a router between may have added others."""
-    headers = ((b"x-session-id", b"x"), (b"x-a-session-id", b"a"), (b"session-id", b"s"))
-    assert session_of(request_of({}, *headers)).id == "a"
-    assert session_of(request_of({}, headers[0], headers[2])).id == "s"
+    ("headers", "body", "identity"),
+    [
+        # what a client says of itself in a header is taken, whatever the body says
+        *(
+            ({name: "abc"}, BODY, "abc")
+            for name in ("X-Claude-Code-Session-Id", "session-id", "Session_Id", "x-session-id")
+        ),
+        *(({name: "abc"}, BODY, "abc") for name in ("X-Session-Affinity", "x-any-session-id")),
+        ({"x-session-id": ""}, BODY, "key"),
+        # where several are sent, the client's own counts: a router between may have added others
+        ({"x-session-id": "x", "x-a-session-id": "a", "session-id": "s"}, {}, "a"),
+        ({"x-session-id": "x", "session-id": "s"}, {}, "s"),
+        # a subagent shares its parent's session header, and says so in another
+        ({"session-id": "abc", "x-claude-code-agent-id": "helper"}, {}, "abc:helper"),
+        ({"session-id": "abc", "X-Any-Agent-Id": "helper"}, {}, "abc:helper"),
+        # then prompt_cache_key, then the session part of metadata.user_id in both its forms
+        ({}, BODY, "key"),
+        ({}, BODY | {"prompt_cache_key": ""}, "s"),
+        ({}, {"metadata": {"user_id": "user_ab_account__session_1-2-3"}}, "1-2-3"),
+        ({}, {"metadata": {"user_id": '{"device_id": "d", "session_id": "1-2"}'}}, "1-2"),
+    ],
+)
+def test_a_session_is_named_by_headers_or_body(headers, body, identity):
+    assert session_of(request(body, headers=headers)).id == identity
 
 
 @pytest.mark.parametrize(
     ("headers", "parent"),
     [
-        (((b"session-id", b"s"),), None),
-        (((b"session-id", b"s"), (b"x-any-agent-id", b"t")), Session("client", "s")),
-        (((b"session-id", b"s"), (b"x-any-agent-id", b"")), None),
-        (((b"x-session-id", b"s"), (b"x-parent-session-id", b"p")), Session("client", "p")),
-        (((b"x-parent-session-id", b"p"),), Session("client", "p")),
+        ({"session-id": "s"}, None),
+        ({"session-id": "s", "x-any-agent-id": "t"}, Session("client", "s")),
+        ({"session-id": "s", "x-any-agent-id": ""}, None),
+        ({"x-session-id": "s", "x-parent-session-id": "p"}, Session("client", "p")),
+        ({"x-parent-session-id": "p"}, Session("client", "p")),
     ],
 )
 def test_a_subagent_knows_for_whom_it_works(headers, parent):
     """Its parent's id is never its own."""
-    asked = request_of({"messages": []}, *headers)
+    asked = request({"messages": []}, headers=headers)
     session = session_of(asked)
     assert parent_of(asked, session) == parent
     assert session.id != "p"
 
 
-@pytest.mark.parametrize("name", [b"x-claude-code-agent-id", b"X-Any-Agent-Id"])
-def test_subagents_are_sessions_of_their_own(name):
-    """A subagent shares its parent's session header, and says so in another."""
-    headers = ((b"session-id", b"abc"), (name, b"helper"))
-    assert session_of(request_of({}, *headers)).id == "abc:helper"
-
-
-@pytest.mark.parametrize(
-    ("body", "identity"),
-    [
-        ({"prompt_cache_key": "key", "metadata": {"user_id": "u_session_s"}}, "key"),
-        ({"prompt_cache_key": "", "metadata": {"user_id": "u_session_s"}}, "s"),
-        ({"metadata": {"user_id": "user_ab_account__session_1-2-3"}}, "1-2-3"),
-        ({"metadata": {"user_id": '{"device_id": "d", "session_id": "1-2"}'}}, "1-2"),
-    ],
-)
-def test_the_body_comes_after_the_headers(body, identity):
-    """prompt_cache_key, then the session part of metadata.user_id in both its forms."""
-    assert session_of(request_of(body)).id == identity
-
-
 @pytest.mark.parametrize(
     "body",
     [
-        {"prompt_cache_key": 5},
-        {"prompt_cache_key": None, "metadata": None},
+        *({"prompt_cache_key": 5}, {"prompt_cache_key": None, "metadata": None}, {}),
         {"metadata": "x_session_y"},
-        {"metadata": {"user_id": 5}},
-        {"metadata": {"user_id": "me"}},
-        {"metadata": {"user_id": "x_session_"}},
-        {"metadata": {"user_id": "5"}},
-        {"metadata": {"user_id": "[]"}},
-        {"metadata": {"user_id": "{}"}},
+        *({"metadata": {"user_id": user}} for user in (5, "me", "x_session_", "5", "[]", "{}")),
         {"metadata": {"user_id": '{"session_id": 5}'}},
         {"metadata": {"user_id": '{"session_id": ""}'}},
-        {"metadata": {"user_id": "[" * 100_000}},
-        {"metadata": {"user_id": "\ud83d"}},
+        *({"metadata": {"user_id": user}} for user in ("[" * 100_000, "\ud83d")),
         {"system": 5, "messages": "text", "input": {"a": "b"}},
         {"messages": [None, {"role": "user"}, {"role": "user", "content": 5}]},
-        {},
+        *(b"", b"no json", b"[]", b"\xff"),  # one for all such requests of a client
     ],
 )
 def test_otherwise_it_is_a_hash(body):
     """Other shapes are no session, and no error."""
-    identity = session_of(request_of(body)).id
+    assert session_of(request(body, headers={"session-id": "s"})).id == "s"
+    identity = session_of(request(body)).id
     assert len(identity) == 16
     assert int(identity, 16) >= 0
-
-
-@pytest.mark.parametrize("body", [b"", b"no json", b"[]", b"\xff"])
-def test_a_body_that_is_no_json_has_a_session_too(body):
-    """Of the headers, or one for all such requests of a client."""
-    assert len(session_of(Request("POST", "/", (CLAUDE,), body)).id) == 16
-    assert session_of(Request("POST", "/", ((b"session-id", b"s"),), body)).id == "s"
 
 
 @pytest.mark.parametrize(
@@ -191,99 +124,53 @@ def test_a_body_that_is_no_json_has_a_session_too(body):
 )
 def test_hash_does_not_follow_clocks_and_nonces(now, later):
     """Dates, times, counters and nonces in system or user text keep the session."""
-    one, other = f"In /home/a/project. ({now}) Go.", f"In /home/a/project. ({later}) Go."
+    one, other = (f"In /home/a/project. ({when}) Go." for when in (now, later))
     assert session_of(said(one, "hello")) == session_of(said(other, "hello"))
     assert session_of(said("s", one)) == session_of(said("s", other))
     assert session_of(said(text(one), text(one))) == session_of(said(text(other), text(other)))
 
 
-def test_hash_follows_the_first_user_message_and_the_system_text():
-    """Other words are another conversation; so is another client."""
-    one = said("You help.", "fix the tests")
-    assert session_of(one) != session_of(said("You help.", "fix the docs"))
-    assert session_of(one) != session_of(said("You translate.", "fix the tests"))
-    assert session_of(one) != session_of(replace(one, headers=(CLAUDE,)))
-    assert session_of(said("ab", "c")) != session_of(said("a", "bc"))
+FIRST, IN_BLOCKS = said("You help.", "fix the tests"), said("You help.", text("fix the tests"))
+WRAPPED = "<system-reminder>\nThe folder has files.\n</system-reminder>"
+HEAD = "You are an agent. " * 300
+PASTE = "a long line of a log file\n" * 10_000
+LATE = {"messages": [*said("", "fix the tests", "hi").json["messages"], {"role": "system"}]}
 
 
-def test_hash_does_not_follow_later_messages():
-    """Every turn of a conversation has the session of its first."""
-    first = session_of(said("You help.", "hello"))
-    assert session_of(said("You help.", "hello", "hi", "and now?")) == first
-    assert session_of(said("You help.", "hello", text("hi"), text("and now?"))) == first
-    in_blocks = session_of(said("You help.", text("hello")))
-    assert session_of(said("You help.", text("hello"), "hi", "a string")) == in_blocks
-    assert session_of(said("You help.", text("hello"), "hi", text("more"))) == in_blocks
-    late = said("You help.", "hello", "hi", "and now?")
-    late.json["messages"].append({"role": "system", "content": "a reminder"})
-    assert session_of(request_of(late.json)) == first
-
-
-def test_hash_tells_messages_apart_that_start_alike():
-    """Clients wrap the same block around every first message; what was typed comes after."""
-    wrapped = "<system-reminder>\nThe folder has files.\n</system-reminder>"
-    one = session_of(said("s", text(wrapped, "fix the tests")))
-    assert one != session_of(said("s", text(wrapped, "fix the docs")))
-    assert one == session_of(said("s", text(wrapped + " And more.", "fix the tests")))
-    assert one == session_of(said("s", text("fix the tests")))
-    assert session_of(said("s", text(wrapped))) != session_of(said("s", text("<other>")))
-
-
-def test_hash_does_not_follow_what_stands_far_down_in_the_system_text():
-    """Git status and file lists stand at the end, and change between runs."""
-    head = "You are an agent. " * 300
-    assert session_of(said(head + "git: (clean)", "hi")) == session_of(
-        said(head + "git: M a.py", "hi")
-    )
-
-
-def test_of_a_long_message_both_ends_count():
-    """A paste of megabytes is not searched whole; what was typed before or after it counts."""
-    paste = "a long line of a log file\n" * 100_000
-    one = session_of(said("s", f"fix {paste} now"))
-    assert one != session_of(said("s", f"read {paste} now"))
-    assert one != session_of(said("s", f"fix {paste} later"))
-    assert one == session_of(said("s", f"fix {paste} now", "done"))
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (FIRST, said("You help.", "fix the docs"), False),
+        (FIRST, said("You translate.", "fix the tests"), False),
+        (FIRST, said("You help.", "fix the tests", headers=CLAUDE), False),
+        (said("ab", "c"), said("a", "bc"), False),
+        # later messages
+        (FIRST, said("You help.", "fix the tests", "hi", "and now?"), True),
+        (FIRST, said("You help.", "fix the tests", text("hi"), text("and now?")), True),
+        (FIRST, said("You help.", **LATE), True),
+        (IN_BLOCKS, said("You help.", text("fix the tests"), "hi", "a string"), True),
+        (IN_BLOCKS, said("You help.", text("fix the tests"), "hi", text("more")), True),
+        # the block that clients wrap around every first message; what was typed comes after it
+        (said("s", text(WRAPPED, "fix")), said("s", text(WRAPPED + " And more.", "fix")), True),
+        (said("s", text(WRAPPED, "fix")), said("s", text("fix")), True),
+        (said("s", text(WRAPPED, "fix it")), said("s", text(WRAPPED, "fix that")), False),
+        (said("s", text(WRAPPED)), said("s", text("<other>")), False),
+        # what stands far down in the system text: git status, lists of files
+        (said(HEAD + "git: (clean)", "hi"), said(HEAD + "git: M a.py", "hi"), True),
+        # of a paste both ends count
+        (said("s", f"fix {PASTE} now"), said("s", f"fix {PASTE} now", "done"), True),
+        (said("s", f"fix {PASTE} now"), said("s", f"read {PASTE} now"), False),
+        (said("s", f"fix {PASTE} now"), said("s", f"fix {PASTE} later"), False),
+    ],
+)
+def test_hash_follows_client_system_text_and_first_user_message(one, other, is_same):
+    assert (session_of(one) == session_of(other)) is is_same
 
 
 def test_label_is_short_and_shows_no_prompt():
     """Client and four characters, for the log."""
-    assert Session("claude", "fefec927-67ec").label == "claude/fefe"
-    assert Session("x", "a-b/c\n:d e").label == "x/abcd"
-    assert Session("opencode", "ses_1f0c2ab4cffeoQpyR360JUG8").label == "opencode/JUG8"
-    assert Session("x", "--").label == "x/"
-
-
-def test_turns_of_a_capture_are_one_session(captured):
-    """Main-path turns of real clients share one id; what headers tell apart stays apart."""
-    side = {
-        "claude-subagent": 3,
-        "claude-twosessions": 3,
-        "opencode-subagent": 2,
-        "continue-datechange": 2,  # a git status near the start: its package names the session
-        "aider-stdin": 2,  # one summary of the history
-        "openclaw-gateway": 3,  # a subagent, and its result run with other tools
-        "qwen-resume": 2,  # memory extraction
-        "qwen-stream": 2,
-    }
-    for name, requests in captured.items():
-        ids = [session_of(request).id for request in requests]
-        assert len(set(ids)) == side.get(name, 1), name
-        assert ids.count(ids[0]) > len(ids) / 2 or name == "claude-twosessions", name
-
-
-def test_subagents_of_captures_are_told_by_their_headers(captured):
-    """Claude Code and opencode name the subagent, and the main path goes on around it."""
-    for name, header in (
-        ("claude-subagent", "x-claude-code-agent-id"),
-        ("opencode-subagent", "x-parent-session-id"),
-    ):
-        requests = captured[name]
-        main = {session_of(r).id for r in requests if r.header(header) is None}
-        others = {session_of(r).id for r in requests if r.header(header) is not None}
-        assert len(main) == 1
-        assert others
-        assert not main & others
+    ids = "fefec927-67ec", "a-b/c\n:d e", "ses_1f0c2ab4cffeoQpyR360JUG8", "--"
+    assert [Session("x", one).label for one in ids] == ["x/fefe", "x/abcd", "x/JUG8", "x/"]
 
 
 def test_captures_are_one_session_by_their_prompts_too(captured):
@@ -294,9 +181,11 @@ def test_captures_are_one_session_by_their_prompts_too(captured):
         "openclaw-completions", "openclaw-anthropic", "openclaw-responses", "pi-datechange",
     }  # fmt: skip
     for name in names:
-        bare = []
-        for request in captured[name]:
-            body = {key: value for key, value in request.json.items() if key != "metadata"}
-            agent = (b"user-agent", (request.header("user-agent") or "").encode())
-            bare.append(request_of(body, agent))
-        assert len({session_of(request).id for request in bare}) == 1, name
+        bare = [
+            request(
+                {key: value for key, value in one.json.items() if key != "metadata"},
+                headers={"user-agent": one.header("user-agent") or ""},
+            )
+            for one in captured[name]
+        ]
+        assert len({session_of(one).id for one in bare}) == 1, name

@@ -1,12 +1,9 @@
 """Usage read out of bodies as they pass, whatever the pieces."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib
 from functools import partial
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -31,62 +28,64 @@ from tests.core.counting import (
     read,
 )
 from tests.core.held import most_held
+from tests.core.requestbytes import cut, cuts, one_by_one
+
+BEGUN = Usage(100_298, 100_000, 503, written=248)
+ZEROS = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
+NULLS = {"cache_read_input_tokens": None, "cache_creation_input_tokens": None}
+CACHED = {"input_tokens": 60, "cache_read_input_tokens": 100_000, "output_tokens": 503}
+
+
+def delta(usage):
+    return {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
 
 
 @pytest.mark.parametrize(
-    ("delta", "usage"),
+    ("messages", "usage"),
     [
-        ({"output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
-        (ANTHROPIC["usage"], Usage(100_298, 100_000, 503, written=248)),
-        ({"input_tokens": 50, "output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
+        # Anthropic: message_start has the input; message_delta the output, and may repeat the input
+        ([START, delta({"output_tokens": 503}), {"type": "message_stop"}], BEGUN),
+        ([START, {"type": "ping", "delta": "usage"}, delta(ANTHROPIC["usage"])], BEGUN),
+        ([START, delta({"input_tokens": 50, "output_tokens": 503})], BEGUN),
+        ([START, delta(NULLS | {"input_tokens": 50, "output_tokens": 503})], BEGUN),
+        ([START, delta({"input_tokens": None, "output_tokens": 503})], BEGUN),
+        ([START, delta(CACHED)], Usage(100_060, 100_000, 503)),
+        ([START, delta(None)], Usage(100_298, 100_000, 1, written=248)),
+        # some servers begin with zeros and say the counts at the end
         (
-            {
-                "input_tokens": 50,
-                "cache_read_input_tokens": None,
-                "cache_creation_input_tokens": None,
-                "output_tokens": 503,
-            },
-            Usage(100_298, 100_000, 503, written=248),
+            [
+                START | {"message": {"usage": ZEROS}},
+                delta({"input_tokens": 57, "output_tokens": 4}),
+            ],
+            Usage(57, 0, 4),
         ),
-        ({"input_tokens": None, "output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
+        # OpenAI: chunks before the last say null, or nothing; then comes [DONE]
         (
-            {"input_tokens": 60, "cache_read_input_tokens": 100_000, "output_tokens": 503},
-            Usage(100_060, 100_000, 503),
+            [
+                {"choices": [{"delta": {"content": 'a "usage"'}}], "usage": None},
+                {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+                {"choices": [], "usage": CHAT_USAGE},
+                "[DONE]",
+            ],
+            Usage(2006, 1920, 300),
         ),
-        (None, Usage(100_298, 100_000, 1, written=248)),
+        # Responses: response.created has none yet; response.completed has it, timings beside it
+        (
+            [
+                {"type": "response.created", "response": {"status": "begun", "usage": None}},
+                {"type": "response.output_text.delta", "delta": "a"},
+                {
+                    "type": "response.completed",
+                    "response": {"status": "completed", "usage": RESPONSES_USAGE},
+                    "timings": TIMINGS | {"cache_n": 320, "prompt_n": 8, "predicted_n": 52},
+                },
+            ],
+            Usage(328, 320, 52, 0.030958, 0.661064),
+        ),
     ],
 )
-def test_anthropic_streams_count_nothing_twice(delta, usage):
-    """message_start has the input; message_delta the output, and may repeat the input."""
-    stream = events(
-        START,
-        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "usage"}},
-        {"type": "ping"},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": delta},
-        {"type": "message_stop"},
-    )
-    assert read(SSE, stream) == usage
-
-
-def test_placeholder_counts_at_the_start_are_overridden():
-    """Some servers begin with zeros and say the counts at the end."""
-    zeros = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
-    stream = events(
-        {"type": "message_start", "message": {"usage": zeros}},
-        {"type": "message_delta", "usage": {"input_tokens": 57, "output_tokens": 4}},
-    )
-    assert read(SSE, stream) == Usage(57, 0, 4)
-
-
-def test_openai_streams_end_with_their_usage():
-    """Chunks before the last say null, or nothing; then comes [DONE]."""
-    stream = events(
-        {"choices": [{"delta": {"content": 'a "usage"'}}], "usage": None},
-        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
-        {"choices": [], "usage": CHAT_USAGE},
-        "[DONE]",
-    )
-    assert read(SSE, stream) == Usage(2006, 1920, 300)
+def test_what_streams_say_is_counted_once(messages, usage):
+    assert read(SSE, events(*messages)) == usage
 
 
 @pytest.mark.parametrize("null", [b'"usage":null', b'"usage": null'])
@@ -116,20 +115,6 @@ def test_running_counts_end_with_the_last(end, monkeypatch):
     assert len(looked) < 1500  # of 4002
 
 
-def test_responses_streams_end_with_their_usage():
-    """response.created has none yet; response.completed has it, and timings beside it."""
-    stream = events(
-        {"type": "response.created", "response": {"status": "in_progress", "usage": None}},
-        {"type": "response.output_text.delta", "delta": "a"},
-        {
-            "type": "response.completed",
-            "response": {"status": "completed", "usage": RESPONSES_USAGE},
-            "timings": TIMINGS | {"cache_n": 320, "prompt_n": 8, "predicted_n": 52},
-        },
-    )
-    assert read(SSE, stream) == Usage(328, 320, 52, 0.030958, 0.661064)
-
-
 def test_ollama_streams_lines():
     """The last line has the counts; the last line end may be missing."""
     lines = [{"message": {"content": "a"}, "done": False}] * 3 + [OLLAMA]
@@ -139,23 +124,19 @@ def test_ollama_streams_lines():
 
 
 @pytest.mark.parametrize(
-    "content_type", ["Application/JSON", "application/problem+json", "TEXT/EVENT-STREAM"]
+    ("content_type", "codings", "reused"),
+    [
+        # it has no case (RFC 9110, section 8.3.1)
+        *(("Application/JSON", (), 1920), ("application/problem+json", (), 1920)),
+        ("TEXT/EVENT-STREAM", (), 1920),
+        # text that is no JSON, or packed in a way that cannot be undone
+        *(("", (), None), ("text/html", (), None), (JSON, [b"br"], None), (SSE, [b"br"], None)),
+    ],
 )
-def test_content_type_has_no_case(content_type):
-    """As in RFC 9110, section 8.3.1."""
-    body = json.dumps({"usage": CHAT_USAGE}).encode()
-    if "stream" in content_type.lower():
-        body = b"data: " + body + b"\n\n"
-    assert read(content_type, body).reused == 1920
-
-
-@pytest.mark.parametrize(
-    ("content_type", "codings"), [("", ()), ("text/html", ()), (JSON, [b"br"]), (SSE, [b"br"])]
-)
-def test_other_bodies_are_not_looked_into(content_type, codings):
-    """Text that is no JSON, or packed in a way that cannot be undone."""
-    body = json.dumps({"usage": CHAT_USAGE}).encode()
-    assert read(content_type, body, events({"usage": CHAT_USAGE}), codings=codings) == Usage()
+def test_which_bodies_are_looked_into(content_type, codings, reused):
+    message = {"usage": CHAT_USAGE}
+    body = events(message) if "event" in content_type.lower() else json.dumps(message).encode()
+    assert read(content_type, body, codings=codings).reused == reused
 
 
 PACKERS = {
@@ -179,9 +160,11 @@ def test_packed_bodies_are_unpacked_as_they_pass(coding):
 
 def test_a_bomb_has_no_usage():
     """What a piece of it comes to would hold the reactor."""
-    packed = gzip.compress(b" " * (16 << 20) + json.dumps({"usage": CHAT_USAGE}).encode())
-    assert read(JSON, packed, codings=[b"gzip"]) == Usage()
-    assert most_held(lambda: read(JSON, packed, codings=[b"gzip"]), 1) < 4 << 20
+    packed = gzip.compress(b" " * (8 << 20) + json.dumps({"usage": CHAT_USAGE}).encode())
+    found = []
+    held = most_held(lambda: found.append(read(JSON, packed, codings=[b"gzip"])), 1)
+    assert found == [Usage()]
+    assert held < 4 << 20
 
 
 def test_too_long_a_body_has_no_usage(monkeypatch):
@@ -237,38 +220,20 @@ together = st.sampled_from([0, 50, reader_module._TOGETHER])
 @given(
     bodies,
     st.sampled_from([SSE, JSON, NDJSON, "", "json event-stream ndjson"]),
-    st.lists(st.integers(0, 1000), max_size=4),
+    cuts,
+    st.integers(0, 200) | st.just(reader_module._LONGEST_KEPT),
     together,
 )
-def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, cuts, together):
-    """Nothing raises, and how the bytes were cut does not matter."""
-    whole = read(content_type, body)
-    bounds = [0, *sorted(cuts), len(body)]
-    chunks = [body[start:end] for start, end in pairwise(bounds)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader_module, "_TOGETHER", together)
-        patch.setattr(reader_module, "_MOST_READ", together)  # the rest is held for a while
-        assert read(content_type, *chunks) == whole
-        assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
-
-
-@given(
-    bodies,
-    st.sampled_from([SSE, JSON, NDJSON]),
-    st.lists(st.integers(0, 1000), max_size=4),
-    st.integers(0, 200),
-    together,
-)
-def test_neither_do_chunks_matter_at_the_limit(body, content_type, cuts, longest, together):
-    """What is too long to be read is the same whatever the chunks."""
-    bounds = [0, *sorted(cuts), len(body)]
+def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, places, longest, together):
+    """Nothing raises; how the bytes were cut does not matter, nor what is too long to be read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader_module, "_LONGEST_KEPT", longest)
         whole = read(content_type, body)
         patch.setattr(reader_module, "_TOGETHER", together)
-        chunks = [body[start:end] for start, end in pairwise(bounds)]
-        assert read(content_type, *chunks) == whole
-        assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
+        if longest > 200:
+            patch.setattr(reader_module, "_MOST_READ", together)  # the rest is held for a while
+        assert read(content_type, *cut(body, places)) == whole
+        assert read(content_type, *one_by_one(body)) == whole
 
 
 def test_a_cut_body_has_the_usage_it_came_to():

@@ -1,9 +1,6 @@
 """What turns did not have to evaluate, thanks to the edits."""
 
-from __future__ import annotations
-
 import pytest
-from msgspec.structs import replace
 
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
@@ -55,40 +52,26 @@ def test_without_a_verdict_nobody_knows_what_was_spared():
     assert spared_tokens(10, Verdict(Judgement.COLD)) is None
 
 
-def judged(pairs):
-    """What each turn spared of a session whose turns came and were sent as in ``pairs``."""
-    known = Verdicts(Store())
-    for number, (came, sent, usage) in enumerate(pairs, 1):
-        finished = exchange(sent, came, usage=usage, turn=number)
-        assert known.judge(finished, PROFILE) is not None
-        yield spared_tokens(usage.reused, finished.verdict)
-
-
-def turns(stamps, *, edited):
-    """Two turns whose system begins with a stamp, made constant if ``edited``."""
+@pytest.mark.parametrize(
+    ("stamps", "edited", "reused", "least", "most"),
+    [
+        (("cch=aaaaaaaaaa;", "cch=bbbbbbbbbb;"), True, 2010, 1500, 2010),  # but what is before it
+        (("cch=aaaaaaaaaa;", "cch=aaaaaaaaaa;"), True, 2010, 0, 0),
+        ((STAMP, STAMP), False, 60, 0, 0),
+        ((STAMP, STAMP), False, 2050, 0, 0),  # more than the turn before, such as its answer
+    ],
+)
+def test_a_stamp_made_constant_spares_what_it_would_have_broken(
+    stamps, edited, reused, least, most
+):
+    known, spared = Verdicts(Store()), []
     for number, stamp in enumerate(stamps):
         texts = ("hello " * 300, "hi", "more", "yes")[: 1 + 2 * number]
         came = body(*texts, system=stamp + SYSTEM)
         sent = body(*texts, system=STAMP + SYSTEM) if edited else came
-        usage = Usage(2000, 0, 10) if number == 0 else Usage(2100, 2010 if edited else 60, 10)
-        yield came, sent, usage
-
-
-def test_a_changing_stamp_made_constant_spares_all_but_what_stands_before_it():
-    first, second = judged(turns(("cch=aaaaaaaaaa;", "cch=bbbbbbbbbb;"), edited=True))
-    assert first is None
-    assert 1500 < second < 2010
-
-
-def test_a_constant_stamp_made_constant_spares_nothing():
-    _, second = judged(turns(("cch=aaaaaaaaaa;", "cch=aaaaaaaaaa;"), edited=True))
-    assert second == 0
-
-
-def test_without_edits_nothing_is_spared():
-    """Also where the server reuses more than the turn before, such as its answer."""
-    _, second = judged(
-        (came, sent, replace(usage, reused=2050) if usage.reused else usage)
-        for came, sent, usage in turns((STAMP, STAMP), edited=False)
-    )
-    assert second == 0
+        usage = Usage(2100, reused, 10) if number else Usage(2000, 0, 10)
+        finished = exchange(sent, came, usage=usage, turn=1 + number)
+        assert known.judge(finished, PROFILE) is not None
+        spared.append(spared_tokens(usage.reused, finished.verdict))
+    assert spared[0] is None
+    assert least <= spared[1] <= most

@@ -3,16 +3,15 @@
 ``CACHEPROXY_TURNS=20000 pytest tests/core/conversation/test_worlds.py`` takes some minutes.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest
+from hypothesis import settings
 
 from tests.core.conversation.worlds import world_of
 
-TURNS = int(os.environ.get("CACHEPROXY_TURNS", "1600"))
-EACH = 400
+EACH = min(400, 25 * settings().max_examples)
+TURNS = int(os.environ.get("CACHEPROXY_TURNS", 4 * EACH))
 
 
 @pytest.mark.parametrize("seed", range(max(1, TURNS // EACH)))

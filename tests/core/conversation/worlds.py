@@ -6,9 +6,6 @@ messages, as the proxy does. Every text is a canary: ``C7U3`` is the user's thir
 one, ``S`` a late system message. ``look`` complains of what is not where it belongs.
 """
 
-from __future__ import annotations
-
-import copy
 import itertools
 import json
 import random
@@ -140,7 +137,7 @@ class World:
             elif how < 0.5 and like.identity and not like.sub:  # a subagent
                 talk.identity, talk.key, talk.sub = like.identity, like.key, True
             elif how < 0.65 and like.items:  # a fork
-                talk.items = copy.deepcopy(like.items)
+                talk.items = list(like.items)
                 talk.truth, talk.values = dict(like.truth), list(like.values)
                 talk.kin |= like.kin
                 talk.folder, talk.key, talk.sub = like.folder, like.key, like.sub
@@ -197,7 +194,7 @@ class World:
         head = talk.kind.head.format(F=talk.folder, B=talk.values[-1], D=f"1/{talk.date}/2026")
         if talk.sub:
             head = "A subagent.\n" + head
-        items = copy.deepcopy(talk.items)
+        items = list(talk.items)
         if talk.kind.path.endswith("messages"):
             return {"model": "m", "system": [{"type": "text", "text": head}], "messages": items}
         if talk.kind.path.endswith("responses"):
@@ -244,8 +241,9 @@ class World:
 
     def look(self, talk: Talk, asked: dict, sent: dict) -> None:
         """Count what is wrong with what is sent for what was asked."""
-        theirs = Counter(CANARY.findall(json.dumps(sent)))
-        ours = Counter(CANARY.findall(json.dumps(asked)))
+        came, text = CANARY.findall(json.dumps(asked)), json.dumps(sent)
+        left = CANARY.findall(text)
+        theirs, ours = Counter(left), Counter(came)
         values = set(self.values_of(talk))
         for one, count in theirs.items():
             owner, letter, number = one
@@ -256,7 +254,7 @@ class World:
                 self.complain(talk, f"{letter} doubled or invented", one)
             elif letter == "B" and not is_value:
                 self.complain(talk, "a value that it never had", one)
-        told = [one for one in CANARY.findall(json.dumps(sent)) if one[1] == "B"]
+        told = [one for one in left if one[1] == "B"]
         for one, following in itertools.pairwise(told):  # a fork's may stand between, and is kin
             if one == following:
                 self.complain(talk, "a value told twice", one)
@@ -272,16 +270,10 @@ class World:
         talk.sent = list(talk.items)
         if talk.untold > 3:
             self.complain(talk, "the new value is told nowhere", now)
-        if (
-            talk.values[-1] not in json.dumps(sent)[: len(json.dumps(asked))]
-            or len([one for one in theirs if one[1] == "B"]) > 1
-        ):
+        if now not in theirs or len(set(told)) > 1:
             self.found[f"pin {talk.kind.name}"] += 1
         self.look_at_thoughts(talk, sent)
-        order = [
-            [one for one in CANARY.findall(json.dumps(body)) if one[1] in "UAS"]
-            for body in (asked, sent)
-        ]
+        order = [[one for one in each if one[1] in "UAS"] for each in (came, left)]
         if order[0] != order[1]:
             self.complain(talk, "moved", order[0][:1])
 
@@ -297,7 +289,7 @@ class World:
         number = -1
         answers = [at for at, one in enumerate(talk.items) if is_answer(one)]
         for item in items:
-            thoughts = re.findall(r"C\d+R\d+", json.dumps(item))
+            thoughts = re.findall(r"C\d+R\d+", str(item))
             if not is_answer(item):
                 if thoughts:
                     self.complain(talk, "reasoning at no answer", thoughts)

@@ -7,17 +7,10 @@ from hypothesis import strategies as st
 from cacheproxy.core.diff.kind import ChangeKind, masked, token_at
 from cacheproxy.core.document.compare import common_prefix
 
+UUID = "775b2410-8917-4fad-af9d-0123456789a"
 PAIRS = [
-    (
-        ChangeKind.UUID,
-        "775b2410-8917-4fad-af9d-0123456789ab",
-        "775b2410-8917-4fad-af9d-0123456789ac",
-    ),
-    (
-        ChangeKind.UUID,
-        "01A1FCA3-3E90-7181-B54E-95F467F0F936",
-        "11A1FCA3-3E90-7181-B54E-95F467F0F936",
-    ),
+    (ChangeKind.UUID, f"{UUID}b", f"{UUID}c"),
+    (ChangeKind.UUID, f"0{UUID.upper()[1:]}B", f"1{UUID.upper()[1:]}B"),
     (ChangeKind.CLOCK, "20:48", "20:49"),
     (ChangeKind.CLOCK, "8:05 PM", "8:06 PM"),
     (ChangeKind.CLOCK, "2026-02-18 20:48 UTC", "2026-02-18 20:49 UTC"),
@@ -43,26 +36,30 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("kind", "was", "now"), PAIRS)
-@pytest.mark.parametrize(
-    "around", [("", ""), ("at ", " now"), ('"id": "', '",'), ("[", "] hi"), ("x=", ";")]
-)
-def test_a_token_is_found_whole_wherever_it_stands(kind, was, now, around):
-    before, after = around
-    texts = before + was + after, before + now + after
-    at = common_prefix(*texts)
-    token = token_at(*texts, at, at)
-    assert token.kind is kind
-    assert texts[0][slice(*token.was)] == was
-    assert texts[1][slice(*token.now)] == now
-    assert masked(texts[0]) == masked(texts[1])
+def test_a_token_is_found_whole_wherever_it_stands(kind, was, now):
+    for around in ("%s", "at %s now", '"id": "%s",', "[%s] hi", "x=%s;"):
+        texts = around % was, around % now
+        assert found(*texts) == (kind, was, now), around
+        assert masked(texts[0]) == masked(texts[1])
+
+
+def found(was, now):
+    """The token where two texts part: its kind, and what it was and is."""
+    at = common_prefix(was, now)
+    token = token_at(was, now, at, at)
+    return token and (token.kind, was[slice(*token.was)], now[slice(*token.now)])
 
 
 @pytest.mark.parametrize(
-    ("was", "now"), [("main", "next"), ("v2", "v3"), ("a 12", "a b"), ("", "12"), ("Nov", "Dec")]
+    ("was", "now"),
+    [
+        *(("main", "next"), ("v2", "v3"), ("a 12", "a b"), ("", "12"), ("Nov", "Dec")),
+        ("To do:\nM a\nD b\n", "To do:\nM a\nD c\n"),  # something above says what lines are
+        ("12:30 " + "word " * 40 + "a", "12:30 " + "word " * 40 + "b"),  # it stands further off
+    ],
 )
 def test_words_have_no_shape(was, now):
-    at = common_prefix(was, now)
-    assert token_at(was, now, at, at) is None
+    assert found(was, now) is None
 
 
 STATUS = "Git status:\n M a.py\n?? b.py\n"
@@ -81,19 +78,8 @@ COMMITS = "Recent commits:\n7a051a8 Add a\n1e99cfe Begin\n"
 )
 @pytest.mark.parametrize("after", ["", "\nand so on"])
 def test_lines_of_a_git_status_are_one_token_however_many_they_are(was, now, after):
-    texts = was + after, now + after
-    at = common_prefix(*texts)
-    token = token_at(*texts, at, at)
-    assert token.kind is ChangeKind.GIT
-    assert texts[0][slice(*token.was)] == was.partition("\n")[2].rstrip()
-    assert texts[1][slice(*token.now)] == now.partition("\n")[2].rstrip()
-
-
-def test_lines_that_only_look_like_one_have_no_shape():
-    """Something above them has to say what they are."""
-    texts = "To do:\nM a\nD b\n", "To do:\nM a\nD c\n"
-    at = common_prefix(*texts)
-    assert token_at(*texts, at, at) is None
+    lines = (text.partition("\n")[2].rstrip() for text in (was, now))
+    assert found(was + after, now + after) == (ChangeKind.GIT, *lines)
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.data())
@@ -106,13 +92,8 @@ def test_nothing_raises(was, now, data):
     masked(was)
 
 
-def test_what_stands_further_off_is_not_the_token():
-    text = "12:30 " + "word " * 40
-    assert token_at(text + "a", text + "b", len(text), len(text)) is None
-
-
 def test_each_line_of_a_git_status_is_looked_at_once():
     """Else a long one takes hours."""
-    text = "git status:\n" + " M a.py\n" * 200_000
+    text = "git status:\n" + " M a.py\n" * 20_000
     token = token_at(text, f"{text}?? b.py\n", len(text), len(text))
     assert token.now == (12, len(text) + 7)

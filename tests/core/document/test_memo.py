@@ -1,7 +1,5 @@
 """Memo: a turn is read, edited and rendered the same with it and without."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tracemalloc
@@ -9,7 +7,7 @@ from dataclasses import replace
 from operator import is_
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.document.document import Document
@@ -75,7 +73,6 @@ def conversations(draw):
 
 
 @given(conversations(), paths, st.sampled_from(PromptOrder), st.data())
-@settings(max_examples=2 * settings().max_examples)
 def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
     """The document, the bytes after edits, what patterns match, every segment of the prompt."""
     memo = Memo()
@@ -182,7 +179,7 @@ def test_segments_that_were_there_before_are_the_very_same():
 def test_it_is_bounded_in_bytes():
     """The least recently found go first; what is left out is read anew."""
     memo = Memo(300_000)
-    for number in range(200):
+    for number in range(100):
         Document(body_of([number, number + 1], system=f"{number}"), memo)
         Document(body_of([-1]), memo)
         assert memo.bytes_kept <= 300_000
@@ -218,7 +215,7 @@ def test_what_was_let_go_of_is_neither_counted_nor_found():
 
 def test_another_thread_may_find_what_is_about_to_be_let_go_of():
     """Between any two steps of the one that lets go."""
-    memo, bodies = Memo(100_000), [body_of([number] * 9) for number in range(40)]
+    memo, bodies = Memo(40_000), [body_of([number] * 3, tools=2) for number in range(20)]
     places = [(body, body.index(b"[")) for body in bodies]
 
     def finds(_frame, event, _argument):
@@ -233,32 +230,20 @@ def test_another_thread_may_find_what_is_about_to_be_let_go_of():
             Document(body, memo)
     finally:
         sys.setprofile(before)
-    assert 0 < memo.bytes_kept <= 100_000
+    assert 0 < memo.bytes_kept <= 40_000
 
 
 def test_a_small_member_does_not_keep_the_body_it_came_in():
     """A head that is another in each turn is kept, the messages behind it are not."""
     memo = Memo()
     tracemalloc.start()
-    for turn in range(100):
-        Document(body_of(range(300), system=f"{turn} " * 99), memo)
+    for turn in range(40):
+        Document(body_of(range(60), system=f"{turn} " * 99), memo)
         if turn == 10:
             before, _ = tracemalloc.get_traced_memory()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert grown < 90 * len(body_of(range(300))) / 10
-
-
-def test_conversations_that_begin_alike_are_told_apart():
-    """Two of one client, in turns, and what was edited beside what came."""
-    memo = Memo()
-    for turn in range(1, 6):
-        for system in ("one", "another"):
-            messages = [*range(turn), *([77] if system == "one" else [88])]
-            document = Document(body_of(messages, system=system), memo)
-            if turn > 1:
-                assert document.scanned < 1000
-            Document(apply(document, [Edit("/messages/0/content", "edited", "")]), memo)
+    assert grown < 30 * len(body_of(range(60))) / 4
 
 
 def test_a_hundred_conversations_that_begin_alike_each_go_on_from_their_own():

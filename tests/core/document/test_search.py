@@ -1,7 +1,5 @@
 """Patterns: they mean what ``re`` says, and have an end."""
 
-from __future__ import annotations
-
 import gc
 import re
 import sys
@@ -19,19 +17,24 @@ LATE = r"(?P<volatile>(\w|\s|\w\s)+)\$END", "word " * 18 + "! $END"
 """A pattern, and a text of 100 characters for which ``re`` takes longer than there is time."""
 
 
+@pytest.fixture
+def _little_time(monkeypatch):
+    monkeypatch.setattr(module, "SECONDS", 0.02)
+    monkeypatch.setattr(module, "SECONDS_PER_MIB", 0.05)
+
+
+@pytest.mark.usefixtures("_little_time")
 @pytest.mark.parametrize("text", [LATE[1], LATE[1] * 10_000], ids=["short", "long"])
 def test_what_takes_too_long_ends(text):
-    """Whether other threads run meanwhile (in a long text) or not."""
+    """Whether other threads run meanwhile (in a long text) or not; also at a place of it."""
+    search = SearchPattern(LATE[0])
     with pytest.raises(LateError, match=r"its pattern took longer than 0\.\d+ s"):
-        SearchPattern(LATE[0]).within(len(text)).search(text)
-
-
-def test_a_match_at_a_place_ends_too():
-    """As clients' lines are looked for."""
+        search.within(len(text)).search(text)
     with pytest.raises(LateError):
-        SearchPattern(LATE[0]).within().match(LATE[1], 0)
+        search.within().match(text, 0)
 
 
+@pytest.mark.usefixtures("_little_time")
 def test_all_texts_of_a_body_have_the_time_of_one():
     """A pattern that needs a little for each of many texts is late, too."""
     search = SearchPattern(LATE[0]).within()
@@ -112,20 +115,8 @@ def test_the_time_of_other_threads_does_not_count(monkeypatch):
 def test_a_pattern_means_what_re_says(pattern):
     """Also where the package ``regex`` has more syntax: fuzzy matches, classes in sets."""
     search = SearchPattern(pattern).within()
-    for text in (
-        *"ab{s\\",
-        "",
-        "aa",
-        "aab",
-        "bb",
-        "11",
-        "a{d}",
-        "a{e<=1}",
-        "{i}",
-        "}{",
-        ":]",
-        "{d}",
-    ):
+    texts = ["", "aa", "aab", "bb", "11", "a{d}", "a{e<=1}", "{i}", "}{", ":]", "{d}"]
+    for text in (*"ab{s\\", *texts):
         ours = [found.span() for found in search.finditer(text)]
         assert ours == [found.span() for found in re.finditer(pattern, text)]
 
@@ -137,12 +128,14 @@ def test_what_re_refuses_is_refused(pattern):
         SearchPattern(pattern)
 
 
-def test_the_time_of_a_garbage_collection_is_not_the_patterns():
+def test_the_time_of_a_garbage_collection_is_not_the_patterns(monkeypatch):
     """With a large heap one takes longer than a pattern may."""
+    monkeypatch.setattr(module, "SECONDS", 0.01)
+    gc.freeze()  # what other tests hold is no part of it
     search = SearchPattern("b").within()
-    heap = [[] for _ in range(500_000)]
+    heap = [[] for _ in range(50_000)]
     assert search.search("aab")
-    for _ in range(10):
+    for _ in range(20):
         gc.collect()
     assert search.search("aab")
     assert heap

@@ -1,7 +1,5 @@
 """Content codings are undone within a bound, however the body comes."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import struct
@@ -22,7 +20,7 @@ from cacheproxy.core.http1.content_coding import (
 from tests.core.held import most_held
 
 MIB = 1 << 20
-TEXT = b'{"messages": []}' * 9000
+TEXT = b'{"messages": []}' * 900
 
 
 def raw(data):
@@ -56,7 +54,7 @@ PACKED = {
 
 
 @pytest.mark.parametrize("name", PACKED)
-@pytest.mark.parametrize("step", [1, 1000, MIB])
+@pytest.mark.parametrize("step", [1, 1000])
 def test_each_coding_is_undone(name, step):
     """As a whole, and in pieces."""
     said, body = PACKED[name]
@@ -103,7 +101,7 @@ def test_many_members_are_refused():
 
 def test_a_large_window_is_refused():
     """RFC 9659, section 3."""
-    body = ultra(os.urandom(64) * (MIB // 2))
+    body = ultra(bytes(9 * MIB))
     assert zstd.decompress(body)
     with pytest.raises(CodingError):
         unpack(body, [b"zstd"], 64 * MIB)
@@ -114,15 +112,15 @@ def test_a_large_window_is_refused():
 def test_a_bomb_holds_no_more_than_the_limit(pack, nested):
     """Neither what comes out at last nor what comes out in between."""
     coding = {gzip.compress: b"gzip", zlib.compress: b"deflate"}.get(pack, b"zstd")
-    body, codings = pack(bytes(32 * MIB)), [coding]
+    body, codings = pack(bytes(6 * MIB)), [coding]
     if nested:
         body, codings = gzip.compress(body), [coding, b"gzip"]
 
     def bombed():
-        with pytest.raises(TooLargeError, match="larger than 4 MiB"):
-            unpack(body, codings, 4 * MIB)
+        with pytest.raises(TooLargeError, match="larger than 1 MiB"):
+            unpack(body, codings, MIB)
 
-    assert most_held(bombed, 1) < 8 * MIB
+    assert most_held(bombed, 1) < 3 * MIB
 
 
 def test_what_comes_out_in_between_counts_too():
@@ -135,5 +133,5 @@ def test_what_comes_out_in_between_counts_too():
 
 def test_what_fits_is_held_once():
     """The parts of a body and the whole of it are not held beside each other."""
-    body = gzip.compress(os.urandom(MIB) * 8)
-    assert most_held(lambda: unpack(body, [b"gzip"], 8 * MIB), 1) < 11 * MIB
+    body = gzip.compress(os.urandom(MIB // 4) * 8, 1)
+    assert most_held(lambda: unpack(body, [b"gzip"], 2 * MIB), 1) < 3 * MIB

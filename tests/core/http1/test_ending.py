@@ -1,9 +1,6 @@
 """Whether an answer that ends with its connection is whole, told by its dialect's own end."""
 
-from __future__ import annotations
-
 import json
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -13,6 +10,7 @@ from cacheproxy.core.conversation import usage as reader_module
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.http1.ending import ending_of
 from tests.core.counting import CHAT_USAGE, JSON, NDJSON, OLLAMA, RESPONSES_USAGE, SSE, events
+from tests.core.requestbytes import cut, cuts
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 QUOTED = 'data: [DONE]\n\n "finish_reason":"stop" event: message_stop "done":true error'
@@ -68,17 +66,15 @@ def is_cut(path, *chunks, content_type=None, codings=()):
 
 @pytest.mark.parametrize(("path", "end"), ENDS)
 def test_an_answer_is_whole_with_its_end_and_cut_without(path, end):
-    """What the model writes is no end, whatever it says."""
+    """What the model writes is no end, whatever it says.
+
+    An end needs no empty line and no usual spacing: sloppy servers.
+    """
     words = [WORD[path]] * 50
     assert not is_cut(path, stream(path, *words, end))
     assert is_cut(path, stream(path, *words))
     assert is_cut(path, stream(path, *words, end)[: -len(stream(path, end)) + 4])
     assert is_cut(path)
-
-
-@pytest.mark.parametrize(("path", "end"), ENDS)
-def test_an_end_needs_no_empty_line_and_no_usual_spacing(path, end):
-    """Sloppy servers end like this, too."""
     assert not is_cut(path, stream(path, WORD[path], end).rstrip(b"\n"))
     if isinstance(end, dict):
         spaced = json.dumps(end, separators=(" , ", " : ")).encode()
@@ -120,24 +116,18 @@ def test_a_last_event_that_is_too_long_to_be_read_is_an_end(monkeypatch):
     assert not is_cut(RESPONSES, events(WORD[RESPONSES], end))
 
 
-@given(
-    st.sampled_from(ENDS),
-    st.lists(st.integers(0, 3000), max_size=5),
-    st.integers(0, 3000),
-    st.booleans(),
-)
-def test_how_an_answer_was_cut_into_pieces_does_not_matter(case, cuts, short, carriage):
+@given(st.sampled_from(ENDS), cuts, st.integers(0, 3000), st.booleans())
+def test_how_an_answer_was_cut_into_pieces_does_not_matter(case, places, short, carriage):
     """Nor whether lines end with CR LF."""
     path, end = case
     body = stream(path, WORD[path], WORD[path], end)
     if carriage:
         body = body.replace(b"\n", b"\r\n")
     body = body[: max(0, len(body) - short)] if short % 2 else body
-    bounds = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     whole = is_cut(path, body)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader_module, "_TOGETHER", 0)
-        assert is_cut(path, *(body[start:stop] for start, stop in pairwise(bounds))) == whole
+        assert is_cut(path, *cut(body, places)) == whole
 
 
 @pytest.mark.parametrize("path", [MESSAGES, RESPONSES])

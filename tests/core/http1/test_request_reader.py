@@ -1,7 +1,5 @@
 """RequestReader: what is read does not depend on how it was cut; what is ambiguous is refused."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest
@@ -56,13 +54,20 @@ def one(data, limits=ROOMY):
 
 def status(data, limits=ROOMY):
     """The status of the error that ``data`` is, whole and byte by byte."""
-    errors = {read(pieces, limits)[2] for pieces in ([data], one_by_one(data))}
-    (error,) = errors
+    (error,) = {read(pieces, limits)[2] for pieces in ([data], one_by_one(data))}
     return error and error[0]
 
 
 def get(*lines):
     return b"\r\n".join((b"GET /x HTTP/1.1", *lines, b"", b""))
+
+
+def chunked(*pieces):
+    return get(b"Transfer-Encoding: chunked") + b"".join(pieces)
+
+
+def extended(extension):
+    return chunked(b"1", extension, b"\r\nx\r\n0\r\n\r\n")
 
 
 @given(pipelines, cuts)
@@ -71,10 +76,8 @@ def test_requests_that_are_right_are_read_as_they_are(requests, places):
     data = b"".join(framed for *_, framed in requests)
     for pieces in ([data], one_by_one(data), cut(data, places)):
         heads, bodies, error, waiting = read(pieces)
-        assert [(h[0], h[1]) for h in heads] == [
-            (method, target) for method, target, *_ in requests
-        ]
-        assert bodies == [body for _, _, body, _ in requests]
+        assert [(h[0], h[1]) for h in heads] == [(one[0], one[1]) for one in requests]
+        assert bodies == [one[2] for one in requests]
         assert (error, waiting) == (None, False)
 
 
@@ -93,14 +96,9 @@ def test_names_and_values_are_as_they_came():
     """
     lines = [b"hOST: a", b"X-A:1", b"Set: \t x  y \t", b"x-a:", b"X: a \t b", b"Y: \xe9"]
     head, body = one(b"\r\n" + get(*lines))
-    assert head.headers == (
-        (b"hOST", b"a"),
-        (b"X-A", b"1"),
-        (b"Set", b"x  y"),
-        (b"x-a", b""),
-        (b"X", b"a \t b"),
-        (b"Y", b"\xe9"),
-    )
+    names, values = zip(*head.headers, strict=True)
+    assert names == (b"hOST", b"X-A", b"Set", b"x-a", b"X", b"Y")
+    assert values == (b"a", b"1", b"x  y", b"", b"a \t b", b"\xe9")
     assert head.without([b"x-a", b"set"]).headers == (head.headers[0], *head.headers[4:])
     assert head.values(b"x-a") == [b"1", b""]
     assert head.values(b"absent") == []
@@ -164,31 +162,20 @@ def size(fields):
         (b"\r\n\r\n" + get(), 400),
         (get(b" X: a"), 400),
         (get(b"Content-Length: 5\r\n 6"), 400),
-        (get(b"Transfer-Encoding: chunked") + b"1\r\nxyz0\r\n\r\n", 400),
+        (chunked(b"1\r\nxyz0\r\n\r\n"), 400),
+        # a chunk says how long it is
+        (chunked(b"18\r\n", b"x" * 24, b"\r\n0\r\n\r\n"), None),
+        (chunked(b"19\r\n"), 413),
+        (chunked(b"10\r\n", b"x" * 16, b"\r\n9\r\n"), 413),
+        (chunked(b"f" * 16, b"\r\n"), 413),
+        # and its line may not be without end
+        (chunked(b"0;", b"y" * 1022, b"\r\n\r\n"), None),
+        (chunked(b"0;", b"y" * 1023, b"\r\n\r\n"), 400),
+        (chunked(b"0;", b"y" * 1100), 400),
     ],
 )
 def test_what_is_too_long_or_wrong_is_refused_as_soon_as_it_is(data, wanted):
     assert status(data, TIGHT) == wanted
-
-
-def chunked(*pieces):
-    return get(b"Transfer-Encoding: chunked") + b"".join(pieces)
-
-
-def test_a_chunked_body_over_the_limit():
-    """It is refused when a chunk says how long it is; one of just the limit passes."""
-    assert one(chunked(b"18\r\n", b"x" * 24, b"\r\n0\r\n\r\n"), TIGHT)[1] == b"x" * 24
-    assert status(chunked(b"19\r\n"), TIGHT) == 413
-    assert status(chunked(b"10\r\n", b"x" * 16, b"\r\n9\r\n"), TIGHT) == 413
-    assert status(chunked(b"f" * 16, b"\r\n")) == 413
-
-
-def test_a_chunk_line_may_have_an_extension_but_not_without_end():
-    assert one(chunked(b'1;a="b"\r\nx\r\n0;', b"y" * 1022, b"\r\n\r\n"))[1] == b"x"
-    longest = chunked(b"0;", b"y" * 1022, b"\r\n\r\n")
-    assert read(one_by_one(longest)) == read([longest])
-    assert status(chunked(b"0;", b"y" * 1023, b"\r\n\r\n")) == 400
-    assert status(chunked(b"0;", b"y" * 1100)) == 400
 
 
 def test_trailers_are_dropped_and_may_not_be_without_end():
@@ -201,7 +188,7 @@ def test_trailers_are_dropped_and_may_not_be_without_end():
 
 def test_tiny_chunks_do_not_cost_an_object_each():
     """A body in pieces of two bytes takes little more than itself."""
-    data = b"2\r\nxx\r\n" * 20_000
+    data = b"2\r\nxx\r\n" * 4000
     reader = RequestReader(ROOMY)
     reader.feed(chunked())
     assert reader.read_head() is not None
@@ -211,9 +198,9 @@ def test_tiny_chunks_do_not_cost_an_object_each():
         assert reader.read_body() is None
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert held < 100_000
+    assert held < 30_000
     reader.feed(b"0\r\n\r\n")
-    assert reader.read_body() == b"xx" * 20_000
+    assert reader.read_body() == b"xx" * 4000
 
 
 def test_a_body_that_comes_alone_is_not_copied():
@@ -233,6 +220,38 @@ def test_a_body_that_comes_alone_is_not_copied():
     assert reader.read_body() == body
 
 
+@pytest.mark.parametrize("size", [999, 1 << 20, 300_001])
+def test_a_large_body_is_gathered_as_it_comes(size):
+    """To the byte, with what comes behind it; and at its end nothing is copied."""
+    body = bytes(range(251)) * 20_000
+    data = get(b"Content-Length: %d" % len(body)) + body + get()
+    reader = RequestReader(ROOMY)
+    for start in range(0, len(data), size):
+        reader.feed(data[start : start + size])
+        if reader.head is None:
+            assert reader.read_head() is not None
+        if start + size >= len(data):
+            tracemalloc.start()
+        found = reader.read_body()
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == body
+    assert held < 2 * size + 10_000
+    assert reader.read_head() is not None
+
+
+def test_who_announces_much_and_sends_little_gets_little():
+    """Memory is set aside once an eighth has come."""
+    reader = RequestReader(ROOMY)
+    tracemalloc.start()
+    reader.feed(get(b"Content-Length: 8000000") + b"x" * 900_000)
+    assert reader.read_head() is not None
+    assert reader.read_body() is None
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert held < 3_000_000
+
+
 def test_an_error_says_what_was_asked_for():
     """As far as it is known: it decides in which dialect the error is told."""
     for data in (
@@ -249,7 +268,6 @@ def test_no_header_holds_control_characters(byte):
     """RFC 9110, section 5.5: but a tab."""
     assert status(get(b"X: a%cb" % byte)) == 400
     assert status(chunked(b"0\r\nX: a%cb\r\n\r\n" % byte)) == 400
-    assert status(get(b"X: a\tb")) is None
 
 
 @pytest.mark.parametrize(
@@ -258,51 +276,36 @@ def test_no_header_holds_control_characters(byte):
         # a line that ends in a line feed alone, the rest of a line behind a CR alone
         *((begun, 400) for begun in (b"\n", b"\r\n\n", b"GET /x HTTP/1.1\n", b"GET /x\n")),
         *((get()[:-2] + rest, 400) for rest in (b"\n", b"X: y\n", b"X: y\r\n\n", b"X: y\rZ")),
+        # a line that goes on in the next one: others may read that as a header of its own
+        *((get(b"X: y", rest), 400) for rest in (b" 1", b"\tContent-Length: 5")),
+        *((get(name, b" chunked"), 400) for name in (b"Transfer-Encoding:", b"Content-Length: 5")),
         # bytes that begin no method: TLS, a space, a blank
         *((begun, 400) for begun in (b"\x16\x03\x01", b" ", b"\r\n\r", b"\rG", b"G\0", b"\xff")),
         *((begun, None) for begun in (b"", b"\r", b"\r\n", b"G", b"x" * 32, b"x" * 32 + b" ")),
         (b"x" * 33, 501),
+        (get(b"X: a\tb"), None),
         (get(b"Transfer-Encoding: gzip, chunked"), 501),
         (get(b"Transfer-Encoding: chunked").replace(b"/1.1", b"/1.0"), 400),
         (b"GET /\x7f HTTP/1.1\r\n", 400),
         (b"GET /\xc3\xa9 HTTP/1.1\r\n", 400),
+        # in a chunk's line or a trailer, too; as is a trailer that is none
+        *((chunked(rest), 400) for rest in (b"1\r\nx\n", b"0\r\n\n", b"0\n\n", b"1\nx")),
+        *((chunked(b"0\r\n", rest), 400) for rest in (b"X: y\n\n", b"X: y\n\r\n", b"odd\r\n\r\n")),
+        # an extension has a name (section 7.1.1); a bare semicolon is where readers differ
+        *(
+            (extended(b";" + one), None)
+            for one in (b"a", b"a=b", b' a = "b;\\" c"', b"a;b=c", b'a=""')
+        ),
+        *(
+            (extended(b";" + one), 400)
+            for one in (b"", b";", b"a;", b"=b", b"a=", b'a="b', b"a b", b" ")
+        ),
+        *((extended(one), wanted) for one, wanted in ((b" ;a", None), (b";a\x7f", 400))),
     ],
 )
 def test_nobody_waits_behind_what_is_no_request(begun, wanted):
     """It is refused as soon as it has come; what may become one is waited for."""
     assert status(begun) == wanted
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"1\r\nx\n",
-        b"0\r\n\n",
-        b"0\r\nX: y\n\n",
-        b"0\r\nX: y\n\r\n",
-        b"0\n\n",
-        b"1\nx",
-        b"0\r\nnonsense\r\n\r\n",
-    ],
-)
-def test_nobody_waits_behind_a_bare_line_feed_for_another(body):
-    """In a chunk's line or a trailer it is refused at once, as is a trailer that is none."""
-    assert status(chunked(body)) == 400
-
-
-@pytest.mark.parametrize(
-    ("extension", "wanted"),
-    [
-        *((one, None) for one in (b";a", b";a=b", b'; a = "b;\\" c"', b";a;b=c", b" ;a", b';a=""')),
-        *(
-            (one, 400)
-            for one in (b";", b";;", b";a;", b";=b", b";a=", b';a="b', b";a b", b"; ", b";a\x7f")
-        ),
-    ],
-)
-def test_a_chunk_extension_has_a_name(extension, wanted):
-    """RFC 9112, section 7.1.1; a bare semicolon is where readers differ."""
-    assert status(chunked(b"1", extension, b"\r\nx\r\n0\r\n\r\n")) == wanted
 
 
 HOST = (b"Host", b"us:1")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+
 import pytest
 
 from cacheproxy.core.conversation.verdict import (
@@ -27,8 +30,10 @@ from cacheproxy.core.servers.profile import (
     Thinking,
     ThinkingProfile,
 )
+from tests import golden
 
-OTHERS, SLOTS, RESTARTED = Sign.OTHERS, Sign.SLOTS, Sign.RESTARTED
+FILE = Path(__file__).with_name("advice.txt")
+OTHERS, SLOTS, RESTARTED, FULL = Sign.OTHERS, Sign.SLOTS, Sign.RESTARTED, Sign.FULL
 ALL_KINDS = [kind.name for kind in BUILT_IN]
 OWN = {
     "llama-server": ("--cache-ram", "--slot-prompt", "--checkpoint-min-step", "--swa-full"),
@@ -39,12 +44,6 @@ OWN = {
     "LM Studio": ("Idle TTL",),
     "transformers serve": (),
 }
-
-
-def broke(reason, **more):
-    return Verdict(Judgement.BREAK, reason, **more)
-
-
 EXAMPLE = Client(
     "example",
     advice=(
@@ -55,20 +54,22 @@ EXAMPLE = Client(
     ),
 )
 SET_UP = Client("set-up", has_setup=True)
-UNTOLD = Verdict(Judgement.UNKNOWN)
 
 
-def at(kind, **more):
-    return Profile(server=ServerFacts(kind), **more)
+def broke(reason, **more):
+    return Verdict(Judgement.BREAK, reason, **more)
+
+
+def at(kind, *, context=None, **more):
+    return Profile(server=ServerFacts(kind, context=context), **more)
+
+
+def llama(has_ram=None, slots=None):
+    return at("llama-server", memory=Memory(has_ram=has_ram, slots=slots))
 
 
 def told(verdict, profile=UNKNOWN, client=None, changed=Changed()):  # noqa: B008 (frozen)
     return [f"{one.do}: {one.why}" for one in advice(verdict, profile, client, changed)]
-
-
-@pytest.mark.parametrize("judgement", [Judgement.OK, Judgement.COLD, Judgement.COMPACTED])
-def test_where_all_is_well_nothing_is_advised(judgement):
-    assert told(Verdict(judgement), at("llama-server")) == []
 
 
 @pytest.mark.parametrize("kind", [*ALL_KINDS, "model server", "TabbyAPI"])
@@ -85,211 +86,116 @@ def test_every_cause_has_advice_and_never_that_of_another_server(reason, kind):
                 assert not any(word in text for word in words), (server, text)
 
 
-@pytest.mark.parametrize(
-    ("evidence", "has_ram", "flags"),
-    [
-        ((OTHERS,), True, ["--slot-prompt-similarity 0.5"]),
-        ((OTHERS,), None, ["--slot-prompt-similarity 0.5", "--cache-ram 8192"]),
-        ((OTHERS,), False, ["--slot-prompt-similarity 0.5", "--cache-ram 8192", "--parallel 4"]),
-        ((SLOTS,), False, ["--cache-ram 8192", "--parallel 4"]),
-        ((SLOTS,), True, ["--cache-ram 16384"]),
-        ((Sign.FULL,), True, ["--cache-ram 16384"]),
-    ],
-)
-def test_llama_server_gets_the_flags_that_fit_its_memory(evidence, has_ram, flags):
-    profile = at("llama-server", memory=Memory(has_ram=has_ram))
-    lines = told(broke(Reason.EVICTED, evidence=evidence), profile)
-    assert [line.split(": ")[:2] for line in lines] == [["llama-server", flag] for flag in flags]
-
-
-def test_of_a_single_slot_every_prompt_takes_what_it_holds():
-    """Likeness decides nothing there: only the RAM cache helps."""
-    profile = at("llama-server", memory=Memory(slots=1))
-    (line,) = told(broke(Reason.EVICTED, evidence=(OTHERS,)), profile)
-    assert line.startswith("llama-server: --cache-ram 8192: ")
-
-
-KEPT = ThinkingProfile(Thinking.ON_REQUEST, ("clear_thinking", False))
+ON_REQUEST = ThinkingProfile(Thinking.ON_REQUEST, ("clear_thinking", False))
 DROPPED = ThinkingProfile(Thinking.DROPPED)
-FLAG = "'{\"clear_thinking\": false}'"
-THINKING = broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.THINKING)
+TEMPLATE = {each: broke(Reason.TEMPLATE_CHANGED, rewrite=each) for each in (None, *Rewrite)}
+THINKING, HOISTED = TEMPLATE[Rewrite.THINKING], TEMPLATE[Rewrite.HOISTED]
 LOST = broke(Reason.EVICTED)
+TAKEN, EMPTIED = (broke(Reason.EVICTED, evidence=(sign,)) for sign in (OTHERS, SLOTS))
+MESSAGES, SYSTEM = broke(Reason.MESSAGES_CHANGED), broke(Reason.SYSTEM_CHANGED)
+SHIFTED, OFF = broke(Reason.CONTEXT_SHIFTED), broke(Reason.NOT_CACHED)
+MODEL, TOOLS = broke(Reason.MODEL_CHANGED), broke(Reason.TOOLS_CHANGED)
+UNTOLD = Verdict(Judgement.UNKNOWN)
 IDS = Changed(ChangeKind.UUID, rules=("ids",))
-OPTION = "the proxy: --keep-thinking yes"
-DOCTOR = "see: cacheproxy doctor"
 
 
-@pytest.mark.parametrize(
-    ("verdict", "profile", "client", "lines"),
-    [
-        # a restart happens once, at any server
-        (broke(Reason.EVICTED, evidence=(RESTARTED, OTHERS)), at("vLLM"), None, ["nothing: the s"]),
-        # more memory is spelt as the server spells it; where nothing is known, that is said
-        (LOST, at("vLLM"), None, ["vLLM: --gpu-memory-utilization 0.95", "vLLM: --kv-off"]),
-        (LOST, at("SGLang"), None, ["SGLang: --mem", "SGLang: --enable-hierarchical-cache"]),
-        (LOST, at("Ollama"), None, ["Ollama: OLLAMA_KEEP_ALIVE=-1", "Ollama: OLLAMA_NUM"]),
-        (LOST, at("mlx_lm.server"), None, ["mlx-lm: --prompt-cache-size 20", "mlx-lm: --prompt"]),
-        (LOST, at("LM Studio"), None, ["LM Studio: a longer Idle TTL"]),
-        (LOST, at("TabbyAPI"), None, ["nothing: cacheproxy knows no setting of TabbyAPI that"]),
-        (LOST, at("model server"), None, ["nothing: cacheproxy knows no setting of this server"]),
-        # thinking is kept by the proxy, and by a flag that not all servers have
-        (
-            THINKING,
-            at("llama-server", thoughts=KEPT),
-            None,
-            [OPTION, f"llama-server: --chat-template-kwargs {FLAG}: "],
-        ),
-        (
-            THINKING,
-            at("SGLang", thoughts=KEPT),
-            EXAMPLE,
-            [OPTION],
-        ),
-        (
-            THINKING,
-            at("vLLM", thoughts=DROPPED),
-            None,
-            ["nothing: this template cannot keep earlier reasoning", "vLLM: --chat-template FILE"],
-        ),
-        (THINKING, at("vLLM"), None, [DOCTOR]),
-        # what else a template does
-        (
-            broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED),
-            UNKNOWN,
-            None,
-            ["the proxy: --"],
-        ),
-        (
-            broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED),
-            UNKNOWN,
-            EXAMPLE,
-            ["Example: --no-reminders: no such messages", "the proxy: --placement auto"],
-        ),
-        (
-            broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.TOOLS),
-            UNKNOWN,
-            None,
-            [("nothing: no fix is known")],
-        ),
-        (
-            broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.CLOCK),
-            at("llama-server"),
-            None,
-            [
-                ("nothing: if the template prints only the date"),
-                "llama-server: --chat-template-file FILE",
-            ],
-        ),
-        (broke(Reason.CHECKPOINT), at("vLLM"), None, ["nothing: "]),
-        # a context that ran out: the server's own flag, and the client's window
-        (
-            broke(Reason.CONTEXT_SHIFTED),
-            Profile(server=ServerFacts("Ollama", context=4096)),
-            SET_UP,
-            [
-                "Ollama: OLLAMA_CONTEXT_LENGTH=N, or num_ctx in the Modelfile, larger than 4,096",
-                "the client: cacheproxy env set-up tells the client when to compact",
-            ],
-        ),
-        (broke(Reason.CONTEXT_SHIFTED), UNKNOWN, EXAMPLE, ["the client: cacheproxy env CLIENT"]),
-        (broke(Reason.NOT_CACHED), at("vLLM"), None, ["vLLM: without --no-enable-prefix-caching"]),
-        (
-            broke(Reason.NOT_CACHED),
-            at("transformers serve"),
-            None,
-            ["nothing: transformers serve"],
-        ),
-        (broke(Reason.MODEL_CHANGED), at("Ollama"), None, ["nothing", "Ollama: OLLAMA_MAX_LOADED"]),
-        (
-            broke(Reason.MODEL_CHANGED),
-            at("Ollama"),
-            EXAMPLE,
-            ["nothing", "the client: one model", "Ollama: OLLAMA_MAX_LOADED"],
-        ),
-        # switches for tools that come later are the client's
-        (
-            broke(Reason.TOOLS_CHANGED),
-            UNKNOWN,
-            EXAMPLE,
-            ["Example: --all-tools", "Example: --wait", "see all"],
-        ),
-        (
-            broke(Reason.TOOLS_CHANGED),
-            UNKNOWN,
-            None,
-            [
-                "the client: if these are tools of MCP",
-                ("see all: start the proxy with --capture FOLDER"),
-            ],
-        ),
-        # what is not told can be, at some servers
-        (
-            UNTOLD,
-            at("vLLM", reporting=Reporting.FLAGGED),
-            None,
-            ["vLLM: --enable-prompt-tokens"],
-        ),
-        (UNTOLD, at("SGLang"), None, ["SGLang: --enable-cache-report"]),
-        (UNTOLD, at("LM Studio", reporting=Reporting.NEVER), None, ["nothing: LM Studio does not"]),
-        (UNTOLD, at("llama-server", reporting=Reporting.ALWAYS), None, []),
+def dated(*seen):
+    return Changed(ChangeKind.DATE, "client", seen=seen or None)
+
+
+CASES = {
+    "all is well": [(Verdict(one),) for one in (Judgement.OK, Judgement.COLD, Judgement.COMPACTED)],
+    "llama-server: the flags that fit its memory and what shows the eviction": [
+        (TAKEN, llama(has_ram=True)),
+        (TAKEN, llama()),
+        (TAKEN, llama(has_ram=False)),
+        (EMPTIED, llama(has_ram=False)),
+        (EMPTIED, llama(has_ram=True)),
+        (broke(Reason.EVICTED, evidence=(FULL,)), llama(has_ram=True)),
+        (TAKEN, llama(slots=1)),  # likeness decides nothing there: only the RAM cache helps
     ],
-)
-def test_what_is_advised(verdict, profile, client, lines):
-    """The most helpful first."""
-    found = told(verdict, profile, client)
-    assert len(found) == len(lines), found
-    for line, start in zip(found, lines, strict=True):
-        assert line.startswith(start)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "lines"),
-    [
-        # what parts the prompts is the matter, not that there is no checkpoint
-        (
-            broke(Reason.CHECKPOINT, beneath=Reason.SYSTEM_CHANGED),
-            ["a rule: ids", "llama-server: --checkpoint-min-step 256", "llama-server: --swa-full"],
-        ),
-        # a change is one where its cost is not known
-        (Verdict(Judgement.UNKNOWN, Reason.SYSTEM_CHANGED), ["a rule: ids is installed but off"]),
+    "a restart happens once, at any server": [
+        (broke(Reason.EVICTED, evidence=(RESTARTED, OTHERS)), at("vLLM"))
     ],
-)
-def test_what_changed_comes_first(verdict, lines):
-    found = told(verdict, at("llama-server"), changed=IDS)
-    assert all(line.startswith(start) for line, start in zip(found, lines, strict=True)), found
-
-
-@pytest.mark.parametrize(
-    ("changed", "start"),
-    [
-        (Changed(ChangeKind.UUID, rules=("ids",), on=("ids",)), "the proxy: rule ids is on"),
-        (Changed(ChangeKind.UUID, source="user"), "nothing: a user, a tool or the model wrote"),
-        (Changed(ChangeKind.REORDERED, number=7), "a rule: cacheproxy diagnose 7 --propose"),
-        (Changed(ChangeKind.REORDERED), "see all: start the proxy"),
-        (
+    "more memory, as the server spells it": [
+        (LOST, at(kind)) for kind in (*ALL_KINDS[1:], "TabbyAPI", "model server")
+    ],
+    "thinking is kept by the proxy, and by a flag that not all servers have": [
+        (THINKING, at("llama-server", thoughts=ON_REQUEST)),
+        (THINKING, at("SGLang", thoughts=ON_REQUEST), EXAMPLE),
+        (THINKING, at("vLLM", thoughts=DROPPED)),
+        (THINKING, at("vLLM")),
+    ],
+    "what else a template does": [
+        (HOISTED,),
+        (HOISTED, UNKNOWN, EXAMPLE),
+        *((TEMPLATE[each],) for each in (Rewrite.TOOLS, Rewrite.KEPT, Rewrite.OTHER, None)),
+        (TEMPLATE[Rewrite.CLOCK], at("llama-server")),
+        (broke(Reason.CHECKPOINT), at("vLLM")),
+    ],
+    "a context that ran out: the server's own flag, and the client's window": [
+        (SHIFTED, at("Ollama", context=4096), SET_UP),
+        (SHIFTED, at("llama-server", memory=Memory(context=8192))),
+        (SHIFTED, UNKNOWN, EXAMPLE),
+    ],
+    "a cache that is off": [(OFF, at("vLLM")), (OFF, at("transformers serve"))],
+    "another model": [(MODEL, at("Ollama")), (MODEL, at("Ollama"), EXAMPLE)],
+    "switches for tools that come later are the client's": [
+        (TOOLS, UNKNOWN, EXAMPLE),
+        (TOOLS,),
+        (TOOLS, UNKNOWN, EXAMPLE, IDS),
+        (TOOLS, UNKNOWN, EXAMPLE, Changed(ChangeKind.REORDERED, number=7)),
+    ],
+    "what is not told can be, at some servers": [
+        (UNTOLD, at("vLLM", reporting=Reporting.FLAGGED)),
+        (UNTOLD, at("SGLang")),
+        (UNTOLD, at("LM Studio", reporting=Reporting.NEVER)),
+        (UNTOLD, at("llama-server", reporting=Reporting.ALWAYS)),
+    ],
+    "what changed comes first": [
+        # it parts the prompts, not that there is no checkpoint
+        (broke(Reason.CHECKPOINT, beneath=SYSTEM.reason), at("llama-server"), None, IDS),
+        (Verdict(Judgement.UNKNOWN, SYSTEM.reason), at("SGLang"), None, IDS),
+    ],
+    "whose matter a field is": [
+        (MESSAGES, UNKNOWN, None, changed)
+        for changed in (
+            Changed(ChangeKind.UUID, rules=("ids",), on=("ids",)),
+            *(Changed(ChangeKind.UUID, source=who) for who in ("user", "tool", "model")),
+            Changed(ChangeKind.REORDERED, number=7),
+            Changed(ChangeKind.REORDERED),
             Changed(ChangeKind.MOVED, number=7),
-            "a rule: cacheproxy diagnose 7 --propose names a rule",
-        ),
-        (Changed(ChangeKind.MOVED), "see all: start the proxy"),
-        (
-            Changed(ChangeKind.UUID, captures=("a b",)),
-            "a rule: cacheproxy diagnose --propose --from 'a",
-        ),
+            Changed(ChangeKind.MOVED),
+            Changed(ChangeKind.UUID, captures=("a b", "c")),
+            Changed(ChangeKind.TEXT, captures=("a b", "c")),
+        )
     ],
-)
-def test_whose_matter_a_field_is(changed, start):
-    (line,) = told(broke(Reason.MESSAGES_CHANGED), changed=changed)
-    assert line.startswith(start)
+    "a date: once a day, unless it changes in more turns than that": [
+        (SYSTEM, UNKNOWN, None, dated(*seen)) for seen in ((), (1, 3), (2, 61), (10, 32))
+    ],
+    "nothing to compare with, or another server answered": [
+        (broke(Reason.PREVIOUS_NOT_FOUND),),
+        (broke(Reason.MOVED),),
+        (broke(Reason.UNKNOWN),),
+    ],
+}
 
 
-@pytest.mark.parametrize(
-    ("seen", "once"), [(None, True), ((1, 3), True), ((2, 61), True), ((10, 32), False)]
-)
-def test_a_date_that_changes_in_every_third_turn_does_not_change_once_a_day(seen, once):
-    lines = told(
-        broke(Reason.SYSTEM_CHANGED), changed=Changed(ChangeKind.DATE, "client", seen=seen)
-    )
-    assert ("nothing: this happens once a day and costs one slow turn" in lines) is once
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_advised(name):
+    """The most helpful first; in the file each case begins with a line for the cause."""
+    texts = []
+    for case in CASES[name]:
+        verdict, profile, client, changed = (*case, *(UNKNOWN, None, Changed())[len(case) - 1 :])
+        about = [verdict.rewrite or verdict.reason or verdict.judgement, *verdict.evidence]
+        about += [f"{key} {value}" for key, value in asdict(changed).items() if value]
+        about += [profile.server.kind] if profile.server else []
+        texts += [f"# {', '.join(about)}", *told(verdict, profile, client, changed)]
+    golden.agrees(FILE, name, "\n".join(texts))
+
+
+def test_no_advice_is_kept_that_no_test_has():
+    golden.complete(FILE, CASES)
 
 
 def test_names_of_servers():
@@ -311,7 +217,7 @@ def test_names_of_servers():
 def test_the_log_proposes_what_the_advice_does(kind, proposes):
     """One cure in both, for a running proxy's turn."""
     where = Break("/tools/0", 0, TokenCount(11, "estimated"), kind, "a", "b")
-    verdict = Verdict(Judgement.BREAK, Reason.TOOLS_CHANGED, where)
+    verdict = broke(Reason.TOOLS_CHANGED, where=where)
     assert command(7, verdict) == f"cacheproxy diagnose 7{' --propose' * proposes}"
     line = told(verdict, changed=Changed(kind, number=7))[0]
     assert (line == "a rule: cacheproxy diagnose 7 --propose") is (kind is ChangeKind.REORDERED)

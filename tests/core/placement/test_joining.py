@@ -84,6 +84,7 @@ def test_where_a_text_goes_beside_users(messages, joined):
 SHOWN = system("news", images=["late"])
 ASKING = user("b", images=["asked"])
 RETURNED = {"role": "tool", "content": "x"}
+IN_A_BLOCK = user([result("1")])
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,9 @@ RETURNED = {"role": "tool", "content": "x"}
         ([SHOWN, ASKING], [user(NEWS, images=["late"]), ASKING]),
         ([ASKING, system("news")], [user(f"b\n\n{NEWS}", images=["asked"])]),
         ([SHOWN, RETURNED], [user(NEWS, images=["late"]), RETURNED]),
+        # nor do they come between a call and its result, when all is placed once more
+        ([SHOWN, IN_A_BLOCK], [user(NEWS, images=["late"]), IN_A_BLOCK]),
+        ([system([IMAGE]), IN_A_BLOCK], [user([IMAGE]), IN_A_BLOCK]),
     ],
 )
 def test_images_that_stand_beside_a_text_are_not_lost(messages, joined):

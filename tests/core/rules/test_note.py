@@ -13,25 +13,18 @@ from hypothesis import strategies as st
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.reminder import inside
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.checks import RuleError
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
+from tests import transcript
 
-DATE = Rule(
-    name="date",
-    where="system",
-    pattern=r"(?m)^Date: (?P<volatile>\S+)$",
-    pin=True,
-    note=r"Today's date is now \g<volatile>.",
-    literals=("Date: ",),
-)
-BRANCH = Rule(
-    name="branch",
-    where="system",
-    pattern=r"(?m)^Branch: (\S+)$",
-    pin=True,
-    note=r"The branch is now \1.",
-)
+
+def pin(name, pattern, note, where="system", **more):
+    return Rule(name, where, pattern, pin=True, note=note, **more)
+
+
+TODAY = r"Today's date is now \g<volatile>."
+DATE = pin("date", r"(?m)^Date: (?P<volatile>\S+)$", TODAY, literals=("Date: ",))
+BRANCH = pin("branch", r"(?m)^Branch: (\S+)$", r"The branch is now \1.")
 PATHS = {
     "chat": "/v1/chat/completions",
     "messages": "/v1/messages",
@@ -40,24 +33,32 @@ PATHS = {
 }
 
 
-def told(date: str) -> str:
+def told(date):
     return f"<system-reminder>\nToday's date is now {date}.\n</system-reminder>"
 
 
-def said(role: str, content: object) -> dict:
+def said(role, content):
     return {"role": role, "content": content}
+
+
+def user(content, kind=None):
+    return said("user", [{"type": kind, "text": content}] if kind else content)
+
+
+def model(content):
+    return said("assistant", content)
 
 
 class Client:
     """A client that resends its whole conversation; its requests go through the rules in turn."""
 
-    def __init__(self, api: str = "chat", rules: tuple[Rule, ...] = (DATE,)) -> None:
-        self.api, self.rules = api, rules
+    def __init__(self, api="chat", rules=(DATE,)):
+        self.api, self.rules, self.memo = api, rules, Memo()
         self.items: list[dict] = []
         self.previous: Request | None = None
-        self.memo = Memo()
+        self._was: list[str] = []
 
-    def body(self, head: str) -> dict:
+    def body(self, head):
         items = copy.deepcopy(self.items)
         if self.api == "messages":
             return {"system": head, "messages": items}
@@ -65,12 +66,11 @@ class Client:
             return {"instructions": head, "input": items}
         return {"messages": [said("system", head), *items]}
 
-    def request(self, head: str) -> Request:
-        return Request(
-            "POST", PATHS[self.api], body=json.dumps(self.body(head)).encode(), memo=self.memo
-        )
+    def request(self, head):
+        body = json.dumps(self.body(head)).encode()
+        return Request("POST", PATHS[self.api], body=body, memo=self.memo)
 
-    def sends(self, head: str, *items: dict) -> list:
+    def sends(self, head, *items):
         """Return the messages as they go upstream, the head first."""
         self.items += items
         request = self.request(head)
@@ -78,112 +78,55 @@ class Client:
         assert not [report.error for report in reports if report.error]
         again, _ = normalize(sent, self.rules, self.previous)
         assert again.body == sent.body
-        self.previous = sent
-        body = sent.json
+        self.previous, body = sent, sent.json
         if self.api == "messages":
             return [body["system"], *body["messages"]]
         if self.api == "responses":
             return [body["instructions"], *body["input"]]
         return [body["messages"][0]["content"], *body["messages"][1:]]
 
+    def says(self, head, *items):
+        """What goes upstream, a line a message, of it what is behind what went there before."""
+        lines = [
+            " + ".join(json.dumps(text).replace("system-reminder", "note") for text in _texts(one))
+            for one in self.sends(head, *items)
+        ]
+        grew = lines[: len(self._was)] == self._was
+        shown = ["…", *lines[len(self._was) :]] if grew and self._was else lines
+        self._was = lines
+        return "\n".join(shown)
+
+
+def _texts(item):
+    content = item if isinstance(item, str) else item["content"]
+    if isinstance(content, str):
+        return [content]
+    return [block.get("text", block["type"]) for block in content]
+
+
+def test_when_notes_are_told():
+    transcript.holds("note.txt", globals())
+
 
 @pytest.mark.parametrize("api", PATHS)
-@pytest.mark.parametrize("in_blocks", [False, True])
+@pytest.mark.parametrize("in_blocks", [False, True], ids=["text", "blocks"])
 def test_the_new_value_is_told_once_and_all_stays_append_only(api, in_blocks):
-    kind = "input_text" if api == "responses" else "text"
-
-    def user(text):
-        return said("user", [{"type": kind, "text": text}] if in_blocks else text)
-
-    client = Client(api)
+    kind = ("input_text" if api == "responses" else "text") if in_blocks else None
+    client, dates = Client(api), "11223311"
     turns = [
-        client.sends("Hi\nDate: 1", user("one")),
-        client.sends("Hi\nDate: 1", said("assistant", "a"), user("two")),
-        client.sends("Hi\nDate: 2", said("assistant", "b"), user("three")),
-        client.sends("Hi\nDate: 2", said("assistant", "c"), user("four")),
-        client.sends("Hi\nDate: 3", said("assistant", "d"), user("five")),
-        client.sends("Hi\nDate: 3", said("assistant", "e"), user("six")),
-        client.sends("Hi\nDate: 1", said("assistant", "f"), user("seven")),
-        client.sends("Hi\nDate: 1", said("assistant", "g"), user("eight")),
+        client.sends(f"Hi\nDate: {date}", *[model("a")][: bool(turn)], user(f"{turn}", kind))
+        for turn, date in enumerate(dates)
     ]
-    for before, after in itertools.pairwise(turns):
-        assert after[: len(before)] == before
-    texts = [
-        "".join(block["text"] for block in content) if in_blocks else content
-        for content in (item["content"] for item in turns[-1][1::2])
-    ]
+    assert all(after[: len(before)] == before for before, after in itertools.pairwise(turns))
     gap = "" if in_blocks else "\n\n"
-    assert turns[-1][0] == "Hi\nDate: 1"
-    assert texts == [
-        "one",
-        "two",
-        f"three{gap}{told('2')}",
-        "four",
-        f"five{gap}{told('3')}",
-        "six",
-        f"seven{gap}{told('1')}",
-        "eight",
+    new = [
+        f"{gap}{told(date)}" if date != before else ""
+        for before, date in zip(f"1{dates}", dates, strict=False)
     ]
-
-
-def test_two_rules_tell_in_one_message_and_each_stays():
-    client = Client(rules=(DATE, BRANCH))
-    client.sends("Date: 1\nBranch: main", said("user", "one"))
-    first = client.sends("Date: 2\nBranch: dev", said("assistant", "a"), said("user", "two"))
-    later = client.sends("Date: 2\nBranch: dev", said("assistant", "b"), said("user", "three"))
-    branch = "<system-reminder>\nThe branch is now dev.\n</system-reminder>"
-    assert first[-1]["content"] == f"two\n\n{told('2')}\n\n{branch}"
-    assert later[: len(first)] == first
-    assert later[0] == "Date: 1\nBranch: main"
-    assert later[-1]["content"] == "three"
-
-
-@pytest.mark.parametrize("earlier", [0, 1])
-def test_in_a_tool_loop_the_note_waits_for_the_user(earlier):
-    """After the conversation's first question, and after a later one."""
-    client = Client()
-    client.sends("Date: 1", said("user", "zero"))
-    if earlier:
-        client.sends("Date: 1", said("assistant", "z"), said("user", "one"))
-    call = {"role": "assistant", "content": "", "tool_calls": []}
-    looped = client.sends("Date: 2", call, {"role": "tool", "content": "out", "tool_call_id": "x"})
-    assert looped[0] == "Date: 1"
-    assert "now 2" not in json.dumps(looped)
-    spoken = client.sends("Date: 2", said("assistant", "done"), said("user", "two"))
-    assert spoken[: len(looped)] == looped
-    assert spoken[-1]["content"] == f"two\n\n{told('2')}"
-
-
-def test_behind_a_tools_result_nothing_is_told():
-    client = Client("messages")
-    client.sends("Date: 1", said("user", "one"))
-    result = {"type": "tool_result", "tool_use_id": "x", "content": "out"}
-    sent = client.sends("Date: 2", said("assistant", "a"), said("user", [result]))
-    assert sent[-1]["content"] == [result]
-
-
-def test_the_form_of_a_message_may_change_when_it_is_history():
-    """Claude Code moves its cache breakpoint, and sends older messages as plain text."""
-    mark = {"cache_control": {"type": "ephemeral"}}
-    client = Client("messages")
-    client.sends("Date: 1", said("user", "one"))
-    marked = said("user", [{"type": "text", "text": "two", **mark}])
-    first = client.sends("Date: 2", said("assistant", "a"), marked)
-    client.items[-1] = said("user", "two")
-    later = client.sends("Date: 2", said("assistant", "b"), said("user", "three"))
-    assert [block["text"] for block in first[-1]["content"]] == ["two", told("2")]
-    assert [block["text"] for block in later[3]["content"]] == ["two", told("2")]
-    assert later[-1]["content"] == "three"
-
-
-def test_notes_go_with_the_history_that_the_client_takes_back():
-    client = Client()
-    client.sends("Date: 1", said("user", "one"))
-    client.sends("Date: 2", said("assistant", "a"), said("user", "two"))
-    del client.items[1:]
-    back = client.sends("Date: 2", said("assistant", "b"), said("user", "other"))
-    assert back[0] == "Date: 1"
-    assert back[-1]["content"] == f"other\n\n{told('2')}"
+    assert turns[-1][0] == "Hi\nDate: 1"
+    assert ["".join(_texts(item)) for item in turns[-1][1::2]] == [
+        f"{turn}{note}" for turn, note in enumerate(new)
+    ]
 
 
 @pytest.mark.parametrize("api", PATHS)
@@ -192,114 +135,29 @@ def test_a_question_that_is_asked_anew_each_day_has_the_date_of_its_day(api):
     client = Client(api)
     for day in "123":
         client.items.clear()
-        sent = client.sends(f"Date: {day}", said("user", "what is new?"))
-        assert sent == [f"Date: {day}", said("user", "what is new?")]
-    sent = client.sends("Date: 4", said("assistant", "a"), said("user", "and?"))
+        sent = client.sends(f"Date: {day}", user("what is new?"))
+        assert sent == [f"Date: {day}", user("what is new?")]
+    sent = client.sends("Date: 4", model("a"), user("and?"))
     assert [sent[0], sent[-1]["content"]] == ["Date: 3", f"and?\n\n{told('4')}"]
-
-
-def test_a_note_may_have_several_lines():
-    """It is found again by what it begins with, up to the first that JSON spells otherwise."""
-    status = Rule(
-        name="status",
-        where="system",
-        pattern=r"(?m)^Status:\n(?P<volatile>[\s\S]*)",
-        pin=True,
-        note="The status is now:\n\n\\g<volatile>",
-    )
-    client = Client(rules=(status,))
-    client.sends("Status:\nclean", said("user", "one"))
-    first = client.sends("Status:\n M a\n M b", said("assistant", "a"), said("user", "two"))
-    later = client.sends("Status:\n M a\n M b", said("assistant", "b"), said("user", "three"))
-    assert first[0] == "Status:\nclean"
-    assert "now:\n\n M a\n M b\n</system-reminder>" in first[-1]["content"]
-    assert later[: len(first)] == first
-    assert later[-1]["content"] == "three"
-
-
-def test_what_a_user_quotes_stays_the_users():
-    quote = f"look: {told('2')}"
-    client = Client()
-    client.sends("Date: 1", said("user", quote))
-    client.sends("Date: 1", said("assistant", "a"), said("user", f"and\n\n{told('3')}"))
-    sent = client.sends("Date: 3", said("assistant", "b"), said("user", "three"))
-    assert sent[1]["content"] == quote
-    assert sent[3]["content"] == f"and\n\n{told('3')}"
-    assert sent[-1]["content"] == f"three\n\n{told('3')}"
-
-
-def test_a_pinned_value_in_the_first_message_does_not_make_that_message_new():
-    rule = Rule(
-        name="first",
-        where="user",
-        pattern=r"\ADate: (?P<volatile>\S+)\n",
-        pin=True,
-        note=r"Today's date is now \g<volatile>.",
-    )
-    client = Client(rules=(rule,))
-    client.sends("Hi", said("user", "Date: 1\none"))
-    client.items[0] = said("user", "Date: 2\none")
-    sent = client.sends("Hi", said("assistant", "a"), said("tool", "out"))
-    assert sent[1]["content"] == "Date: 1\none"
-    sent = client.sends("Hi", said("assistant", "b"), said("user", "two"))
-    assert [item["content"] for item in sent[1:]] == [
-        "Date: 1\none", "a", "out", "b", f"two\n\n{told('2')}",
-    ]  # fmt: skip
 
 
 def test_a_user_who_says_what_the_client_has_written_before_is_left_alone():
     """In blocks of one message; though the turn before has another text at that place."""
     rule = Rule(name="first", where="user", pattern=r"\ADate: (?P<volatile>\d)", pin=True)
-    blocks = [[{"type": "text", "text": f"Date: {n}"} for n in pair] for pair in ("15", "26")]
-    first, later = (
-        Request("POST", PATHS["chat"], body=json.dumps({"messages": [said("user", one)]}).encode())
-        for one in blocks
-    )
-    sent = normalize(later, [rule], first).request.json["messages"][0]["content"]
-    assert [block["text"] for block in sent] == ["Date: 1", "Date: 6"]
+    first, later = Client(), Client()
+    for client, pair in ((first, "15"), (later, "26")):
+        client.items = [said("user", [{"type": "text", "text": f"Date: {n}"} for n in pair])]
+    sent = normalize(later.request("Hi"), [rule], first.request("Hi")).request
+    assert _texts(sent.json["messages"][1]) == ["Date: 1", "Date: 6"]
 
 
 def test_what_a_user_takes_back_is_searched_but_once():
     """However much of it looks like the beginning of a note; else this takes hours."""
     client = Client()
-    client.sends("Date: 1", said("user", told("1") + "\n\n<system-reminder>\n" * 200_000))
-    client.items[0] = said("user", told("1"))
-    sent = client.sends("Date: 2", said("assistant", "a"), said("user", "two"))
+    client.sends("Date: 1", user(told("1") + "\n\n<system-reminder>\n" * 100_000))
+    client.items[0] = user(told("1"))
+    sent = client.sends("Date: 2", model("a"), user("two"))
     assert [item["content"] for item in sent[1::2]] == [told("1"), f"two\n\n{told('2')}"]
-
-
-@pytest.mark.parametrize(
-    ("note", "says"),
-    [
-        ("now \\1.", "must begin with 8"),
-        ("Ünow it is \\1.", "must begin with 8"),
-        ("Is now:\n\\1.", "must begin with 8"),
-        (r"The branch is \2.", "no group '2'"),
-        (r"The branch is \g<x>.", "no group 'x'"),
-        ("The branch is \\n.", "plain text"),
-        ("The branch is\n</system-reminder> \\1", "plain text"),
-        ("The branch is " + "x" * (1 << 17), "more than"),
-        ("What is more:\nBranch: dev\n\\1", "the rule would find the note"),
-        (5, "'note' must be a text"),
-    ],
-)
-def test_a_note_that_cannot_be_told_is_refused(note, says):
-    with pytest.raises(RuleError, match=says):
-        Rule(name="branch", where="system", pattern=BRANCH.pattern, pin=True, note=note)
-
-
-def test_a_note_belongs_to_a_pin():
-    with pytest.raises(RuleError, match="'note' must be a text"):
-        Rule(name="x", where="system", pattern="abc", replacement="", note="It is now gone.")
-
-
-def test_a_value_too_long_to_tell_is_not_pinned():
-    client = Client()
-    client.sends("Date: 1", said("user", "one"))
-    long = "2" * (1 << 17)
-    sent = client.sends(f"Date: {long}", said("assistant", "a"), said("user", "two"))
-    assert sent[0] == f"Date: {long}"
-    assert sent[-1]["content"] == "two"
 
 
 _TEXTS = st.sampled_from(["", " ", "go on", told("2"), f"x\n\n{told('1')}", "Date: 2", "\ud83d"])
@@ -316,51 +174,35 @@ _CONTENTS = st.one_of(
     st.none(),
 )
 _ITEMS = st.builds(said, st.sampled_from(["user", "assistant", "tool"]), _CONTENTS)
+_TURNS = st.tuples(st.sampled_from("123"), st.lists(_ITEMS, max_size=3), st.integers(0, 2))
 
 
-@given(
-    api=st.sampled_from(sorted(PATHS)),
-    turns=st.lists(
-        st.tuples(st.sampled_from("123"), st.lists(_ITEMS, max_size=3), st.integers(0, 2)),
-        max_size=6,
-    ),
-)
-@settings(max_examples=2 * settings().max_examples, deadline=None)
+@given(api=st.sampled_from(sorted(PATHS)), turns=st.lists(_TURNS, max_size=6))
+@settings(max_examples=2 * settings().max_examples)
 def test_whatever_comes_nobodys_text_changes(api, turns):
     """The client may take back messages; what it sends is there, and notes alone come behind."""
     client = Client(api)
     for date, items, back in turns:
         del client.items[max(0, len(client.items) - back) :]
         sent = client.sends(f"Date: {date}", *items)
-        body = json.loads(json.dumps(client.body("")))
-        own = body["input"] if api == "responses" else body["messages"]
-        theirs = sent[1:] if api in ("messages", "responses") else [None, *sent[1:]]
-        for was, now in zip(own, theirs, strict=True):
-            if now is None or was == now:
+        for was, now in zip(json.loads(json.dumps(client.items)), sent[1:], strict=True):
+            if was == now:
                 continue
             assert was["role"] == now["role"] == "user"
             text, longer = was["content"], now["content"]
             if isinstance(longer, str):
                 assert longer.startswith(text + "\n\n<system-reminder>\nToday's date is now ")
             else:
-                head = [{"type": longer[0]["type"], "text": text}]
-                head = head if isinstance(text, str) else text
-                assert longer[: len(head)] == head
-                assert all(block["text"].startswith("<system-r") for block in longer[len(head) :])
+                own = [{"type": longer[0]["type"], "text": text}] if isinstance(text, str) else text
+                assert longer[: len(own)] == own
+                assert all(block["text"].startswith("<system-r") for block in longer[len(own) :])
 
 
 MARKS = [
-    "</system-reminder>",
-    "\n</system-reminder>",
-    "<system-reminder>\n",
+    *("</system-reminder>", "\n</system-reminder>", "<system-reminder>\n"),
     "\n</system-reminder>\n\n<system-reminder>\nThe branch is now x.",
-    "</ System-Reminder >",
-    "&lt;/system-reminder>",
-    "&amp;lt;/system-reminder>",
-    "<",
-    "</",
-    "\0",
-    "x",
+    *("</ System-Reminder >", "&lt;/system-reminder>", "&amp;lt;/system-reminder>"),
+    *("<", "</", "\0", "x"),
 ]
 
 
@@ -371,25 +213,16 @@ MARKS = [
 )
 def test_no_value_ends_the_mark_around_it_or_reads_as_a_note(values, in_blocks, api):
     """Each is told once, in one mark, and found again in all later turns."""
-    kind = "input_text" if api == "responses" else "text"
-    rule = Rule(
-        "all", "system", r"(?s)Log:(?P<volatile>.*)", pin=True, note=r"Log now: \g<volatile>"
-    )
-    client = Client(api, (DATE, rule, BRANCH))
-    before: list = []
-    for number, value in enumerate(["first", *values]):
-        text = f"question {number}"
-        asked = said("user", [{"type": kind, "text": text}] if in_blocks else text)
-        answers = [said("assistant", "ok")] if number else []
-        sent = client.sends(f"Hi\nLog:{value}", *answers, asked)
+    kind = ("input_text" if api == "responses" else "text") if in_blocks else None
+    rule = pin("all", r"(?s)Log:(?P<volatile>.*)", r"Log now: \g<volatile>")
+    client, before = Client(api, (DATE, rule, BRANCH)), list[object]()
+    for number, (last, value) in enumerate(itertools.pairwise(["first", "first", *values])):
+        asked = user(f"question {number}", kind)
+        sent = client.sends(f"Hi\nLog:{value}", *[model("ok")][: bool(number)], asked)
         assert sent[: len(before)] == before
-        before = sent
-        content = sent[-1]["content"]
-        texts = [block["text"] for block in content] if in_blocks else [content]
-        is_new = value != ["first", *values][max(0, number - 1)]
-        assert "".join(texts).lower().count("</system-reminder>") == is_new
-        assert "".join(texts).endswith("</system-reminder>") == is_new
-    assert client.request("Hi\nLog:x").json is not None
+        before, text = sent, "".join(_texts(sent[-1]))
+        assert text.lower().count("</system-reminder>") == (value != last)
+        assert text.endswith("</system-reminder>") == (value != last)
 
 
 def test_two_values_that_imitate_each_other_are_told_as_two():

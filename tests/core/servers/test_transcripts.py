@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -31,8 +32,8 @@ from cacheproxy.core.servers.status import (
     UpstreamState,
 )
 from tests import transcript
-from tests.test_docs import ROOT
 
+MANUAL = Path(__file__).parents[3] / "docs" / "servers.md"
 URL = "http://localhost:8080"
 
 
@@ -105,7 +106,7 @@ def test_all_that_is_said(surface):
 @pytest.mark.parametrize("server", BUILT_IN, ids=lambda server: server.name)
 def test_each_setting_that_is_advised_stands_in_the_manual(server):
     """Beside the server's name."""
-    page = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
+    page = MANUAL.read_text(encoding="utf-8")
     settings = [*server.room, *server.points, *filter(None, [server.caching])]
     settings += [RAM_CACHE, SIMILARITY, MORE_SLOTS] if server is LLAMA_CPP else []
     flags = [*(one.flag for one in settings), server.context, server.flag, server.kwargs]

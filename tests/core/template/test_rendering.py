@@ -44,8 +44,9 @@ def thoughts(template):
     return found.thoughts, count
 
 
-def test_what_each_template_tells():
-    transcript.holds("templates.txt", globals())
+@pytest.mark.parametrize("surface", ["templates", "short"])
+def test_what_is_asked_and_told(surface):
+    transcript.holds(f"{surface}.txt", globals())
 
 
 PLAINLY = inline(**QUESTIONS[PLAIN])

@@ -95,119 +95,95 @@ def at_once(request):
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def test_head_and_first_piece_are_one_write():
-    """With a length as it is, else chunked; each further piece is one write."""
-    down, request = asked()
-    request.send_head(200, b"Fine", ((b"content-LENGTH", b"4"),))
-    assert request.started
-    assert down.transport.take() == []
-    request.write(b"ab")
-    request.write(b"cd")
-    request.finish()
-    assert down.transport.take() == [
-        b"HTTP/1.1 200 Fine\r\ncontent-LENGTH: 4\r\n\r\nab",
-        b"cd",
-    ]
-    down.send(GET)
-    request = down.requests[-1]
-    request.send_head(*OK)
-    request.write(b"x" * 17)
-    request.write(b"")
-    request.write(b"y")
-    request.finish()
-    assert down.transport.take() == [
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n11\r\n" + b"x" * 17 + b"\r\n",
-        b"1\r\ny\r\n",
-        b"0\r\n\r\n",
-    ]
-    assert not down.transport.disconnecting
+BEGUN, END = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"
+CLOSE = b"Connection: close\r\n\r\n"
+LENGTH = ((b"Content-Length", b"2"),)
+ETAG = ((b"ETag", b"9"),)
+NO_LENGTH = ((b"A", b"1"), (b"content-Length", b"0"))
 
 
-def test_a_piece_that_waits_goes_out_with_the_next_or_the_end():
-    """Or is flushed."""
-    down, request = asked()
-    request.send_head(*OK)
-    request.write(b"a", waits=True)
-    assert down.transport.take() == []
-    request.write(b"b")
-    request.write(b"c", waits=True)
+def wait(data):
+    """Have it go out with the next, or the end."""
+    return lambda request: request.write(data, waits=True)
+
+
+def flush(request):
     request.flush()
-    request.write(b"d", waits=True)
+
+
+WRITTEN = {
+    # what is asked, the answer's status and headers, what of it is written: the writes then
+    "length": ("GET", 200, LENGTH, (b"o", b"k"), [WHOLE[:-1], b"k"]),
+    "chunks": (
+        "GET",
+        200,
+        (),
+        (b"x" * 17, b"", b"y"),
+        [BEGUN + b"11\r\n" + b"x" * 17 + b"\r\n", b"1\r\ny\r\n", END],
+    ),
+    "pieces that wait": (
+        "GET",
+        200,
+        (),
+        (wait(b"a"), b"b", wait(b"c"), flush, wait(b"d")),
+        [BEGUN + b"1\r\na\r\n1\r\nb\r\n", b"1\r\nc\r\n", b"1\r\nd\r\n" + END],
+    ),
+    "a head waits": ("GET", 200, (), (), [BEGUN + END]),
+    "or is flushed, once": ("GET", 200, (), (flush, flush), [BEGUN, END]),
+    "HEAD": ("HEAD", 200, (), (b"body",), [b"HTTP/1.1 200 OK\r\n\r\n"]),
+    "HEAD, length": ("HEAD", 200, LENGTH, (b"body",), [WHOLE[:-2]]),
+    "204": ("GET", 204, (), (b"body",), [b"HTTP/1.1 204 OK\r\n\r\n"]),
+    "304": ("GET", 304, ETAG, (b"body",), [b"HTTP/1.1 304 OK\r\nETag: 9\r\n\r\n"]),
+    # RFC 9110, section 8.6: what never has a body says no length
+    "204, length": ("GET", 204, NO_LENGTH, (), [b"HTTP/1.1 204 OK\r\nA: 1\r\n\r\n"]),
+    "304 to HEAD, length": ("HEAD", 304, NO_LENGTH, (), [b"HTTP/1.1 304 OK\r\nA: 1\r\n\r\n"]),
+    # chunks would be part of the body there: it ends with the connection
+    "HTTP/1.0": ("HTTP/1.0", 200, (), (b"ok",), [b"HTTP/1.0 200 OK\r\n" + CLOSE + b"ok"]),
+    "HTTP/1.0, length": (
+        "HTTP/1.0",
+        200,
+        LENGTH,
+        (b"ok",),
+        [b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n" + CLOSE + b"ok"],
+    ),
+    "the last": ("close", 200, (), (), [BEGUN[:-2] + CLOSE + END]),
+}
+ASKED = {
+    "GET": GET,
+    "HEAD": GET.replace(b"GET", b"HEAD"),
+    "HTTP/1.0": OLD,
+    "close": GET[:-2] + CLOSE,
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_what_is_written_when(case):
+    """The head and the first piece are one write, and so is each further piece (RFC 9112)."""
+    data, status, headers, pieces, written = WRITTEN[case]
+    down, request = asked(ASKED[data])
+    request.send_head(status, b"OK", headers)
+    assert request.started
+    if data == "HTTP/1.0":
+        assert request.framed == bool(headers)
+    for piece in pieces:
+        piece(request) if callable(piece) else request.write(piece)
     request.finish()
-    assert down.transport.take() == [
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n",
-        b"1\r\nc\r\n",
-        b"1\r\nd\r\n0\r\n\r\n",
-    ]
+    assert down.transport.take() == written
+    assert down.transport.disconnecting == (data in ("HTTP/1.0", "close"))
 
 
-def test_a_head_waits_for_the_body_or_the_end_or_is_flushed():
-    """Once."""
-    begun, end = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"
-    for flushes, written in ((0, [begun + end]), (2, [begun, end])):
-        down, request = asked()
+@pytest.mark.parametrize("begun", [False, True])
+def test_the_last_answer_before_the_proxy_stops_says_so(begun):
+    """If its head has not gone yet; the connection ends in any case."""
+    down, request = asked()
+    if begun:
         request.send_head(*OK)
-        for _ in range(flushes):
-            request.flush()
-        request.finish()
-        assert down.transport.take() == written
-
-
-@pytest.mark.parametrize(
-    ("method", "status", "headers"),
-    [
-        (b"HEAD", 200, ()),
-        (b"HEAD", 200, ((b"Content-Length", b"9"),)),
-        (b"GET", 204, ()),
-        (b"GET", 304, ((b"ETag", b"9"),)),
-    ],
-)
-def test_some_answers_have_no_body_whatever_is_written(method, status, headers):
-    """RFC 9112, section 6.3; the headers stay."""
-    down, request = asked(GET.replace(b"GET", method))
-    request.send_head(status, b"X", headers)
-    request.write(b"body")
+        request.flush()
+    down.site.drain()
+    if not begun:
+        request.send_head(*OK)
     request.finish()
-    lines = b"".join(b"%b: %b\r\n" % field for field in headers)
-    assert down.transport.value() == b"HTTP/1.1 %d X\r\n%b\r\n" % (status, lines)
-    assert not down.transport.disconnecting
-
-
-@pytest.mark.parametrize("status", [204, 304])
-@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
-def test_what_never_has_a_body_says_no_length(method, status):
-    """RFC 9110, section 8.6."""
-    down, request = asked(GET.replace(b"GET", method))
-    request.send_head(status, b"X", ((b"A", b"1"), (b"content-Length", b"0")))
-    request.finish()
-    assert down.transport.value() == b"HTTP/1.1 %d X\r\nA: 1\r\n\r\n" % status
-
-
-@pytest.mark.parametrize("length", [(), ((b"Content-Length", b"2"),)])
-def test_http_1_0_ends_with_the_connection(length):
-    """Chunks would be part of the body there."""
-    down, request = asked(OLD)
-    request.send_head(200, b"OK", length)
-    assert request.framed == bool(length)
-    request.write(b"ok")
-    request.finish()
-    head, _, body = down.transport.value().partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.0 200 OK\r\n")
-    assert head.endswith(b"Connection: close")
-    assert body == b"ok"
-    assert down.transport.disconnecting
-
-
-@pytest.mark.parametrize("drained", [False, True])
-def test_the_last_answer_of_a_connection_says_so(drained):
-    """Because the client asked for it, or because no more are answered."""
-    close = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-    down, request = asked(GET if drained else close)
-    if drained:
-        down.site.drain()
-    request.send_head(*OK)
-    request.finish()
-    assert b"\r\nConnection: close\r\n" in down.transport.value()
+    assert down.transport.value() == (BEGUN + END if begun else BEGUN[:-2] + CLOSE + END)
     assert down.transport.disconnecting
 
 
@@ -238,22 +214,19 @@ def test_who_answers_is_told_once_when_the_client_leaves_before_the_end(ended):
     assert len(told) == (not ended)
 
 
-class Answerer:
-    """Who answers holds the request, and is called by it."""
-
-    def __init__(self, request):
-        self.request = request
-        request.on_gone = self.left
-
-    def left(self, reason):
-        pass
-
-
 @pytest.mark.parametrize("how", ["finish", "leave"])
 def test_who_answered_is_let_go_at_the_end(how):
     """Without the garbage collector, which would have to look through all that was read."""
     down, request = asked()
-    answerer = Answerer(request)
+
+    class Answerer:
+        """Who answers holds the request, and is called by it."""
+
+        def left(self, reason):
+            pass
+
+    answerer = Answerer()
+    answerer.request, request.on_gone = request, answerer.left
     left = weakref.ref(answerer)
     down.requests.clear()
     gc.disable()
@@ -285,31 +258,30 @@ def test_a_resource_that_fails_is_a_500():
     assert down.transport.aborted
 
 
-def test_many_requests_at_once_take_several_turns():
-    """They do not hold up the others, nor is there a stack of them."""
+@pytest.mark.parametrize("then", ["another comes", "the client leaves", "the proxy stops"])
+def test_many_requests_at_once_take_several_turns(then):
+    """They do not hold up the others, nor is there a stack of them.
+
+    In between the client may leave: nothing more is answered, and no timer left. One that waits for
+    its turn is refused when the proxy stops.
+    """
+    first = WHOLE * module._AT_A_TIME
     down = Down(at_once, data=GET * 5000)
-    assert down.transport.value() == WHOLE * module._AT_A_TIME
-    down.send(GET)
-    assert down.transport.value() == WHOLE * module._AT_A_TIME
-    take_turns(down.clock)
-    assert down.transport.value() == WHOLE * 5001
-    down.lose()
-
-
-def test_a_client_may_leave_between_two_turns():
-    """Nothing more is answered, no timer is left."""
-    down = Down(at_once, data=GET * 5000)
-    down.lose()
-    assert down.transport.value() == WHOLE * module._AT_A_TIME
-
-
-def test_an_idle_connection_is_not_closed_over_requests_that_have_come_in_part():
-    """One that waits for its turn is refused when the proxy stops."""
-    down = Down(at_once, data=GET * 5000)
-    down.site.drain()
-    assert down.transport.disconnecting
-    take_turns(down.clock)
-    assert down.transport.value() == WHOLE * module._AT_A_TIME
+    assert down.transport.value() == first
+    if then == "another comes":
+        down.send(GET)
+        assert down.transport.value() == first
+        take_turns(down.clock)
+        assert down.transport.value() == WHOLE * 5001
+        down.lose()
+        return
+    if then == "the client leaves":
+        down.lose()
+    else:
+        down.site.drain()
+        assert down.transport.disconnecting
+        take_turns(down.clock)
+    assert down.transport.value() == first
 
 
 def test_no_more_than_some_is_read_ahead():
@@ -341,20 +313,7 @@ def test_what_was_read_ahead_is_answered_next():
 
 
 def test_while_a_client_does_not_read_nothing_more_is_answered():
-    """Nor read: its answers would fill the memory."""
-    down = Down(at_once)
-    down.transport.producer.pauseProducing()
-    assert down.transport.paused
-    down.send(GET)  # was on its way
-    assert down.requests == []
-    down.transport.producer.resumeProducing()
-    assert not down.transport.paused
-    assert len(down.requests) == 1
-    assert down.transport.value() == WHOLE
-
-
-def test_answers_given_at_once_wait_as_well_when_nobody_reads_them():
-    """Of many requests that came together."""
+    """Nor read: its answers would fill the memory. So it is with many that came together."""
 
     def third_is_too_much(request):
         if len(down.requests) == 3:
@@ -362,11 +321,18 @@ def test_answers_given_at_once_wait_as_well_when_nobody_reads_them():
         return at_once(request)
 
     down = Down(third_is_too_much)
+    down.transport.producer.pauseProducing()
+    assert down.transport.paused
+    down.send(GET)  # was on its way
+    assert down.requests == []
+    down.transport.producer.resumeProducing()
+    assert not down.transport.paused
+    assert down.transport.value() == WHOLE
     down.send(GET * 10)
     take_turns(down.clock)
     assert len(down.requests) == 3
     down.transport.producer.resumeProducing()
-    assert len(down.requests) == 10
+    assert len(down.requests) == 11
 
 
 def test_a_client_is_seen_to_leave_though_it_does_not_read():
@@ -387,16 +353,6 @@ def test_an_answer_has_all_the_time_it_takes():
     down.clock.advance(74)
     assert not down.transport.disconnecting
     down.clock.advance(1)
-    assert down.transport.disconnecting
-
-
-def test_an_answer_that_had_begun_when_the_proxy_stops_is_the_last_too():
-    """Though its head could not say so."""
-    down, request = asked()
-    request.send_head(*OK)
-    request.flush()
-    down.site.drain()
-    request.finish()
     assert down.transport.disconnecting
 
 
@@ -423,27 +379,18 @@ def test_whoever_writes_the_answer_is_paused_with_the_client():
 
 @pytest.mark.parametrize("how", ["abort", "close"])
 def test_what_waits_behind_an_answer_that_is_broken_off_is_dropped(how):
-    """Though it is finished afterwards."""
+    """Though it is finished afterwards, while the transport is there still."""
     down, request = asked(GET + GET)
     request.send_head(*OK)
     request.write(b"x")
+    assert down.transport.take()
     getattr(down.channel, how)()
     down.send(GET)
+    if how == "abort":
+        request.write(b"y")
     request.finish()
     assert len(down.requests) == 1
-    down.lose()
-
-
-def test_nothing_is_sent_on_a_connection_that_is_aborted():
-    """Though its transport is there until the reactor comes round."""
-    down, request = asked()
-    request.send_head(*OK)
-    request.write(b"x")
-    assert down.transport.take()
-    down.channel.abort()
-    request.write(b"y")
-    request.finish()
-    assert down.transport.take() == []
+    assert down.transport.take() == [] or how == "close"
     down.lose()
 
 
@@ -461,8 +408,7 @@ def test_limits_are_those_of_when_a_request_began():
 
 def test_a_refused_head_request_gets_no_body():
     """RFC 9110, section 9.3.2."""
-    down = Down(data=b"HEAD /x HTTP/1.1\r\n\r\n")
-    (answer,) = down.transport.take()
+    (answer,) = Down(data=b"HEAD /x HTTP/1.1\r\n\r\n").transport.take()
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert answer.endswith(b"\r\nConnection: close\r\n\r\n")
 
@@ -499,7 +445,7 @@ def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
 
 def test_a_client_that_never_reads_the_end_of_its_answer_is_left():
     """After ten minutes, by a reset."""
-    down, request = asked(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    down, request = asked(ASKED["close"])
     request.send_head(*OK)
     request.finish()
     assert down.transport.disconnecting

@@ -17,7 +17,6 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.core.dialects.dialects import spoken
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.privacy.access import Access
@@ -27,10 +26,20 @@ from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate.reading import TranslationError
-from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, eventually, head
+from tests.proxy.conftest import proxy_with
+from tests.proxy.harness import CHUNKED, TIMEOUT, Client, eventually
 
-REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
-HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+COMMENT = b": keep-alive\n\n"
+PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+EVENT = b'event: x\ndata: {"a": 1}\n\n'
+LAST = b"0\r\n\r\n"
+
+
+def chunk(data):
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+PIECE = chunk(b"x" * 10)
 
 
 class Transport(StringTransport):
@@ -45,153 +54,60 @@ class Transport(StringTransport):
         super().write(data)
 
 
-class Answering(Resource):
-    """Begins a relay for each request."""
+class Down(Resource):
+    """An answer under way, of which the relay gets ``more``; ``ending`` is what came of it.
+
+    ``after``: seconds of silence after which pings go down.
+    """
 
     isLeaf = True
 
-    def __init__(self, clock):
+    def __init__(self, version=b"1.1", after=None, **more):
         super().__init__()
-        self.clock = clock
-        self.more = {}
+        self.clock, self.transport, self.failures = Clock(), Transport(), []
+        self.after, self.more = after, more
+        site = ProxySite(self, self.clock, Limits(), Access(frozenset(), ""))
+        self.channel = site.buildProtocol(None)
+        self.channel.makeConnection(self.transport)
+        self.channel.dataReceived(b"GET / HTTP/%s\r\nHost: localhost\r\n\r\n" % version)
 
     def render(self, request):
         request.send_head(200, b"OK", ())
         request.flush()
-        self.connection = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
-        self.connection.makeConnection(StringTransport())
-        self.relay = Relay(request, self.connection, self.clock, **self.more)
-        self.connection.dataReceived(HEAD)
-        self.ending = self.relay.start()
+        if self.after:
+            self.more["pings"] = Pings(self.clock, self.after, COMMENT, request.write)
+        self.upstream = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
+        self.upstream.makeConnection(StringTransport())
+        self.relay = Relay(request, self.upstream, self.clock, **self.more)
+        self.upstream.dataReceived(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        self.transport.pieces.clear()
+        self.ending = self.relay.start().addErrback(self.failures.append)
         return NOT_DONE_YET
 
+    def comes(self, *pieces):
+        """Let the upstream say them."""
+        for piece in pieces:
+            self.upstream.dataReceived(piece)
 
-class Down:
-    """An answer under way: what its upstream says goes to ``upstream.dataReceived``."""
-
-    def __init__(self, through=None, **more):
-        self.clock = Clock()
-        resource = Answering(self.clock)
-        resource.more = {"through": through, **more}
-        access = Access(frozenset(), "")
-        site = ProxySite(resource, self.clock, Limits(), access)
-        self.channel = site.buildProtocol(None)
-        self.transport = Transport()
-        self.channel.makeConnection(self.transport)
-        self.channel.dataReceived(REQUEST)
-        self.upstream = resource.connection
-        self.transport.pieces.clear()
-        self.failures = []
-        resource.ending.addErrback(self.failures.append)
-        self.relay, self.ending = resource.relay, resource.ending
+    def is_broken_off(self, why):
+        """Whether the client sees that its answer is not whole."""
+        said = [str(failure.value) for failure in self.failures]
+        return self.transport.disconnecting and said == [why]
 
 
 class Ending:
     """A translation that fails, or says more, at its end."""
 
-    def __init__(self, more, error=TranslationError):
+    def __init__(self, more):
         self.more = more
-        self.error = error
 
     def feed(self, data):
         return data
 
     def close(self):
-        if self.more is None:
-            raise self.error("it makes no sense")
+        if isinstance(self.more, Exception):
+            raise self.more
         return self.more
-
-
-@pytest.fixture
-def broken():
-    """An answer that has broken off after some bytes."""
-    down = Down()
-    down.upstream.dataReceived(b"a\r\n" + b"x" * 10 + b"\r\n")
-    down.upstream.dataReceived(b"nonsense")
-    return down
-
-
-def test_what_came_is_sent_and_then_it_closes(broken):
-    """Without a terminator; the failure is the relay's result."""
-    assert broken.transport.value().endswith(b"a\r\n" + b"x" * 10 + b"\r\n")
-    assert broken.transport.disconnecting
-    assert [str(failure.value) for failure in broken.failures] == [
-        "the upstream's chunk framing is broken"
-    ]
-
-
-def test_a_client_that_does_not_read_it_is_left(broken):
-    """After ten seconds, by a reset."""
-    broken.clock.advance(9.9)
-    assert not broken.transport.disconnected
-    broken.clock.advance(0.1)
-    assert broken.transport.disconnected
-
-
-def test_a_client_that_has_gone_is_left_alone(broken):
-    """Nothing is done to its transport any more, and no timer runs."""
-    broken.channel.connectionLost(Failure(ConnectionDone()))
-    assert broken.clock.getDelayedCalls() == []
-
-
-def test_who_waits_no_longer_closes_the_upstream():
-    down = Down()
-    down.ending.cancel()
-    assert down.upstream.transport.disconnected
-    down.upstream.dataReceived(b"1\r\na\r\n")
-    assert down.transport.pieces == []
-
-
-def test_an_answer_begins_after_its_signs_of_life():
-    """They go down as they come; what they tell of the prompt is passed on, and its end."""
-    told = []
-    down = Down(prefill=PrefillReader(), progressed=told.append)
-    for comment in (b":\n\n", b": keepalive 1/2\n\n", b":\n\n", b": keepalive 2/2\n\n"):
-        down.clock.advance(1)
-        down.upstream.dataReceived(b"%x\r\n%s\r\n" % (len(comment), comment))
-        assert down.transport.pieces[-1].endswith(comment + b"\r\n")
-    assert told == [Progress(1, 2), Progress(2, 2)]
-    assert down.relay.first_byte is None
-    down.clock.advance(1)
-    down.upstream.dataReceived(b"a\r\ndata: {}\n\n\r\n")
-    down.clock.advance(1)
-    down.upstream.dataReceived(b"a\r\ndata: {}\n\n\r\n")
-    assert down.relay.first_byte == 5.0
-    assert told == [Progress(1, 2), Progress(2, 2), None]
-
-
-def test_without_signs_of_life_nothing_is_told():
-    told = []
-    down = Down(prefill=PrefillReader(), progressed=told.append)
-    down.clock.advance(1)
-    down.upstream.dataReceived(b"a\r\ndata: {}\n\n\r\n0\r\n\r\n")
-    assert down.relay.first_byte == 1.0
-    assert told == []
-
-
-def test_the_end_goes_out_with_what_came_with_it():
-    """Otherwise each read is a write."""
-    down = Down()
-    down.upstream.dataReceived(b"1\r\na\r\n")
-    down.upstream.dataReceived(b"1\r\nb\r\n1\r\nc\r\n0\r\n\r\n")
-    assert down.transport.pieces == [b"1\r\na\r\n", b"2\r\nbc\r\n0\r\n\r\n"]
-    assert down.relay.bytes_down == 3
-
-
-def test_so_does_what_a_translation_says_at_the_end():
-    down = Down(Ending(b"bye"))
-    down.upstream.dataReceived(b"1\r\na\r\n0\r\n\r\n")
-    assert down.transport.pieces == [b"1\r\na\r\n3\r\nbye\r\n0\r\n\r\n"]
-
-
-@pytest.mark.parametrize("error", [TranslationError, ZeroDivisionError])
-def test_what_came_before_a_translation_failed_is_sent(error):
-    """Without the end that it had waited for; also if the fault is ours."""
-    down = Down(Ending(None, error))
-    down.upstream.dataReceived(b"1\r\na\r\n0\r\n\r\n")
-    assert down.transport.pieces == [b"1\r\na\r\n"]
-    assert down.transport.disconnecting
-    assert [str(failure.value) for failure in down.failures] == ["it makes no sense"]
 
 
 class Cut:
@@ -203,155 +119,155 @@ class Cut:
         """Read on."""
 
 
-def test_an_answer_without_its_dialects_end_is_broken_off():
-    down = Down(tap=Cut())
-    down.upstream.dataReceived(b"1\r\na\r\n0\r\n\r\n")
-    assert down.transport.pieces == [b"1\r\na\r\n"]
-    assert down.transport.disconnecting
-    assert [str(failure.value) for failure in down.failures] == [CUT]
+@pytest.mark.parametrize(
+    ("more", "reads", "why"),
+    [
+        ({}, [PIECE, b"nonsense"], "the upstream's chunk framing is broken"),
+        ({"tap": Cut()}, [PIECE + LAST], CUT),
+        ({"through": Ending(TranslationError("no sense"))}, [PIECE + LAST], "no sense"),
+        ({"through": Ending(ZeroDivisionError("ours"))}, [PIECE + LAST], "ours"),
+    ],
+    ids=["broken", "without its dialect's end", "not translated", "a fault of ours"],
+)
+def test_what_came_is_sent_and_then_it_closes(more, reads, why):
+    """Without a terminator; who does not read it is left after ten seconds, by a reset."""
+    down = Down(**more)
+    down.comes(*reads)
+    assert down.transport.pieces == [PIECE]
+    assert down.is_broken_off(why)
+    assert down.channel.producer is None
+    down.clock.advance(9.9)
+    assert not down.transport.disconnected
+    down.clock.advance(0.1)
+    assert down.transport.disconnected
+
+
+def test_a_client_of_http_1_0_gets_a_reset():
+    """It has no chunks to tell it; pings have none around them, either."""
+    down = Down(b"1.0", after=15)
+    down.clock.advance(15)
+    down.comes(chunk(EVENT), b"nonsense")
+    assert down.transport.pieces == [COMMENT, EVENT]
+    assert down.transport.disconnected
+
+
+def test_a_client_that_has_gone_is_left_alone():
+    """Nothing is done to its transport any more, and no timer runs."""
+    down = Down()
+    down.comes(b"nonsense")
+    down.channel.connectionLost(Failure(ConnectionDone()))
+    assert down.clock.getDelayedCalls() == []
+
+
+def test_who_waits_no_longer_closes_the_upstream():
+    down = Down()
+    down.ending.cancel()
+    assert down.upstream.transport.disconnected
+    down.comes(chunk(b"a"))
+    assert down.transport.pieces == []
+
+
+def test_an_answer_begins_after_its_signs_of_life():
+    """They go down as they come; what they tell of the prompt is passed on, and its end."""
+    told = []
+    down = Down(prefill=PrefillReader(), progressed=told.append)
+    for comment in (b":\n\n", b": keepalive 1/2\n\n", b":\n\n", b": keepalive 2/2\n\n"):
+        down.clock.advance(1)
+        down.comes(chunk(comment))
+        assert down.transport.pieces[-1] == chunk(comment)
+    assert told == [Progress(1, 2), Progress(2, 2)]
+    assert down.relay.first_byte is None
+    for _ in range(2):
+        down.clock.advance(1)
+        down.comes(chunk(b"data: {}\n\n"))
+    assert down.relay.first_byte == 5.0
+    assert told == [Progress(1, 2), Progress(2, 2), None]
+
+
+def test_without_signs_of_life_nothing_is_told():
+    """The end goes out with what came with it: otherwise each read is a write."""
+    told = []
+    down = Down(prefill=PrefillReader(), progressed=told.append)
+    down.clock.advance(1)
+    down.comes(chunk(b"data: {}\n\n"), chunk(b"b") + chunk(b"c") + LAST)
+    assert (down.relay.first_byte, down.relay.bytes_down, told) == (1.0, 12, [])
+    assert down.transport.pieces == [chunk(b"data: {}\n\n"), chunk(b"bc") + LAST]
+
+
+def test_what_a_translation_says_at_the_end_goes_out_with_it():
+    down = Down(through=Ending(b"bye"))
+    down.comes(chunk(b"a") + LAST)
+    assert down.transport.pieces == [chunk(b"a") + chunk(b"bye") + LAST]
 
 
 def test_the_upstream_waits_while_the_client_does():
-    down = Down()
-    for pause, state in ((True, "paused"), (False, "producing")):
-        producer = down.channel.producer
-        (producer.pauseProducing if pause else producer.resumeProducing)()
-        assert down.upstream.transport.producerState == state
+    """No ping is written then: it needs no sign of life, and what waits for it would only grow."""
+    down = Down(after=15)
+    down.channel.producer.pauseProducing()
+    assert down.upstream.transport.producerState == "paused"
+    down.clock.advance(1000)
+    assert down.transport.pieces == []
+    down.channel.producer.resumeProducing()
+    assert down.upstream.transport.producerState == "producing"
+    down.clock.advance(15)
+    assert down.transport.pieces == [chunk(COMMENT)]
 
 
-COMMENT = b": keep-alive\n\n"
-PING = b'event: ping\ndata: {"type": "ping"}\n\n'
-EVENT = b'event: x\ndata: {"a": 1}\n\n'
-AFTER = 0.2
-LONGER = 3 * AFTER
-STREAM = (b"Content-Type: text/event-stream",)
+def test_pings_are_neither_kept_nor_counted():
+    """Nor are they the answer's first byte; behind its end there are none."""
+    down = Down(after=15, keep=True)
+    down.clock.advance(15)
+    assert down.relay.first_byte is None
+    down.comes(chunk(EVENT))
+    down.clock.advance(15)
+    down.comes(LAST)
+    down.clock.advance(15)
+    assert down.transport.pieces == [chunk(COMMENT), chunk(EVENT), chunk(COMMENT), LAST]
+    assert (down.relay.bytes_down, down.relay.kept.joined()) == (len(EVENT), EVENT)
 
 
-@pytest.fixture(scope="module")
-def _attentive(_upstream, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("attentive")
-    options = ("--ping-after", str(AFTER), "--capture", str(folder / "capture"))
-    _upstream.reset()
-    with Proxy(folder, "--upstream", _upstream.url, *options) as proxy:
-        for path in ("/v1/messages", "/v1/chat/completions"):  # it learns what is served
-            with Client(proxy.address) as client:
-                assert client.ask(path, b"{}").answer().status == 200
-        proxy.capture = folder / "capture"
-        yield proxy
-        assert "Traceback" not in proxy.output
-
-
-@pytest.fixture
-def attentive(_attentive, upstream):
-    """A proxy that sends pings soon, and captures all answers."""
-    return _attentive
-
-
-@pytest.fixture
-def client(attentive):
-    with Client(attentive.address) as client:
-        yield client
-
-
-@pytest.fixture
-def in_parts(serve):
-    """Answer with the parts given, and longer silences between them."""
-
-    def start(*parts):
-        def script(peer, _):
-            for number, part in enumerate(parts):
-                time.sleep(LONGER if number else 0)
-                peer.send(part)
-
-        serve(script)
-
-    return start
+attentive = proxy_with(
+    *("--ping-after", "0.2", "--capture", "capture"),
+    asks=("/v1/messages", "/v1/chat/completions"),
+)
 
 
 @pytest.mark.parametrize(
     ("path", "ping"),
-    [
-        ("/v1/messages", PING),
-        ("/v1/chat/completions", COMMENT),
-        ("/v1/responses", COMMENT),
-    ],
+    [("/v1/messages", PING), ("/v1/chat/completions", COMMENT), ("/v1/responses", COMMENT)],
 )
-def test_a_silent_stream_carries_the_dialect_s_own_ping(client, serve, path, ping):
-    """Again and again, until the upstream speaks; then what it says, unchanged."""
+def test_a_silent_stream_carries_the_dialects_own_ping(attentive, upstream, path, ping):
+    """Again and again, until the upstream speaks; then what it says, unchanged.
+
+    The record has that alone, and when it said its first word.
+    """
     go_on = threading.Event()
+    word = b"marked with " + path.encode()
 
     def script(peer, _):
         peer.send(CHUNKED)
         assert go_on.wait(TIMEOUT)
-        peer.chunk(EVENT)
-        peer.send(b"0\r\n\r\n")
+        peer.send(chunk(b'data: "%s"\n\n' % word) + LAST)
 
-    serve(script)
-    pieces = client.pieces(client.ask(path, b"{}").begin())
-    assert [next(pieces) for _ in range(3)] == [ping] * 3
-    go_on.set()
-    rest = list(pieces)
-    assert rest[-1] == EVENT
-    assert set(rest[:-1]) <= {ping}
-
-
-def test_it_is_not_said_before_the_status_is_known(client, in_parts):
-    """Until then not a byte goes down."""
-    in_parts(b"", CHUNKED + b"0\r\n\r\n")
-    client.ask("/v1/messages", b"{}")
-    client.sock.settimeout(LONGER - AFTER / 2)
-    with pytest.raises(TimeoutError):
-        client.sock.recv(1)
-    assert client.answer().status == 200
-
-
-def test_an_http_1_0_client_gets_them_too(client, in_parts):
-    """Without chunks around them."""
-    in_parts(CHUNKED, b"%x\r\n%s\r\n0\r\n\r\n" % (len(EVENT), EVENT))
-    answer = client.ask("/v1/messages", b"{}", version=b"HTTP/1.0").answer()
-    assert answer.end == "fin"
-    assert answer.body.endswith(EVENT)
-    assert answer.body.removesuffix(EVENT) in [PING * count for count in range(1, 4)]
-
-
-def test_a_client_that_does_not_read_gets_none(attentive, serve):
-    """It needs no sign of life, and what waits for it would only grow."""
-    body = b"\n" * (8 << 20)  # every byte of it ends an event
-
-    def script(peer, _):
-        peer.sock.settimeout(TIMEOUT)
-        peer.send(head(*STREAM) + body)
-
-    serve(script)
-    with Client(attentive.address, buffer=1 << 14) as client:
-        client.ask("/events", method=b"GET")
-        time.sleep(5 * AFTER)
-        assert b"".join(client.pieces(client.begin())) == body
-
-
-def test_pings_are_in_no_capture_and_no_count(attentive, serve):
-    """The record has what the upstream said, and when it said its first word."""
-
-    def script(peer, _):
-        peer.send(CHUNKED)
-        time.sleep(LONGER)
-        peer.chunk(b'data: {"marked": "here"}\n\n')
-        peer.send(b"0\r\n\r\n")
-
-    serve(script)
-    mark = attentive.mark()
+    upstream.reset(script)
+    mark, begun = attentive.mark(), time.monotonic()
     with Client(attentive.address) as client:
-        body = b'{"messages":[]}'
-        answer = client.ask("/v1/chat/completions", body).answer()
-    assert COMMENT in answer.body
+        pieces = client.pieces(client.ask(path, b'{"messages":[]}').begin())
+        assert [next(pieces) for _ in range(3)] == [ping] * 3
+        waited = time.monotonic() - begun
+        go_on.set()
+        *pings, last = pieces
+    assert last == b'data: "%s"\n\n' % word
+    assert set(pings) <= {ping}
     line = attentive.wait_for("s first", mark)
-    assert float(re.search(r"([\d.]+)s first", line)[1]) >= LONGER - 0.1
+    assert float(re.search(r"([\d.]+)s first", line)[1]) >= round(waited - 0.05, 1)
 
     def captured():
-        return b"".join(file.read_bytes() for file in attentive.capture.rglob("*.*"))
+        folder = attentive.folder / "capture"
+        return b"".join(file.read_bytes() for file in folder.rglob("*.*"))
 
-    eventually(lambda: b"marked" in captured())
-    assert COMMENT[:-2] not in captured()
+    eventually(lambda: word in captured())
+    assert ping.split(b"\n")[0] not in captured()
 
 
 # --- what a ping may be put between
@@ -360,11 +276,11 @@ def test_pings_are_in_no_capture_and_no_count(attentive, serve):
 class Written:
     """A stream on its way down: ``written`` is all that the client gets."""
 
-    def __init__(self, after=15.0, ping=COMMENT, *, is_full=False):
+    def __init__(self, ping=COMMENT, *, is_full=False):
         self.clock = Clock()
         self.written = b""
         self.is_full = is_full
-        self.pings = Pings(self.clock, after, ping, self.write)
+        self.pings = Pings(self.clock, 15.0, ping, self.write)
         self.pings.heard()
 
     def write(self, data):
@@ -376,38 +292,34 @@ class Written:
         self.write(data)
         self.pings.sent(data)
 
+    def count_after(self, seconds):
+        """How many pings there are when they have passed."""
+        self.clock.advance(seconds)
+        return self.written.count(COMMENT)
+
+
+BETWEEN = rb"|data: 1\n\n|data: 1\r\n\r\n|data: 1\r\r|data: 1\n\r\n|data: 1\r\n\n|data: 1\r\r\n"
+WITHIN = (
+    rb"d|data: 1|data: 1\n|data: 1\r|data: 1\r\n|data: 1\n\r|\r|data: 1\n\ndata: 2"
+    rb"|data: 1\r\n\r"  # its LF may be on its way
+    rb"|data: 1\n\ndata: 2\n"
+)
+
 
 @pytest.mark.parametrize(
     ("sent", "between"),
     [
-        (b"", True),
-        (b"data: 1\n\n", True),
-        (b"data: 1\r\n\r\n", True),
-        (b"data: 1\r\r", True),
-        (b"data: 1\n\r\n", True),
-        (b"data: 1\r\n\n", True),
-        (b"data: 1\r\r\n", True),
-        (b"\n", True),
-        (b"\r\n", True),
-        (b":\n\n", True),
-        (b"d", False),
-        (b"data: 1", False),
-        (b"data: 1\n", False),
-        (b"data: 1\r", False),
-        (b"data: 1\r\n", False),
-        (b"data: 1\r\n\r", False),  # its LF may be on its way
-        (b"data: 1\n\r", False),
-        (b"\r", False),
-        (b"data: 1\n\ndata: 2", False),
-        (b"data: 1\n\ndata: 2\n", False),
+        *((sent, True) for sent in (BETWEEN + rb"|\n|\r\n|:\n\n").split(b"|")),
+        *((sent, False) for sent in WITHIN.split(b"|")),
     ],
 )
 def test_an_event_ends_with_an_empty_line(sent, between):
     """Whichever line ends it uses, and however it was cut into chunks."""
+    sent = sent.replace(rb"\n", b"\n").replace(rb"\r", b"\r")
     for chunks in ([sent], [sent[i : i + 1] for i in range(len(sent))]):
         down = Written()
-        for chunk in chunks:
-            down.send(chunk)
+        for each in chunks:
+            down.send(each)
         down.clock.advance(15)
         assert down.written == sent + (COMMENT if between else b"")
 
@@ -437,7 +349,7 @@ def events(stream):
 @given(stream=streams, sizes=st.lists(st.integers(1, 5), max_size=60), ping=st.booleans())
 def test_no_ping_changes_what_a_reader_understands(stream, sizes, ping):
     """With every mixture of line ends, cut anywhere, and a silence after every chunk."""
-    down = Written(ping=PING if ping else COMMENT)
+    down = Written(PING if ping else COMMENT)
     rest = stream
     for size in (*sizes, len(stream)):
         down.clock.advance(15)
@@ -450,17 +362,14 @@ def test_no_ping_changes_what_a_reader_understands(stream, sizes, ping):
 
 def test_only_silence_brings_a_ping_and_it_costs_one_timer():
     """Chunks put it off; the timer is not set for each of them."""
-    down = Written(after=15)
+    down = Written()
     for _ in range(1000):
         down.clock.advance(14)
         down.send(b"data: x\n\n")
-    assert COMMENT not in down.written
+    assert down.count_after(0) == 0
     assert len(down.clock.getDelayedCalls()) == 1
     down.clock.advance(15)
-    down.clock.advance(14)
-    assert down.written.count(COMMENT) == 1
-    down.clock.advance(1)
-    assert down.written.count(COMMENT) == 2
+    assert [down.count_after(14), down.count_after(1)] == [1, 2]
 
 
 def test_none_on_hold_and_none_after_the_end():
@@ -468,47 +377,37 @@ def test_none_on_hold_and_none_after_the_end():
     down = Written()
     down.pings.hold()
     down.send(b"\n\n")  # a chunk that was already there
-    down.clock.advance(1000)
-    assert COMMENT not in down.written
+    assert down.count_after(1000) == 0
     down.pings.go_on()
-    down.clock.advance(14.9)
-    assert COMMENT not in down.written
-    down.clock.advance(0.1)
-    assert down.written.count(COMMENT) == 1
+    assert [down.count_after(14.9), down.count_after(0.1)] == [0, 1]
     down.pings.stop()
     assert down.clock.getDelayedCalls() == []
     down.pings.go_on()
-    down.clock.advance(1000)
-    assert down.written.count(COMMENT) == 1
+    assert down.count_after(1000) == 1
 
 
 def test_a_client_that_stops_reading_because_of_a_ping_gets_no_more():
     """Writing one may be what fills its buffer."""
     down = Written(is_full=True)
-    for _ in range(5):
-        down.clock.advance(15)
-    assert down.written == COMMENT
+    assert [down.count_after(15) for _ in range(5)] == [1] * 5
+
+
+STREAM = (b"Content-Type", b"text/event-stream")
 
 
 @pytest.mark.parametrize(
     ("status", "fields", "length", "takes"),
     [
-        (200, {b"content-type": b"text/event-stream"}, None, True),
-        (200, {b"Content-Type": b"Text/Event-Stream; charset=utf-8"}, None, True),
-        (201, {b"content-type": b"text/event-stream"}, None, False),
-        (200, {b"content-type": b"text/event-stream"}, 0, False),
-        (200, {b"content-type": b"text/event-stream", b"content-encoding": b"br"}, None, False),
-        (200, {b"content-type": b"text/event-streams"}, None, False),
-        (200, {b"content-type": b"application/x-ndjson"}, None, False),
-        (200, {}, None, False),
+        (200, [STREAM], None, True),
+        (200, [(b"content-type", b"Text/Event-Stream; charset=utf-8")], None, True),
+        (201, [STREAM], None, False),
+        (200, [STREAM], 0, False),
+        (200, [STREAM, (b"content-encoding", b"br")], None, False),
+        (200, [(b"content-type", b"text/event-streams")], None, False),
+        (200, [(b"content-type", b"application/x-ndjson")], None, False),
+        (200, [], None, False),
     ],
 )
 def test_which_answers_take_pings(status, fields, length, takes):
     """Those that are event streams, plain and of unknown length."""
-    assert takes_pings(ResponseHead(status, b"", tuple(fields.items()), length)) is takes
-
-
-def test_only_anthropic_s_api_has_a_ping_of_its_own():
-    """For all others a comment does."""
-    assert spoken("/v1/messages").ping == spoken("/openai/v1/messages/").ping == PING
-    assert spoken("/v1/chat/completions").ping == spoken("/").ping == COMMENT
+    assert takes_pings(ResponseHead(status, b"", tuple(fields), length)) is takes

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 from twisted.internet.defer import CancelledError
-from twisted.logger import LogLevel, formatEvent
 
 from cacheproxy.proxy.exchange.workers import (
     THREADS,
@@ -15,126 +14,108 @@ from cacheproxy.proxy.exchange.workers import (
     TookTooLongError,
     Workers,
 )
-from tests.logs import looking
 from tests.proxy.harness import TIMEOUT, eventually
 from tests.turning import TurningReactor
 
 from .conftest import Hang
 
 
-@pytest.fixture
-def reactor():
-    return TurningReactor()
+class Called:
+    """Workers, and what calls of theirs came to."""
 
+    def __init__(self):
+        self.reactor = TurningReactor()
+        self.workers = Workers(self.reactor)
+        self.failures = self.workers.failures
 
-@pytest.fixture
-def workers(reactor):
-    return Workers(reactor)
-
-
-@pytest.fixture
-def failures(workers):
-    return workers.failures
-
-
-@pytest.fixture
-def run(reactor, workers):
-    """Begin a call; its outcome, once there is one, is in the list."""
-
-    def run(function, name="plugin", seconds=1.0):
+    def begin(self, function, name="plugin"):
+        """Begin a call; its outcome, once there is one, is in the list."""
         found = []
-        workers.run(name, function, seconds).addBoth(found.append)
+        self.workers.run(name, function, 1.0).addBoth(found.append)
         return found
 
-    return run
+    def __call__(self, function, name="plugin"):
+        """What a call fires with."""
+        found = self.begin(function, name)
+        self.reactor.turn_until(lambda: found)
+        return found[0]
+
+    def late(self, hang):
+        """Let a call hang past its deadline."""
+        found = self.begin(hang)
+        assert hang.entered.acquire(timeout=TIMEOUT)
+        self.reactor.advance(0.99)
+        assert found == []
+        self.reactor.advance(0.01)
+        (failure,) = found
+        assert failure.check(TookTooLongError)
+        assert str(failure.value) == "took longer than 1 s"
+        return found
 
 
 @pytest.fixture
-def result(reactor, run):
-    """What a call fires with."""
-
-    def result(function, name="plugin"):
-        found = run(function, name)
-        reactor.turn_until(lambda: found)
-        return found[0]
-
-    return result
+def call():
+    return Called()
 
 
 def threads():
     return [each for each in threading.enumerate() if "cacheproxy-plugins" in each.name]
 
 
-def late(reactor, run, hang, name="plugin"):
-    """Let a call hang past its deadline."""
-    found = run(hang, name)
-    assert hang.entered.acquire(timeout=TIMEOUT)
-    reactor.advance(1.0)
-    (failure,) = found
-    assert failure.check(TookTooLongError)
+def entered(hang):
+    """Wait until as many calls hang as may."""
+    for _ in range(THREADS):
+        assert hang.entered.acquire(timeout=TIMEOUT)
 
 
-def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(reactor, result):
-    """The same thread again, if it is free; no timer is left behind."""
-    first, second = (result(threading.get_ident) for _ in range(2))
-    assert first == second != threading.get_ident()
-    assert reactor.getDelayedCalls() == []
+def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(call):
+    """The same thread again, if it is free, which keeps nobody from stopping; no timer is left."""
+    first, second = (call(threading.current_thread) for _ in range(2))
+    assert first is second is not threading.current_thread()
+    assert first.daemon
+    assert call.reactor.getDelayedCalls() == []
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
-def test_what_a_call_raises_is_its_outcome(result, error):
+def test_what_a_call_raises_is_its_outcome(call, error):
     """And the thread goes on."""
 
     def fail():
         raise error("x")
 
-    assert result(fail).check(error)
-    assert result(lambda: 5) == 5
+    assert call(fail).check(error)
+    assert call(lambda: 5) == 5
 
 
-def test_a_late_call_is_given_up_and_the_next_is_not_kept_waiting(reactor, run, result, hang):
-    """In time for it nothing happens; its own result is nobody's any more."""
-    found = run(hang)
-    assert hang.entered.acquire(timeout=TIMEOUT)
-    reactor.advance(0.99)
-    assert found == []
-    reactor.advance(0.01)
-    (failure,) = found
-    assert failure.check(TookTooLongError)
-    assert str(failure.value) == "took longer than 1 s"
-    assert result(lambda: "next") == "next"
+def test_a_late_call_is_given_up_and_the_next_is_not_kept_waiting(call, hang):
+    """Its own result is nobody's any more."""
+    found = call.late(hang)
+    assert call(lambda: "next") == "next"
     hang.gate.set()
-    assert result(lambda: "once more") == "once more"
+    assert call(lambda: "once more") == "once more"
     assert len(found) == 1
 
 
-def test_after_some_late_calls_in_a_row_a_name_is_left_out(reactor, run, result, hang, failures):
+def test_after_some_late_calls_in_a_row_a_name_is_left_out(call, hang, log):
     """Only that name; it is counted, and the log says so once."""
-    told = []
-
-    def observe(event):
-        if event["log_level"] is LogLevel.warn:
-            told.append(formatEvent(event))
-
-    with looking(observe):
-        for number in range(1, THREADS + 1):
-            assert not told
-            late(reactor, run, hang)
-            assert failures.of("plugin").timed_out == number
-        assert run(lambda: "never")[0].check(LeftOutError)
-    assert told == ["plugin is switched off until the next reload: it was too slow 3 times"]
-    assert failures.of("plugin").left_out
-    assert result(lambda: "other", "other") == "other"
+    for number in range(1, THREADS + 1):
+        assert not log
+        call.late(hang)
+        assert call.failures.of("plugin").timed_out == number
+    assert call(lambda: "never").check(LeftOutError)
+    assert log == ["plugin is switched off until the next reload: it was too slow 3 times"]
+    assert call.failures.of("plugin").left_out
+    assert call(lambda: "other", "other") == "other"
 
 
-def test_a_name_that_is_forgiven_is_called_again(reactor, workers, run, result, hang):
+def test_a_name_that_is_forgiven_is_called_again(call, hang):
     """Though its threads still hang. What was late keeps its count; what never was gets none."""
     for _ in range(THREADS):
-        late(reactor, run, hang)
-    assert result(lambda: "in time", "other") == "in time"
-    workers.forgive()
-    assert result(lambda: "again") == "again"
-    counts = workers.failures.as_dict()
+        call.late(hang)
+    assert call(lambda: "in time", "other") == "in time"
+    call.workers.forgive()
+    assert call(lambda: "again") == "again"
+    counts = call.failures.as_dict()
     assert list(counts) == ["plugin"]
     assert (counts["plugin"]["timed_out"], counts["plugin"]["left_out"]) == (THREADS, False)
     before = len(threads())
@@ -142,84 +123,70 @@ def test_a_name_that_is_forgiven_is_called_again(reactor, workers, run, result, 
     eventually(lambda: len(threads()) == before - THREADS)  # they end with their calls
 
 
-def test_a_call_in_time_forgives_late_ones_that_have_ended(reactor, workers, run, result):
+def test_a_call_in_time_forgives_late_ones_that_have_ended(call):
     """In a row means in a row."""
     for _ in range(3):
         for _ in range(THREADS - 1):
-            hang = Hang()
-            late(reactor, run, hang)
+            hang, before = Hang(), call.reactor.turned
+            call.late(hang)
             hang.gate.set()
-            reactor.turn_until(lambda: not workers._names["plugin"].late)
-        assert result(lambda: "in time") == "in time"
+            while call.reactor.turned == before:
+                call.reactor.turn()
+        assert call(lambda: "in time") == "in time"
 
 
-def test_late_calls_that_never_end_count_whatever_comes_between(reactor, run, result, hang):
+def test_late_calls_that_never_end_count_whatever_comes_between(call, hang):
     """Else a call that hangs now and then would eat all threads there are."""
     for _ in range(THREADS):
-        assert result(lambda: "in time") == "in time"
-        late(reactor, run, hang)
-    assert run(lambda: "never")[0].check(LeftOutError)
+        assert call(lambda: "in time") == "in time"
+        call.late(hang)
+    assert call(lambda: "never").check(LeftOutError)
 
 
-def test_so_many_calls_of_one_name_run_at_once_and_the_rest_wait(reactor, run, result, hang):
-    """Another name does not wait for them."""
-    found = [run(hang) for _ in range(THREADS + 2)]
-    for _ in range(THREADS):
-        assert hang.entered.acquire(timeout=TIMEOUT)
-    assert result(lambda: "other", "other") == "other"
+def test_so_many_calls_of_one_name_run_at_once_and_the_rest_wait(call, hang):
+    """Another name does not wait for them; one whose client has left is never called."""
+    found = [call.begin(hang) for _ in range(THREADS + 1)]
+    called = []
+    left = call.workers.run("plugin", lambda: called.append(1), 1.0)
+    left.addErrback(lambda _: None)
+    left.cancel()
+    found.append(call.begin(hang))
+    entered(hang)
+    assert call(lambda: "other", "other") == "other"
     assert not hang.entered.acquire(timeout=0.05)
     hang.gate.set()
-    reactor.turn_until(lambda: all(found))
+    call.reactor.turn_until(lambda: all(found))
     assert found == [[hang.answer]] * (THREADS + 2)
+    assert called == []
 
 
-def test_those_that_wait_are_let_go_when_their_name_is_left_out(reactor, run, hang):
+def test_those_that_wait_are_let_go_when_their_name_is_left_out(call, hang):
     """None of them is called; threads are bounded however many come."""
     before = len(threads())
-    found = [run(hang) for _ in range(50)]
-    for _ in range(THREADS):
-        assert hang.entered.acquire(timeout=TIMEOUT)
+    found = [call.begin(hang) for _ in range(50)]
+    entered(hang)
     assert len(threads()) - before == THREADS
-    reactor.advance(1.0)
+    call.reactor.advance(1.0)
     outcomes = [failure.type for (failure,) in found]
     assert outcomes == [TookTooLongError] * THREADS + [LeftOutError] * (50 - THREADS)
     assert not hang.entered.acquire(timeout=0.05)
 
 
-def test_its_threads_keep_nobody_from_stopping(result):
-    """Python waits at its end for those that are no daemons."""
-    assert result(lambda: threading.current_thread().daemon)
-
-
-def test_a_client_that_leaves_gives_up_the_result_alone(reactor, workers, result, hang):
+def test_a_client_that_leaves_gives_up_the_result_alone(call, hang):
     """The call itself still counts as one that runs, and can be late."""
     found = []
-    waiting = workers.run("plugin", hang, 1.0)
-    waiting.addErrback(found.append)
+    waiting = call.workers.run("plugin", hang, 1.0).addErrback(found.append)
     waiting.cancel()
     assert found[0].check(CancelledError)
     assert hang.entered.acquire(timeout=TIMEOUT)
-    reactor.advance(1.0)
+    call.reactor.advance(1.0)
+    assert call.failures.of("plugin").timed_out == 1
     hang.gate.set()
-    assert result(lambda: 5) == 5
+    assert call(lambda: 5) == 5
     assert len(found) == 1
 
 
-def test_one_that_was_given_up_while_it_waited_is_never_called(reactor, workers, run, hang):
-    """Its client has left."""
-    found = [run(hang) for _ in range(THREADS)]
-    called = []
-    waiting = workers.run("plugin", lambda: called.append(1), 1.0)
-    waiting.addErrback(lambda _: None)
-    waiting.cancel()
-    last = run(lambda: "last")
-    hang.gate.set()
-    reactor.turn_until(lambda: all([*found, last]))
-    assert last == ["last"]
-    assert called == []
-
-
-def test_without_a_thread_there_is_an_error(monkeypatch, result):
+def test_without_a_thread_there_is_an_error(monkeypatch, call):
     """The system may have no more of them; the next call tries again.
 
     The words follow "it", or a name.
@@ -230,7 +197,7 @@ def test_without_a_thread_there_is_an_error(monkeypatch, result):
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        failure = result(lambda: 5)
+        failure = call(lambda: 5)
     assert failure.check(NoThreadError)
     assert str(failure.value) == "found no free thread"
-    assert result(lambda: 5) == 5
+    assert call(lambda: 5) == 5

@@ -71,15 +71,17 @@ class Agent:
         self._api, self._more = api, {"model": "m", "max_tokens": 9, **more}
         self._client = Client(proxy.address)
 
-    def say(self, text):
-        """Send a turn; the text of its answer is what ``Thinker`` says."""
-        self.messages.append({"role": "user", "content": text})
-        body = json.dumps(self._more | {"messages": self.messages}).encode()
-        answer = self._client.ask(PATHS[self._api], body, b"X-Session-Id: s").answer()
-        assert answer.status == 200
-        said = f"a{(len(self.messages) + 1) // 2}"
-        assert said.encode() in answer.body
-        self.messages.append({"role": "assistant", "content": said})
+    def say(self, *texts):
+        """Send a turn for each; the text of its answer is what ``Thinker`` says."""
+        for text in texts:
+            self.messages.append({"role": "user", "content": text})
+            body = json.dumps(self._more | {"messages": self.messages}).encode()
+            answer = self._client.ask(PATHS[self._api], body, b"X-Session-Id: s").answer()
+            assert answer.status == 200
+            said = f"a{(len(self.messages) + 1) // 2}"
+            assert said.encode() in answer.body
+            self.messages.append({"role": "assistant", "content": said})
+        return self
 
 
 def sent(server, api="chat"):
@@ -87,15 +89,21 @@ def sent(server, api="chat"):
     return server.bodies(PATHS[api])
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-@pytest.mark.parametrize("thought", ["because", LARGE])
+@pytest.mark.parametrize(
+    ("name", "thought", "stream"),
+    [
+        ("reasoning_content", "because", False),
+        ("reasoning", "because", True),
+        ("reasoning_content", LARGE, True),
+        ("reasoning", LARGE, False),
+    ],
+    ids=["whole", "streamed", "large and streamed", "large and whole"],
+)
 def test_what_the_client_dropped_is_given_back(start, stream, name, thought):
     """Under the server's own name for it, in each later turn; a large one in time, too."""
     server = Thinker(name=name, thought=thought)
-    agent = Agent(start(server, "--keep-thinking", "yes"), stream=stream)
-    for text in ("one", "two", "three"):
-        agent.say(text)
+    proxy = start(server, "--keep-thinking", "yes")
+    agent = Agent(proxy, stream=stream).say("one", "two", "three")
     first, second, third = sent(server)
     assert first[KWARGS] == second[KWARGS] == third[KWARGS] == WORD
     assert third["messages"][1] == agent.messages[1] | {name: f"{thought}1"}
@@ -103,16 +111,26 @@ def test_what_the_client_dropped_is_given_back(start, stream, name, thought):
     assert second["messages"] == third["messages"][:3]
 
 
+GIVEN_BACK = {"role": "assistant", "content": "a1", "reasoning_content": "because1"}
+THOUGHT = {"type": "thinking", "thinking": "because1", "signature": ""}
+
+
 def test_a_messages_client_gets_back_what_its_server_takes(start):
-    """A block of thinking before the text."""
+    """A block of thinking before the text; tokens are counted with it, which is no turn."""
     server = Thinker()
-    agent = Agent(start(server, "--keep-thinking", "yes"), "messages")
-    agent.say("one")
-    agent.say("two")
+    proxy = start(server, "--keep-thinking", "yes")
+    agent = Agent(proxy, "messages").say("one", "two")
     last = sent(server, "messages")[-1]
-    thought = {"type": "thinking", "thinking": "because1", "signature": ""}
-    assert last["messages"][1]["content"] == [thought, {"type": "text", "text": "a1"}]
+    assert last["messages"][1]["content"] == [THOUGHT, {"type": "text", "text": "a1"}]
     assert last[KWARGS] == WORD
+    path = f"{PATHS['messages']}/count_tokens"
+    server.pages[path] = lambda server, peer, *_: server.send(peer, b"200 OK", {"input_tokens": 1})
+    messages = [*agent.messages, {"role": "user", "content": "x"}]
+    with Client(proxy.address) as client:
+        body = json.dumps({"model": "m", "messages": messages}).encode()
+        assert client.ask(path, body, b"X-Session-Id: s").answer().status == 200
+    (counted,) = server.bodies(path)
+    assert counted["messages"][1]["content"][0] == THOUGHT
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -120,28 +138,18 @@ def test_it_comes_through_translation(start, stream):
     """A Messages client before a server that speaks Chat Completions alone."""
     server = Thinker(apis=("chat",))
     proxy = start(server, "--keep-thinking", "yes", "--dialect", "openai")
-    agent = Agent(proxy, "messages", stream=stream)
-    agent.say("one")
-    agent.say("two")
+    Agent(proxy, "messages", stream=stream).say("one", "two")
     last = sent(server)[-1]
-    assert last["messages"][1] == {
-        "role": "assistant",
-        "content": "a1",
-        "reasoning_content": "because1",
-    }
-    assert last[KWARGS] == WORD
+    assert (last["messages"][1], last[KWARGS]) == (GIVEN_BACK, WORD)
 
 
 def test_it_is_said_once_and_shown(start):
     """In the banner, in the log with the way to switch it off, on the pages."""
     proxy = start(Thinker(), "--keep-thinking", "yes")
-    agent = Agent(proxy)
-    for text in ("one", "two", "three"):
-        agent.say(text)
+    Agent(proxy).say("one", "two", "three")
     eventually(lambda: sum("by rule kept-thinking" in line for line in proxy.lines) == 3)
-    said = [line for line in proxy.lines if "(logged once" in line]
-    assert len(said) == 1
-    assert "--keep-thinking no" in said[0]
+    (said,) = (line for line in proxy.lines if "(logged once" in line)
+    assert "--keep-thinking no" in said
     assert any(line.startswith("  thinking    drops the thinking") for line in proxy.lines)
     with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
         told = json.load(page)["thinking"]
@@ -150,26 +158,22 @@ def test_it_is_said_once_and_shown(start):
         assert json.load(page)["upstream"]["words"]["thinking"] == told["says"]
 
 
-@pytest.mark.parametrize("setting", ["no", "auto"])
-def test_nothing_is_changed_unasked(start, setting):
-    """With auto, not before the memory is known to have checkpoints only."""
+@pytest.mark.parametrize(
+    ("setting", "renders"), [("no", True), ("auto", True), ("yes", False)], ids=str
+)
+def test_nothing_is_changed_unasked(start, setting, renders):
+    """With auto, not before the memory is known to have checkpoints only.
+
+    Nor where the server has no page that renders: some refuse members that they do not know.
+    """
     server = Thinker()
-    agent = Agent(start(server, "--keep-thinking", setting))
-    agent.say("one")
-    agent.say("two")
+    if not renders:
+        server.pages.clear()
+    agent = Agent(start(server, "--keep-thinking", setting)).say("one", "two")
     first, second = sent(server)
     assert KWARGS not in first | second
-    assert second["messages"] == agent.messages[:3]
-
-
-def test_a_server_without_pages_is_asked_for_nothing(start):
-    """Some refuse members that they do not know."""
-    server = Thinker()
-    server.pages.clear()
-    agent = Agent(start(server, "--keep-thinking", "yes"))
-    agent.say("one")
-    agent.say("two")
-    assert KWARGS not in sent(server)[-1]
+    if setting != "yes":
+        assert second["messages"] == agent.messages[:3]
 
 
 def test_vllm_renders_for_chat_completions_alone(start):
@@ -183,27 +187,8 @@ def test_vllm_renders_for_chat_completions_alone(start):
     server.pages = {TOKENIZE: tokenizes}
     proxy = start(server, "--keep-thinking", "yes")
     for api in ("chat", "messages"):
-        agent = Agent(proxy, api)
         server.count = 0
-        agent.say("one")
-        agent.say("two")
+        Agent(proxy, api).say("one", "two")
     last = sent(server)[-1]
     assert (last["messages"][1]["reasoning"], last[KWARGS]) == ("because1", WORD)
     assert KWARGS not in sent(server, "messages")[-1]
-
-
-def test_a_count_of_tokens_is_asked_of_the_prompt_that_is_sent(start):
-    """With the reasoning in it; it is no turn."""
-    server = Thinker()
-    proxy = start(server, "--keep-thinking", "yes")
-    agent = Agent(proxy, "messages")
-    agent.say("one")
-    path = f"{PATHS['messages']}/count_tokens"
-    server.pages[path] = lambda server, peer, *_: server.send(peer, b"200 OK", {"input_tokens": 1})
-    body = json.dumps(
-        {"model": "m", "messages": [*agent.messages, {"role": "user", "content": "x"}]}
-    )
-    with Client(proxy.address) as client:
-        assert client.ask(path, body.encode(), b"X-Session-Id: s").answer().status == 200
-    (counted,) = server.bodies(path)
-    assert counted["messages"][1]["content"][0]["thinking"] == "because1"

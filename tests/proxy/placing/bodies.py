@@ -14,6 +14,9 @@ MOST_QUESTIONS = 16
 PAGES = [PAGE, TOKENIZE]
 
 
+WITHOUT = {"model": "m", "system": "x", "messages": [{"role": "user", "content": "hi"}]}
+"""A body without late messages."""
+
 of_this_test = {"model": "m"}
 
 

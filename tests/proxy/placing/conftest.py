@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from tests.core.templates import strict
-from tests.proxy.harness import Proxy
+from tests.proxy.harness import Proxy, answer_ok
 
-from .bodies import of_this_test
+from .bodies import LLAMA, of_this_test
 from .templated import ModelServer, put, starting
 
 
@@ -26,29 +28,39 @@ def start(tmp_path, upstream):
 
 
 @pytest.fixture(scope="module")
-def _shared(_upstream, tmp_path_factory):
-    _upstream.reset()  # it must find no page when it starts
-    with Proxy(tmp_path_factory.mktemp("placing"), "--upstream", _upstream.url) as proxy:
-        yield proxy
-        assert "Traceback" not in proxy.output
+def _running(_upstream, tmp_path_factory):
+    """Start a proxy once for each way, before a server that is ``found`` when it starts."""
+    with ExitStack() as stack:
+        proxies = {}
+
+        def running(*arguments, found=answer_ok):
+            if arguments not in proxies:
+                _upstream.reset(found)
+                folder = tmp_path_factory.mktemp("placing")
+                proxy = Proxy(folder, "--upstream", _upstream.url, *arguments)
+                proxies[arguments] = stack.enter_context(proxy)
+            return proxies[arguments]
+
+        yield running
+    assert not any("Traceback" in proxy.output for proxy in proxies.values())
 
 
 @pytest.fixture
-def shared(_shared, upstream):
+def shared(_running, upstream):
     """A proxy for servers that render nothing for us."""
-    return _shared
-
-
-@pytest.fixture(scope="module")
-def _quiet(_upstream, tmp_path_factory):
-    _upstream.reset()  # it must find no page when it starts
-    folder = tmp_path_factory.mktemp("quiet")
-    with Proxy(folder, "--upstream", _upstream.url, "--placement", "quiet") as proxy:
-        yield proxy
-        assert "Traceback" not in proxy.output
+    return _running()
 
 
 @pytest.fixture
-def quiet(_quiet, upstream):
+def quiet(_running, upstream):
     """A proxy that learns by refusals alone, before a server without pages; returns both."""
-    return _quiet, put(upstream, ModelServer(strict))
+    return _running("--placement", "quiet"), put(upstream, ModelServer(strict))
+
+
+@pytest.fixture
+def knowing(_running, upstream):
+    """A proxy that knows its server's template, which is strict; returns both."""
+    server = ModelServer(strict, pages=LLAMA)
+    proxy = _running("--verbose", found=server)
+    server.paths()
+    return proxy, put(upstream, server)

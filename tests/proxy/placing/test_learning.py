@@ -19,7 +19,7 @@ from tests.proxy.harness import (
     whole,
 )
 
-from .bodies import LLAMA, MOST_QUESTIONS, PAGES, ask, late, spoken
+from .bodies import LLAMA, MOST_QUESTIONS, PAGES, WITHOUT, ask, late, spoken
 from .templated import PAGE, PATHS, REFUSAL, TOKENIZE, ModelServer, put, renders, says, tokenizes
 
 pytestmark = pytest.mark.slow
@@ -51,27 +51,23 @@ def test_a_server_that_renders_is_asked_once_when_we_start(start, template, plac
     assert said == placed
 
 
-def test_the_banner_the_page_and_the_log_say_it(start):
+def test_the_banner_the_page_and_the_log_say_it(knowing):
     """In words; and each line of a turn how many were placed."""
-    proxy = start(ModelServer(strict, pages=LLAMA))
+    proxy, _ = knowing
     words = "refuses late system messages: the proxy sends them as user messages, in their place"
     assert any(line.strip() == f"template    {words}" for line in proxy.lines)
     with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
         placement = json.load(page)["placement"]
-    assert (placement["late"], placement["says"], placement["setting"]) == (
-        "refused",
-        words,
-        "auto",
-    )
+    said = [placement[name] for name in ("late", "says", "setting")]
+    assert said == ["refused", words, "auto"]
     mark = proxy.mark()
     ask(proxy)
     assert proxy.wait_for("(placed 1 late system message)", mark)
 
 
-def test_what_is_learned_counts_for_every_api(start):
+def test_what_is_learned_counts_for_every_api(knowing):
     """The template is behind all of them."""
-    server = ModelServer(strict, pages=LLAMA)
-    proxy = start(server)
+    proxy, server = knowing
     for api, path in PATHS.items():
         server.paths()
         assert ask(proxy, api=api).status == 200
@@ -84,7 +80,7 @@ def test_a_request_without_late_messages_never_waits(start):
     server = ModelServer(strict)
     proxy = start(server)
     server.paths()
-    ask(proxy, {"model": "m", "system": "x", "messages": [{"role": "user", "content": "hi"}]})
+    ask(proxy, WITHOUT)
     assert server.paths() == [PATHS["messages"]]
 
 
@@ -157,13 +153,15 @@ def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start):
 # Settings.
 
 
-def test_off_asks_and_places_nothing(start):
-    """The client gets what the server says."""
+@pytest.mark.parametrize(("setting", "status"), [("off", 400), ("user", 200)])
+def test_off_places_nothing_and_user_always_and_nobody_is_asked(start, setting, status):
+    """With off, the client gets what the server says."""
     server = ModelServer(strict, pages=LLAMA)
-    proxy = start(server, "--placement", "off")
-    assert ask(proxy).status == 400
+    proxy = start(server, "--placement", setting)
+    assert ask(proxy).status == status
     assert server.paths() == [PATHS["messages"]]
-    assert server.raw[-1].body == json.dumps(late()).encode()
+    is_placed = b"system-reminder" in server.raw[-1].body
+    assert is_placed == (server.raw[-1].body != json.dumps(late()).encode()) == (setting == "user")
 
 
 def test_quiet_sends_no_prompts_of_its_own(start):
@@ -177,15 +175,6 @@ def test_quiet_sends_no_prompts_of_its_own(start):
     for expected in ([PATHS["messages"]] * 2, [PATHS["messages"]]):
         assert ask(proxy).status == 200
         assert server.paths() == expected
-
-
-def test_user_places_always_and_asks_nobody(start):
-    """Where a template wants turns, its refusal tells that much."""
-    server = ModelServer(inline, pages=LLAMA)
-    proxy = start(server, "--placement", "user")
-    ask(proxy)
-    assert spoken(server.bodies(PATHS["messages"])[-1]) == "user"
-    assert server.paths() == [PATHS["messages"]]
 
 
 def test_a_vendors_api_is_neither_asked_nor_edited(tmp_path, upstream):

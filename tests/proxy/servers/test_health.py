@@ -1,180 +1,103 @@
-"""Whether one of several upstreams takes requests: asked over real sockets, by a clock of ours."""
+"""Whether one of several upstreams takes requests, by a clock of ours."""
 
 from __future__ import annotations
 
-import contextlib
-import resource
-import socket
-import time
+import errno
 
 import pytest
-from twisted.internet.selectreactor import SelectReactor
-from twisted.internet.task import Clock
+from twisted.internet.error import ConnectBindError, DNSLookupError
+from twisted.internet.error import ConnectionRefusedError as Refused
 
-from cacheproxy.proxy.servers.asker import HEALTHY_EVERY, Asker
+from cacheproxy.proxy.servers.asker import HEALTH_SECONDS, HEALTHY_EVERY, Asker
 from cacheproxy.proxy.servers.poller import Health
-from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
-from tests.proxy.harness import eventually, free_port, head, sound_upstream, whole
+from tests.proxy.harness import head
+from tests.proxy.inmemory import Server
 
-
-@pytest.fixture(scope="module")
-def reactor():
-    return SelectReactor()
-
-
-@pytest.fixture
-def server():
-    with sound_upstream() as found:
-        yield found
+OUT_OF_DESCRIPTORS = ConnectBindError(errno.EMFILE)
+OUT_OF_DESCRIPTORS.osError = errno.EMFILE
 
 
 class Asked:
-    """The health of the upstream at ``url``, whose questions are waited for."""
+    """The health of a server that says ``answer``."""
 
-    def __init__(self, reactor, url):
-        self.clock = Clock()
-        self._reactor = reactor
-        upstream = Upstream(reactor, UpstreamURL.parse(url), connect_timeout=2.0)
-        self.health = Health(Asker(self.clock, upstream, time.time), "big")
+    def __init__(self, answer=(200, b"{}")):
+        self.server = Server(otherwise=answer)
+        clock = self.server.clock
+        self.health = Health(Asker(clock, self.server, clock.seconds), "big")
 
-    def begin(self):
-        self.health.start()
-        return self.told()
-
-    def told(self):
-        """Whether it is up, once the question under way has been answered."""
-
-        def is_answered():
-            self._reactor.iterate(0.01)
-            return not self.health.is_asking
-
-        eventually(is_answered)
-        return self.health.is_up
-
-    def later(self):
-        self.clock.advance(HEALTHY_EVERY)
-        return self.told()
+    def after(self, seconds):
+        """Whether it is up, and whether it is silent, when they have passed."""
+        self.server.clock.advance(seconds)
+        return self.health.is_up, self.health.is_silent
 
 
-@pytest.fixture
-def ask(reactor):
-    """Make the health of the upstream at a URL."""
-    found = []
-
-    def ask(url):
-        found.append(Asked(reactor, url))
-        return found[-1]
-
-    yield ask
-    for each in found:
-        each.health.stop()
-
-
-def saying(status):
-    return lambda peer, _: peer.send(whole(b"{}", status=b"%d Status" % status))
-
-
+@pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize(
-    ("status", "is_up"),
+    ("answer", "shows"),
     [
-        (200, True),
-        (401, True),
-        (404, True),
-        (500, True),
-        (502, False),
-        (503, False),
-        (504, False),
-        (508, False),
-        (421, False),
+        *((status, True) for status in (200, 401, 404, 500)),
+        *((status, False) for status in (502, 503, 504)),
+        *((status, False) for status in (508, 421)),  # our own
+        (Refused(), False),
+        (DNSLookupError(), False),
+        (OUT_OF_DESCRIPTORS, None),  # ours: nobody's prompts are to go to a fallback for that
+        (head(b"Content-Length: 5")[:20], None),  # it may just be ending, or just have begun
     ],
+    ids=repr,
 )
-def test_what_an_answer_shows(ask, server, status, is_up):
-    """A page that is not there is an answer, too; 421 and 508 are our own."""
-    server.reset(saying(status))
-    assert ask(server.url).begin() is is_up
+def test_what_an_answer_shows(answer, shows, before):
+    """A page that is not there is an answer, too. None: it stays what it was."""
+    asked = Asked((answer, b"{}") if isinstance(answer, int) else answer)
+    asked.health.set(is_up=before)
+    asked.health.start()
+    assert not asked.health.is_asking
+    assert asked.health.is_up is (before if shows is None else shows)
 
 
-def test_nobody_is_there(ask):
-    """A refused connection says so at once."""
-    assert not ask(f"http://127.0.0.1:{free_port()}").begin()
+def test_it_is_asked_again_every_few_seconds():
+    """Down and up again, until it is stopped."""
+    asked = Asked((503, b"{}"))
+    for _ in range(2):
+        asked.health.start()
+    assert asked.after(0) == (False, False)
+    asked.server.otherwise = 200, b"{}"
+    assert asked.after(HEALTHY_EVERY - 0.1) == (False, False)
+    assert asked.after(0.1) == (True, False)
+    asked.server.otherwise = None
+    asked.after(HEALTHY_EVERY)
+    assert asked.server.asked() == ["/health"] * 3
+    asked.health.stop()
+    assert not asked.server.clock.getDelayedCalls()
 
 
-def test_to_be_out_of_descriptors_shows_nothing(ask, server):
-    """It is our own trouble: nobody's prompts are to go to a fallback for that."""
-    asked = ask(server.url)
-    assert asked.begin()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.ExitStack() as held:
-        first = held.enter_context(socket.socket())
-        resource.setrlimit(resource.RLIMIT_NOFILE, (first.fileno() + 1, hard))
-        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        with contextlib.suppress(OSError):
-            while True:
-                held.enter_context(socket.socket())
-        asked.clock.advance(HEALTHY_EVERY)
-    assert asked.told()
+@pytest.mark.parametrize("waiting", [1, 0])
+def test_one_that_is_silent_hangs_if_it_has_no_work_of_ours(waiting):
+    """After two questions, which is within fifteen seconds.
 
-
-def test_an_answer_that_breaks_off_shows_nothing(ask, server):
-    """It may just be ending, or just have begun."""
-    server.reset(lambda peer, _: peer.send(head(b"Content-Length: 5")[:20]))
-    asked = ask(server.url)
-    assert asked.begin()
-    asked.health.set(is_up=False)
-    assert not asked.later()
-
-
-def test_it_is_asked_again_every_few_seconds(ask, server):
-    """Down and up again."""
-    server.reset(saying(503))
-    asked = ask(server.url)
-    assert not asked.begin()
-    server.reset(saying(200))
-    assert asked.later()
-
-
-def test_one_that_is_slow_stays_what_it_was(ask, server):
-    """It is busy: its conversations are not to move for that, but new ones go elsewhere."""
-    server.reset(lambda peer, _: peer.wait_closed())
-    asked = ask(server.url)
-    asked.health.waiting = 1
+    One that works is busy: its conversations are not to move for that, but new ones go elsewhere.
+    """
+    asked = Asked(None)
+    asked.health.waiting = waiting
     asked.health.start()
     assert asked.health.is_asking
-    asked.clock.advance(4.0)
-    assert asked.told()
-    assert not asked.health.is_silent
-    asked.clock.advance(1.0)
-    asked.clock.advance(4.0)
-    assert asked.told()
-    assert asked.health.is_silent
-    server.reset(saying(200))
-    asked.clock.advance(1.0)
-    assert asked.told()
-    assert not asked.health.is_silent
+    assert asked.after(HEALTH_SECONDS) == (True, False)
+    asked.after(HEALTHY_EVERY - HEALTH_SECONDS)
+    assert asked.after(HEALTH_SECONDS) == (waiting == 1, True)
+    asked.server.otherwise = 200, b"{}"
+    assert asked.after(HEALTHY_EVERY - HEALTH_SECONDS) == (True, False)
 
 
-def test_one_that_is_silent_and_has_no_work_of_ours_hangs(ask, server):
-    """After two questions, which is within fifteen seconds."""
-    server.reset(lambda peer, _: peer.wait_closed())
-    asked = ask(server.url)
-    asked.health.start()
-    asked.clock.advance(4.0)
-    assert asked.told()
-    asked.clock.advance(1.0)
-    asked.clock.advance(4.0)
-    assert not asked.told()
-    server.reset(saying(200))
-    asked.clock.advance(1.0)
-    assert asked.told()
-
-
-def test_what_a_request_shows_counts_at_once_and_a_doubt_asks(ask, server):
-    """Whoever doubts it before it is asked at all has to wait."""
-    asked = ask(server.url)
+def test_what_a_request_shows_counts_at_once_and_a_doubt_asks():
+    """Whoever doubts it before it is asked at all has to wait; one question is enough."""
+    asked = Asked()
     asked.health.doubt()
-    assert not asked.health.is_asking
-    assert asked.begin()
+    assert asked.server.asked() == []
+    asked.health.start()
     asked.health.set(is_up=False)
     assert not asked.health.is_up
     asked.health.doubt()
-    assert asked.told()
+    assert asked.health.is_up
+    asked.server.otherwise = None
+    for _ in range(2):
+        asked.health.doubt()
+    assert asked.server.asked() == ["/health"] * 3

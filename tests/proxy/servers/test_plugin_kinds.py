@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import urllib.request
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 
+from cacheproxy import ServerKind
 from cacheproxy.cli.plugins import plugins
 from cacheproxy.core.servers.kinds import put_in_force
+from cacheproxy.plugin.package import PluginError, package_of
 from tests.core.templates import inline
-from tests.proxy.harness import TIMEOUT, Client, eventually
+from tests.proxy.harness import environment, eventually
 from tests.proxy.placing.bodies import late
 from tests.proxy.placing.templated import PATHS, ModelServer, starting
 
@@ -69,14 +71,8 @@ class ExampleServer:
             self.model(peer, received)
 
 
-def page(proxy, name):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{name}", timeout=TIMEOUT) as found:
-        return json.load(found)
-
-
 def send(proxy, body):
-    with Client(proxy.address) as client:
-        return client.ask(PATHS["messages"], json.dumps(body).encode()).answer()
+    return proxy.ask(PATHS["messages"], json.dumps(body).encode())
 
 
 @pytest.fixture(autouse=True)
@@ -105,21 +101,16 @@ def test_a_server_is_recognised_by_the_kind_of_a_plugin(start):
     proxy = start(server)
     assert "ExampleServer 1.2" in proxy.output
     assert server.looked.index("/v1/models") < server.looked.index("/info")
-    profile = page(proxy, "health")["profile"]
+    profile = proxy.page("health")["profile"]
     assert profile["memory"] == {"slots": 2, "context": 2048}
     assert profile["start"] == "a"
     assert profile["reporting"] == "with a flag"
     assert "the server reports reuse only with --report-cache" in profile["says"]["memory"]
     assert send(proxy, late()).status == 200
-    cards = []
-
-    def told():
-        cards[:] = page(proxy, "data?window=15m")["todo"]
-        return cards
-
-    eventually(told)
-    assert [card["title"] for card in cards] == ["Have ExampleServer report reuse"]
-    assert cards[0]["why"].startswith("Start it with --report-cache:")
+    eventually(lambda: proxy.page("data?window=15m")["todo"])
+    (card,) = proxy.page("data?window=15m")["todo"]
+    assert card["title"] == "Have ExampleServer report reuse"
+    assert card["why"].startswith("Start it with --report-cache:")
 
 
 def test_a_built_in_kind_is_not_asked_for_the_pages_of_a_plugin(start):
@@ -134,54 +125,49 @@ def test_a_built_in_kind_is_not_asked_for_the_pages_of_a_plugin(start):
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        ('raise KeyError("a canary")', "raised KeyError"),
         ("return None", "returned NoneType instead of Look"),
         ('raise SystemExit("a canary")', "raised SystemExit"),
     ],
 )
 def test_a_kind_that_raises_is_left_out_and_named(start, broken, why):
     """The server is a model server then, and all goes on; the plugin's name is said once."""
-    server = ExampleServer()
-    proxy = start(
-        server, PLUGIN.replace("    lanes = answers", f"    {broken}\n    lanes = answers")
-    )
+    code = PLUGIN.replace("    lanes = answers", f"    {broken}\n    lanes = answers")
+    proxy = start(ExampleServer(), code)
     proxy.wait_for(f"plugin servers: cacheproxy_server {why}")
     assert send(proxy, late()).status == 200
-    found = page(proxy, "health")
+    found = proxy.page("health")
     assert found["upstream"]["server"]["kind"] == "model server"
     assert found["failures"]["servers: cacheproxy_server"]["failed"] == 1
     assert "canary" not in proxy.output
 
 
 @pytest.mark.parametrize(
-    ("code", "why"),
+    ("servers", "why"),
     [
-        ("SERVERS = [7]", "cacheproxy_server returns cacheproxy.ServerKind objects with names"),
-        ('from cacheproxy import ServerKind\nSERVERS = [ServerKind("\\n")]', "objects with names"),
-        ('from cacheproxy import ServerKind\nSERVERS = [ServerKind("--")]', "objects with names"),
-        (
-            'from cacheproxy import ServerKind\nSERVERS = [ServerKind("vLLM")]',
-            "a kind that is there already, or twice",
-        ),
-        ("SERVERS = 7", "TypeError"),
-        *(
-            (
-                f"from cacheproxy import ServerKind\nSERVERS = [ServerKind('x', {odd})]",
-                "of their types",
-            )
-            for odd in ("pages=7", "probes=('no',)", "more=('/a b',)", "flag=7", "owner=None")
-        ),
+        ([7], "cacheproxy_server returns cacheproxy.ServerKind objects with names"),
+        ([ServerKind("\n")], "objects with names"),
+        ([ServerKind("--")], "objects with names"),
+        ([ServerKind("vLLM")], "a kind that is there already, or twice"),
+        ([ServerKind("x")] * 2, "a kind that is there already, or twice"),
+        ([ServerKind(f"x{number}") for number in range(101)], "more than 100 kinds"),
+        (7, "'int' object is not iterable"),
+        ([ServerKind("x", pages=7)], "of their types"),
+        ([ServerKind("x", probes=("no",))], "of their types"),
+        ([ServerKind("x", more=("/a b",))], "of their types"),
+        ([ServerKind("x", flag=7)], "of their types"),
+        ([ServerKind("x", owner=None)], "of their types"),
     ],
 )
-def test_kinds_that_are_none_are_refused(tmp_path, code, why):
-    (tmp_path / "servers.py").write_text(code)
-    done = CliRunner().invoke(plugins, ["--plugin", str(tmp_path / "servers.py")])
-    assert done.exit_code
-    assert why in done.output
+def test_kinds_that_are_none_are_refused(servers, why):
+    module = ModuleType("servers")
+    module.SERVERS = servers
+    with pytest.raises((PluginError, TypeError), match=why):
+        package_of(module, "servers")
 
 
-def test_plugins_lists_the_kinds(tmp_path):
+def test_plugins_lists_the_kinds(tmp_path, monkeypatch):
     (tmp_path / "servers.py").write_text(PLUGIN)
+    monkeypatch.setenv("CACHEPROXY_BLOCK", environment(tmp_path)["CACHEPROXY_BLOCK"])
     arguments = ["--plugin", str(tmp_path / "servers.py")]
     assert "  server  ExampleServer\n" in CliRunner().invoke(plugins, arguments).output
     listed = json.loads(CliRunner().invoke(plugins, [*arguments, "--json"]).output)

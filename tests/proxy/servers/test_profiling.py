@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from functools import partial
 
 import pytest
 
 from tests.core.templates import RefusedError, inline, strict, thinking
-from tests.proxy.harness import TIMEOUT, Client, eventually, whole
+from tests.proxy.harness import eventually, whole
 from tests.proxy.placing.bodies import late
 from tests.proxy.placing.templated import (
     PAGE,
     PATHS,
-    TOKENIZE,
     ModelServer,
     renders,
     says,
@@ -57,13 +55,11 @@ class Llama:
 
 
 def profile_of(proxy):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
-        return json.load(page)["profile"]
+    return proxy.page("health")["profile"]
 
 
 def send(proxy, body):
-    with Client(proxy.address) as client:
-        return client.ask(PATHS["messages"], json.dumps(body).encode()).answer()
+    return proxy.ask(PATHS["messages"], json.dumps(body).encode())
 
 
 @pytest.fixture
@@ -95,40 +91,33 @@ def test_all_is_learned_when_the_proxy_starts(start):
     assert (profile["memory"], profile["reporting"]) == (ONE_SLOT, "always")
 
 
-def test_it_is_learned_once(start):
-    """The health page and the looks at the server ask its template no more."""
+def test_it_is_learned_once_and_anew_of_a_server_that_was_started_anew(start):
+    """The health page and the looks ask its template no more; nothing of the one before is left."""
     server = Llama(thinking)
     proxy = start(server, CACHEPROXY_POLL="0.05")
-    assert profile_of(proxy)["order"] == "system first"
+    first = profile_of(proxy)
+    assert (first["order"], first["thoughts"]) == ("system first", {"way": "dropped"})
     server.model.paths()
     looks = server.looks
     eventually(lambda: server.looks > looks + 3)
     assert profile_of(proxy)["order"] == "system first"
     assert server.model.paths() == []
-
-
-def test_a_server_that_was_started_anew_is_learned_anew(start):
-    """Its marker is another; nothing of the one before is left."""
-    server = Llama(thinking)
-    proxy = start(server, CACHEPROXY_POLL="0.05")
-    first = profile_of(proxy)
     server.model.template = partial(thinking, keeps=lambda late, kwargs: True)
     server.status = STATUS | {"/props": STATUS["/props"] | {"media_marker": "<__media_2__>"}}
     eventually(lambda: profile_of(proxy).get("thoughts") == {"way": "kept"})
-    second = profile_of(proxy)
-    assert first["thoughts"] == {"way": "dropped"}
-    assert second["start"] != first["start"]
+    assert profile_of(proxy)["start"] != first["start"]
 
 
-@pytest.mark.parametrize("setting", ["off", "user"])
-def test_a_llama_server_tells_what_its_template_does_whatever_is_done_about_it(start, setting):
+@pytest.mark.parametrize(("setting", "role"), [("off", "system"), ("user", "user")])
+def test_a_llama_server_tells_what_its_template_does_whatever_is_done_about_it(
+    start, setting, role
+):
     """Placement goes by the setting alone."""
     server = Llama(inline)
     proxy = start(server, "--placement", setting)
     assert profile_of(proxy)["order"] == "tools first"
     assert send(proxy, late()).status == 200
-    placed = server.model.asked[-1][1]["messages"][-1]["role"]
-    assert placed == ("user" if setting == "user" else "system")
+    assert server.model.asked[-1][1]["messages"][-1]["role"] == role
 
 
 @pytest.mark.parametrize(
@@ -191,14 +180,3 @@ def test_a_server_without_pages_has_an_empty_profile(start):
     """It is there, and that is all."""
     profile = profile_of(start(ModelServer(inline)))
     assert profile == {"told_by": "its status pages", "says": {}}
-
-
-def test_vllms_tokens_tell_for_its_chat_api(start):
-    """The page that answered is named."""
-
-    def tokenizes(model, peer, _, body):
-        text = model.template(body["messages"], body.get("tools"))
-        model.send(peer, b"200 OK", {"token_strs": [*text.replace(" ", "Ġ").replace("\n", "Ċ")]})
-
-    profile = profile_of(start(ModelServer(thinking, pages={TOKENIZE: tokenizes})))
-    assert (profile["page"], profile["thoughts"]) == (TOKENIZE, {"way": "dropped"})

@@ -18,8 +18,10 @@ from twisted.internet.error import (
 from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.protocol import ClientFactory, Protocol
+from twisted.python.failure import Failure
 
 from cacheproxy.proxy.upstream.endpoints import DirectEndpoint
+from tests.proxy.harness import free_port
 
 
 class Kept(Protocol):
@@ -55,17 +57,22 @@ def reactor():
     reactor._poller.close()
 
 
-def run(reactor, deferred, seconds=5.0):
-    """Turn the reactor until ``deferred`` has fired; return its result or raise its failure."""
-    found = []
-    deferred.addBoth(found.append)
-    end = reactor.seconds() + seconds
-    while not found:
-        assert reactor.seconds() < end, "nothing came"
-        reactor.iterate(0.02)
-    if hasattr(found[0], "raiseException"):
-        found[0].raiseException()
-    return found[0]
+@pytest.fixture
+def run(reactor):
+    """Turn the reactor until a Deferred has fired; return its result or raise its failure."""
+
+    def run(deferred):
+        found = []
+        deferred.addBoth(found.append)
+        end = reactor.seconds() + 10
+        while not found:
+            assert reactor.seconds() < end, "nothing came"
+            reactor.iterate(0.02)
+        if isinstance(found[0], Failure):
+            found[0].raiseException()
+        return found[0]
+
+    return run
 
 
 @pytest.fixture
@@ -74,33 +81,34 @@ def listener():
         yield server
 
 
-def connect(reactor, server, protocol, timeout=5.0):
-    host, port = server.getsockname()[:2]
-    return DirectEndpoint(reactor, host, port, timeout).connect(Once(protocol))
+@pytest.fixture
+def connect(reactor):
+    def connect(server, protocol=None, timeout=5.0):
+        host, port = server.getsockname()[:2]
+        return DirectEndpoint(reactor, host, port, timeout).connect(Once(protocol or Kept()))
+
+    return connect
 
 
 @pytest.fixture
-def met(reactor, listener):
-    """Connect a protocol; return the socket at its other end."""
-    with contextlib.ExitStack() as stack:
-
-        def met(protocol):
-            run(reactor, connect(reactor, listener, protocol))
-            return stack.enter_context(listener.accept()[0])
-
-        yield met
+def ends(run, connect, listener):
+    """A protocol that is connected, and the socket at its other end."""
+    protocol = Kept()
+    run(connect(listener, protocol))
+    with listener.accept()[0] as there:
+        there.settimeout(5)
+        yield protocol, there
 
 
-def test_on_loopback_the_connection_is_there_at_once(reactor, listener):
+def test_on_loopback_the_connection_is_there_at_once(connect, listener):
     found = []
-    connect(reactor, listener, Kept()).addCallback(found.append)
-    assert len(found) == 1
+    connect(listener).addCallback(found.append)
     assert found[0].transport.getPeer().port == listener.getsockname()[1]
     assert found[0].transport.getHost().host == "127.0.0.1"
 
 
-def test_bytes_go_both_ways_and_a_large_write_arrives_whole(reactor, met):
-    there = met(protocol := Kept())
+def test_bytes_go_both_ways_and_a_large_write_arrives_whole(run, ends):
+    protocol, there = ends
     data = bytes(range(256)) * 40_000
     protocol.transport.write(data)
     protocol.transport.loseConnection()
@@ -114,56 +122,44 @@ def test_bytes_go_both_ways_and_a_large_write_arrives_whole(reactor, met):
     reading = threading.Thread(target=read)
     reading.start()
     with pytest.raises(ConnectionDone):
-        run(reactor, protocol.over)
+        run(protocol.over)
     reading.join(5)
     assert bytes(got) == data
 
 
-def test_what_the_other_end_says_comes_before_its_end(reactor, met):
-    there = met(protocol := Kept())
+def test_what_the_other_end_says_comes_before_its_end(run, ends):
+    protocol, there = ends
     there.sendall(b"hello")
     there.close()
     with pytest.raises(ConnectionDone):
-        run(reactor, protocol.over)
+        run(protocol.over)
     assert protocol.data == b"hello"
 
 
-def test_with_nothing_left_to_write_it_closes_at_once(reactor, met):
-    there = met(protocol := Kept())
+def test_with_nothing_left_to_write_it_closes_at_once(ends):
+    protocol, there = ends
     protocol.transport.loseConnection()
     assert protocol.over.called
-    there.settimeout(5)
     assert there.recv(1) == b""
 
 
-def test_closed_while_it_reads_it_reads_no_more(reactor, met):
-    class Hasty(Kept):
-        def dataReceived(self, data):
-            super().dataReceived(data)
-            self.transport.loseConnection()
-
-    there = met(protocol := Hasty())
+def test_closed_while_it_reads_it_reads_no_more(reactor, run, ends):
+    protocol, there = ends
+    seen = []
+    protocol.dataReceived = lambda data: (seen.append(data), protocol.transport.loseConnection())
     there.sendall(b"1")
     with pytest.raises(ConnectionDone):
-        run(reactor, protocol.over)
-    assert protocol.data == b"1"
+        run(protocol.over)
     reactor.iterate(0.01)
+    assert seen == [b"1"]
 
 
-def test_a_reset_is_no_clean_end(reactor, met):
-    there = met(protocol := Kept())
+def test_a_reset_is_no_clean_end(run, ends):
+    protocol, there = ends
     there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     there.close()
     with pytest.raises(ConnectionLost):
-        run(reactor, protocol.over)
-
-
-def test_nobody_listens(reactor, listener):
-    address = listener.getsockname()
-    listener.close()
-    endpoint = DirectEndpoint(reactor, *address, 5.0)
-    with pytest.raises(Refused):
-        run(reactor, endpoint.connect(Once(Kept())))
+        run(protocol.over)
 
 
 @pytest.fixture
@@ -179,66 +175,55 @@ def full():
             each.close()
 
 
-def test_an_answer_that_does_not_come_in_time(reactor, full):
-    with pytest.raises(ConnectTimeout):
-        run(reactor, connect(reactor, full, Kept(), timeout=0.2))
-
-
-def test_a_server_that_ends_while_it_is_being_connected_to(reactor, full):
-    """It is refused when the system asks again: once, with nothing left behind."""
-    attempt = connect(reactor, full, Kept(), timeout=30.0)
-    full.close()
-    with pytest.raises(Refused):
-        run(reactor, attempt, 10)
+@pytest.mark.parametrize("error", [Refused, ConnectingCancelledError, ConnectTimeout])
+def test_one_that_does_not_come_about_leaves_nothing_behind(reactor, run, connect, full, error):
+    attempt = connect(full, timeout=0.2 if error is ConnectTimeout else 30.0)
+    if error is Refused:
+        full.close()  # the system asks again
+    elif error is ConnectingCancelledError:
+        attempt.cancel()
+    with pytest.raises(error):
+        run(attempt)
     assert not reactor.getWriters()
     assert not reactor.getDelayedCalls()
 
 
-def test_an_attempt_can_be_cancelled(reactor, full):
-    attempt = connect(reactor, full, Kept())
-    attempt.cancel()
-    with pytest.raises(ConnectingCancelledError):
-        run(reactor, attempt)
-    assert not reactor.getWriters()
-    assert not reactor.getDelayedCalls()
-
-
-def test_a_connection_that_takes_its_time_comes_about(reactor, full):
-    attempt = connect(reactor, full, Kept())
+def test_one_that_takes_its_time_comes_about(reactor, run, connect, full):
+    attempt = connect(full)
     assert not attempt.called
     accepted = [full.accept()[0] for _ in range(2)]
-    assert isinstance(run(reactor, attempt, 10), Kept)
+    assert isinstance(run(attempt), Kept)
     assert not reactor.getDelayedCalls()
     for each in accepted:
         each.close()
 
 
-def test_out_of_descriptors(reactor, listener):
+def test_nobody_listens(reactor, run):
+    endpoint = DirectEndpoint(reactor, "127.0.0.1", free_port(), 5.0)
+    with pytest.raises(Refused):
+        run(endpoint.connect(Once(Kept())))
+
+
+def test_out_of_descriptors(reactor, run, connect, listener):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(listener.fileno(), reactor._poller.fileno()) + 8
-    held = []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
-    try:
+    with contextlib.ExitStack() as held:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         with contextlib.suppress(OSError):
-            while len(held) < 100:
-                held.append(socket.socket())
-        assert len(held) < 100
-        attempt = connect(reactor, listener, Kept())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for each in held:
-            each.close()
+            while True:
+                held.enter_context(socket.socket())
+        attempt = connect(listener)
     with pytest.raises(ConnectBindError) as found:
-        run(reactor, attempt)
+        run(attempt)
     assert found.value.osError == errno.EMFILE
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-def test_ipv6(reactor):
+def test_ipv6(run, connect):
     try:
         server = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError:
         pytest.skip("no ::1 here")
     with server:
-        protocol = run(reactor, connect(reactor, server, Kept()))
-        assert protocol.transport.getPeer().host == "::1"
+        assert run(connect(server)).transport.getPeer().host == "::1"

@@ -13,36 +13,47 @@ from zope.interface.verify import verifyObject
 
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect, peek
+from cacheproxy.proxy.upstream.failures import UpstreamSilent
 
 HEAD = b"HTTP/1.1 201 Made\r\nX-A: 1\r\nx-a: 2\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+LENGTH = b"Content-Length: 3\r\n\r\n"
+LAST = b"0\r\n\r\n"
 
 
-def answered(data):
-    connection = UpstreamConnection(b"", b"", b"POST", Clock(), 0)
+def chunk(data):
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def answered(*data, silence=0, clock=None):
+    connection = UpstreamConnection(b"", b"", b"POST", clock or Clock(), silence)
     connection.makeConnection(StringTransport())
-    connection.dataReceived(HEAD + data)
+    connection.dataReceived(HEAD + b"".join(data))
     return connection
 
 
 def test_it_has_all_that_an_iresponse_has():
+    """A whole one closes the connection."""
     response = answered(CHUNKED)
     assert verifyObject(IResponse, response)
     assert (response.code, response.phrase, response.length) == (201, b"Made", UNKNOWN_LENGTH)
     assert response.headers.getRawHeaders(b"X-A") == [b"1", b"2"]
-    assert answered(b"Content-Length: 3\r\n\r\nabc").length == 3
+    assert answered(LENGTH, b"abc").length == 3
+    assert answered(LENGTH, b"abc").transport.disconnecting
+    assert not answered(LENGTH, b"ab").transport.disconnecting
 
 
-def test_a_whole_response_closes_the_connection():
-    assert answered(b"Content-Length: 3\r\n\r\nabc").transport.disconnecting
-    assert not answered(b"Content-Length: 3\r\n\r\nab").transport.disconnecting
+class Attempt:
+    """An attempt to get an answer, by ``clock``; ``found`` is what came of it."""
 
-
-class Nowhere:
-    """An endpoint that is still connecting; ``given_up`` has what was cancelled."""
-
-    def __init__(self):
-        self.given_up = []
+    def __init__(self, *, is_connected):
+        self.clock, self.given_up, self.found = Clock(), [], []
+        self.connection = UpstreamConnection(b"", b"", b"POST", self.clock, 5, handshake=9)
+        self.answer = self.connection.start(self)
+        self.answer.addErrback(self.found.append)
+        if is_connected:
+            self.connection.makeConnection(StringTransport())
+            self.connection.handshakeCompleted()
 
     def connect(self, _):
         return Deferred(self.given_up.append)
@@ -51,30 +62,61 @@ class Nowhere:
 @pytest.mark.parametrize("is_connected", [True, False])
 def test_an_attempt_that_is_cancelled_leaves_nothing_behind(is_connected):
     """Neither a timer nor an attempt to connect."""
-    clock, endpoint, found = Clock(), Nowhere(), []
-    connection = UpstreamConnection(b"", b"", b"POST", clock, 5, handshake=9)
-    answer = connection.start(endpoint).addErrback(found.append)
-    if is_connected:
-        connection.makeConnection(StringTransport())
-    assert clock.getDelayedCalls()
-    answer.cancel()
-    assert clock.getDelayedCalls() == []
-    assert len(endpoint.given_up) == (not is_connected)
-    assert not is_connected or connection.transport.disconnected
-    assert found[0].check(CancelledError)
+    attempt = Attempt(is_connected=is_connected)
+    assert attempt.clock.getDelayedCalls()
+    attempt.answer.cancel()
+    assert attempt.clock.getDelayedCalls() == []
+    assert len(attempt.given_up) == (not is_connected)
+    assert not is_connected or attempt.connection.transport.disconnected
+    assert attempt.found[0].check(CancelledError)
+
+
+BEFORE = {"nothing": b"", "half a head": b"HTTP/1.1 2", "interim": b"HTTP/1.1 100 Go on\r\n\r\n"}
+WITHIN = {"none of it": CHUNKED, "a chunk": CHUNKED + chunk(b"x"), "a part": LENGTH + b"x"}
+
+
+@pytest.mark.parametrize("said", BEFORE.values(), ids=BEFORE)
+def test_silence_before_the_head_is_the_answers_failure(said):
+    """It is closed; each byte begins the time anew."""
+    attempt = Attempt(is_connected=True)
+    for byte in said:
+        attempt.clock.advance(4.9)
+        attempt.connection.dataReceived(bytes([byte]))
+    attempt.clock.advance(4.9)
+    assert attempt.found == []
+    attempt.clock.advance(0.1)
+    assert attempt.found[0].check(UpstreamSilent)
+    assert attempt.connection.transport.disconnected
+    assert attempt.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize("said", WITHIN.values(), ids=WITHIN)
+def test_silence_after_the_head_is_the_bodys(said):
+    """While nobody reads, the time stands still: the upstream would speak if we let it."""
+    clock, found = Clock(), []
+    response = answered(said, silence=5, clock=clock)
+    treq.content(response).addErrback(found.append)
+    response.pauseProducing()
+    clock.advance(1000)
+    response.resumeProducing()
+    clock.advance(4.9)
+    assert found == []
+    clock.advance(0.1)
+    assert found[0].check(UpstreamSilent)
+    assert response.transport.disconnected
 
 
 @pytest.mark.parametrize("read", [readBody, treq.content])
 def test_others_read_its_body(read):
     """What came with the head, and what came later; or why it did not come whole."""
-    response = answered(CHUNKED + b"1\r\na\r\n")
+    response = answered(CHUNKED, chunk(b"a"))
     assert response.transport.producerState == "paused"
     found = []
     read(response).addBoth(found.append)
     assert response.transport.producerState == "producing"
-    response.dataReceived(b"1\r\nb\r\n")
+    response.dataReceived(chunk(b"b"))
     assert found == []
-    response.dataReceived(b"0\r\n\r\n")
+    response.dataReceived(LAST)
     assert found == [b"ab"]
     response = answered(CHUNKED)
     read(response).addErrback(found.append)
@@ -90,7 +132,7 @@ def test_who_raises_while_reading_closes_the_connection():
         raise ValueError
 
     treq.collect(response, refuse).addErrback(found.append)
-    response.dataReceived(b"1\r\na\r\n")
+    response.dataReceived(chunk(b"a"))
     assert response.transport.disconnected
     assert found[0].check(ValueError)
 
@@ -98,32 +140,31 @@ def test_who_raises_while_reading_closes_the_connection():
 def test_who_collects_it_and_gives_up_closes_the_connection():
     """So does one whom it is too long for; the connection's own reason is told otherwise."""
     response, found = answered(CHUNKED), []
-    collecting = Deferred.fromCoroutine(collect(response, 2))
-    collecting.addErrback(found.append)
-    collecting.cancel()
+    Deferred.fromCoroutine(collect(response, 2)).addErrback(found.append).cancel()
     assert response.transport.disconnected
     assert found[0].check(CancelledError)
     for length, closes in ((2, False), (3, True)):
         response = answered(CHUNKED)
         Deferred.fromCoroutine(collect(response, 2)).addBoth(found.append)
-        response.dataReceived(b"%x\r\n%b\r\n" % (length, b"x" * length))
+        response.dataReceived(chunk(b"x" * length))
         assert response.transport.disconnected is closes
     assert found[1].check(ResponseError)
 
 
-@pytest.mark.parametrize(("length", "whole"), [(2, b"xx"), (3, None)])
-def test_a_body_that_was_peeked_at_is_delivered_all_the_same(length, whole):
+@pytest.mark.parametrize("length", [2, 3])
+def test_a_body_that_was_peeked_at_is_delivered_all_the_same(length):
     """One that is too long waits at the upstream meanwhile."""
-    response, found = answered(CHUNKED), []
+    response, found, body = answered(CHUNKED), [], b"x" * length
     Deferred.fromCoroutine(peek(response, 2)).addCallback(found.append)
-    response.dataReceived(b"%x\r\n%b\r\n" % (length, b"x" * length))
-    assert found == [None] * (whole is None)
-    assert (response.transport.producerState == "paused") is (whole is None)
-    if whole is not None:
-        response.dataReceived(b"0\r\n\r\n")
-    assert found == [whole]
+    response.dataReceived(chunk(body))
+    is_long = length > 2
+    assert found == [None] * is_long
+    assert (response.transport.producerState == "paused") is is_long
+    if not is_long:
+        response.dataReceived(LAST)
+        assert found == [body]
     treq.content(response).addCallback(found.append)
     assert response.transport.producerState == "producing"
-    if whole is None:
-        response.dataReceived(b"0\r\n\r\n")
-    assert found[1] == b"x" * length
+    if is_long:
+        response.dataReceived(LAST)
+    assert found[1] == body

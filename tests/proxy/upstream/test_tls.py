@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
 import json
 import socket
 import ssl
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 
 import pytest
 from cryptography import x509
@@ -26,29 +27,16 @@ def write_certificate(path, *names):
     """Write a key and a certificate that signs itself, for ``names``, to one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a model server")])
-    addresses = [
-        x509.IPAddress(ipaddress.ip_address(each)) if each[0].isdigit() else x509.DNSName(each)
-        for each in names
-    ]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
-        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+    kinds = [x509.DNSName(one) for one in names if not one[0].isdigit()]
+    kinds += [x509.IPAddress(ip_address(one)) for one in names if one[0].isdigit()]
+    made, day = x509.CertificateBuilder(name, name, key.public_key(), 1), timedelta(days=1)
+    made = made.not_valid_before(datetime.now(UTC) - day).not_valid_after(datetime.now(UTC) + day)
+    made = made.add_extension(x509.SubjectAlternativeName(kinds), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + certificate.public_bytes(serialization.Encoding.PEM)
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+        + made.sign(key, hashes.SHA256()).public_bytes(pem)
     )
     return path
 
@@ -87,22 +75,28 @@ def _secure(certificate):
 def secure(_secure):
     """An upstream with a certificate for localhost."""
     _secure.reset()
-    return _secure
+    yield _secure
+    assert not _secure.errors
 
 
-def start(folder, url, trusted, *options):
-    return Proxy(folder, "--upstream", url, *options, SSL_CERT_FILE=str(trusted))
+@contextlib.contextmanager
+def before(folder, port, trusted, *options, host="localhost"):
+    """A proxy before a server of this port; ``trusted``: whose certificates it trusts."""
+    url = f"https://{host}:{port}"
+    with Proxy(folder, "--upstream", url, *options, SSL_CERT_FILE=str(trusted)) as proxy:
+        yield proxy
+        assert "Traceback" not in proxy.output
+
+
+def asked(proxy, path="/v1/messages"):
+    return proxy.ask(path, b'{"messages":[]}')
 
 
 @pytest.fixture(scope="module")
 def _trusting(_secure, folder, certificate):
-    url = f"https://localhost:{_secure.port}"
-    _secure.reset()
-    with start(folder, url, certificate, "--upstream-silence", "2") as proxy:
-        with Client(proxy.address) as client:  # it learns what is served
-            assert client.ask("/v1/messages", b"{}").answer().status == 200
+    with before(folder, _secure.port, certificate, "--upstream-silence", "2") as proxy:
+        assert asked(proxy).status == 200  # it learns what is served
         yield proxy
-        assert "Traceback" not in proxy.output
 
 
 @pytest.fixture
@@ -111,56 +105,28 @@ def proxy(_trusting, secure):
     return _trusting
 
 
-class TestPlainHTTP:
-    """An https URL for a server that speaks none."""
+def test_an_https_url_for_a_server_that_speaks_none(folder, certificate):
+    """One that waits for the end of a request's head, as llama-server does.
 
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def plain():
-        """It waits for the end of a request's head, as llama-server does."""
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            yield listener.getsockname()[1]
-
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def mistaken(plain, folder, certificate):
-        url = f"https://localhost:{plain}"
-        with start(folder, url, certificate, "--connect-timeout", "1", "--poll", "0") as proxy:
-            yield proxy
-            assert "Traceback" not in proxy.output
-
-    def test_a_request_fails_when_a_connection_may_take_no_longer(self, mistaken):
-        """With what is wrong, in the client's dialect; the log says it, too."""
-        mark = mistaken.mark()
+    A request fails when a connection may take no longer, with what is wrong, in the client's
+    dialect; the banner and the log say it, too. A client that leaves closes it at once.
+    """
+    why = "the upstream did not answer the TLS handshake"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as plain,
+        before(folder, plain.getsockname()[1], certificate, "--connect-timeout", "1") as proxy,
+    ):
+        assert why in proxy.wait_for("OFFLINE")
+        mark = proxy.mark()
         for path in ("/v1/messages", "/v1/chat/completions", "/api/chat"):
-            with Client(mistaken.address) as client:
-                answer = client.ask(path, b'{"messages":[]}').answer()
+            answer = asked(proxy, path)
             assert (answer.status, answer.end) == (502, "whole")
             error = json.loads(answer.body)["error"]
             said = error if isinstance(error, str) else error["message"]
-            assert (
-                "the upstream did not answer the TLS handshake in time: does it need http "
-                "instead of https?"
-            ) in said
-        line = mistaken.wait_for("UPSTREAM FAILED", mark)
-        assert "502 UPSTREAM FAILED: the upstream did not answer the TLS handshake" in line
-
-    def test_the_banner_says_so(self, mistaken):
-        line = mistaken.wait_for("OFFLINE")
-        assert "OFFLINE: the upstream did not answer the TLS handshake" in line
-        mistaken.wait_for("Ready.")
-
-    def test_a_client_that_leaves_meanwhile_closes_it(self, mistaken):
-        """At once: nothing is left to time out."""
-        mark = mistaken.mark()
-        client = Client(mistaken.address).ask("/v1/messages", b'{"messages":[]}')
-        client.leave("rst")
-        mistaken.wait_for("CLIENT LEFT", mark)
-
-
-def end_of_tls(peer):
-    """Say that no more will come, as a careful server does."""
-    peer.sock = peer.sock.unwrap()
+            assert f"{why} in time: does it need http instead of https?" in said
+        assert f"502 UPSTREAM FAILED: {why}" in proxy.wait_for("UPSTREAM FAILED", mark)
+        Client(proxy.address).ask("/v1/messages", b'{"messages":[]}').leave("rst")
+        proxy.wait_for("CLIENT LEFT", mark)
 
 
 def test_requests_and_answers_pass(connect, secure):
@@ -188,7 +154,6 @@ def test_a_stream_comes_as_it_is_sent(connect, secure):
     for piece in client.pieces(client.begin()):
         assert piece == EVENT
         seen.release()
-    assert not secure.errors
 
 
 def test_the_client_s_pauses_pause_the_upstream(connect, secure):
@@ -227,7 +192,6 @@ def test_a_client_that_leaves_closes_it(connect, secure, how):
 
 CUT = {
     "until it closes": head() + EVENT,
-    "a length": head(b"Content-Length: 100") + EVENT,
     "chunked": CHUNKED + b"a\r\n" + EVENT + b"\r\n",
 }
 
@@ -253,7 +217,12 @@ def test_tls_that_just_ends_is_no_end(connect, secure, name, how):
 
 def test_close_notify_ends_a_body_without_length(connect, secure):
     """It is the server's own word."""
-    secure.reset(lambda peer, _: (peer.send(head() + EVENT), end_of_tls(peer)))
+
+    def script(peer, _):
+        peer.send(head() + EVENT)
+        peer.sock = peer.sock.unwrap()  # what it sends says so
+
+    secure.reset(script)
     answer = connect().ask().answer()
     assert (answer.body, answer.end) == (EVENT, "whole")
 
@@ -276,17 +245,10 @@ def test_an_upstream_that_does_not_answer_the_end_is_left(proxy, connect, secure
     go.set()
 
 
-def message_of(proxy):
-    with Client(proxy.address) as client:
-        answer = client.ask("/v1/messages", b"{}").answer()
-    return answer.status, json.loads(answer.body)["error"]["message"]
-
-
 def test_an_address_can_be_trusted_as_well_as_a_name(secure, folder, certificate):
     """The certificate has to say it."""
-    url = f"https://127.0.0.1:{secure.port}"
-    with start(folder, url, certificate) as proxy, Client(proxy.address) as client:
-        assert client.ask().answer().status == 200, proxy.output
+    with before(folder, secure.port, certificate, host="127.0.0.1") as proxy:
+        assert asked(proxy).status == 200, proxy.output
 
 
 @pytest.mark.parametrize(
@@ -300,36 +262,34 @@ def test_a_certificate_that_is_not_trusted_or_for_another_host_is_502(tmp_path, 
     """The request is not sent."""
     upstream = SecureUpstream(write_certificate(tmp_path / "its.pem", name))
     write_certificate(tmp_path / "another.pem", "localhost")
-    with start(tmp_path, f"https://localhost:{upstream.port}", tmp_path / trusts) as proxy:
-        status, message = message_of(proxy)
+    with before(tmp_path, upstream.port, tmp_path / trusts) as proxy:
+        answer = asked(proxy)
     upstream.close()
-    assert status == 502
+    message = json.loads(answer.body)["error"]["message"]
+    assert answer.status == 502
     assert said in message
     assert ("SSL_CERT_FILE" in message) == (trusts == "another.pem")
     assert upstream.requests.empty()
 
 
 @pytest.mark.parametrize(
-    ("does", "status", "said"),
+    ("says", "status", "said"),
     [
-        (
-            lambda peer: peer.send(whole(b"", status=b"400 Bad Request")),
-            502,
-            "does not speak TLS: write http",
-        ),
-        (
-            lambda peer: peer.sock.recv(1 << 16) and peer.wait_closed(),
-            504,
-            "sent nothing for 0.5 s",
-        ),
+        (whole(b"", status=b"400 Bad Request"), 502, "does not speak TLS: write http"),
+        (b"", 504, "sent nothing for 0.5 s"),
     ],
     ids=["a server without TLS", "a server that never greets"],
 )
-def test_a_handshake_that_does_not_come_about(upstream, folder, certificate, *, does, status, said):
+def test_a_handshake_that_does_not_come_about(upstream, folder, certificate, *, says, status, said):
     """With a guess at what is wrong; the handshake counts as silence."""
-    upstream.reset(on_connection=does)
-    url = f"https://localhost:{upstream.port}"
-    with start(folder, url, certificate, "--upstream-silence", "0.5") as proxy:
-        found = message_of(proxy)
-    assert found[0] == status
-    assert said in found[1]
+
+    def greet(peer):
+        peer.send(says)
+        if not says:
+            peer.wait_closed()
+
+    upstream.reset(on_connection=greet)
+    with before(folder, upstream.port, certificate, "--upstream-silence", "0.5") as proxy:
+        answer = asked(proxy)
+    assert answer.status == status
+    assert said in json.loads(answer.body)["error"]["message"]

@@ -32,28 +32,22 @@ def test_a_url_is_taken_apart(text, parts, authority):
     assert not url.text.endswith("/")
 
 
+BAD = {
+    "is not an http or https URL:": (
+        *("", "localhost", "8080", "ftp://localhost"),
+        *("http://", "http:///path", "http://:8080"),
+    ),
+    "ort": ("http://h:port", "http://h:99999", "http://h:-1"),
+    "port 0": ("http://h:0",),
+    "IPv6": ("http://[::1",),
+    "query": ("http://h/?x=1",),
+    "fragment": ("http://h/#x",),
+    "ASCII": ("http://h ost", "http://h/a b", "http://h/\r\nX: 1", "http://höst"),
+}
+
+
 @pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("", "is not an http or https URL:"),
-        ("localhost", "is not an http or https URL:"),
-        ("8080", "is not an http or https URL:"),
-        ("ftp://localhost", "is not an http or https URL:"),
-        ("http://", "is not an http or https URL:"),
-        ("http:///path", "is not an http or https URL:"),
-        ("http://:8080", "is not an http or https URL:"),
-        ("http://h:port", "ort"),
-        ("http://h:99999", "ort"),
-        ("http://h:-1", "ort"),
-        ("http://h:0", "port 0"),
-        ("http://[::1", "IPv6"),
-        ("http://h/?x=1", "query"),
-        ("http://h/#x", "fragment"),
-        ("http://h ost", "ASCII"),
-        ("http://h/a b", "ASCII"),
-        ("http://h/\r\nX: 1", "ASCII"),
-        ("http://höst", "ASCII"),
-    ],
+    ("text", "names"), [(text, names) for names, texts in BAD.items() for text in texts]
 )
 def test_a_bad_url_is_one_line_that_says_how_to_write_it(text, names):
     """What is wrong, and an example."""
