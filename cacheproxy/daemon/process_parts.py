@@ -157,12 +157,13 @@ def _totals(reactor: Any, config: Config) -> Totals | None:
 def share_out(mib: int, store: Store, memo: Memo, judging: Judging) -> None:
     """Give each its share of ``mib``; together they take no more.
 
-    Half for conversations: one that is forgotten begins anew, without pins and verdict. Three
-    eighths for parsed messages: a forgotten one is read again. One eighth for bodies that wait for
-    their verdict. Of what is remembered already, the next turns let go.
+    Seven sixteenths for conversations: one that is forgotten begins anew, without pins and verdict.
+    As much for parsed messages: a forgotten one is read again. What is left is for bodies that wait
+    for their verdict. Of what is remembered already, the next turns let go.
     """
-    eighth = (mib << 20) // 8
-    store.most_bytes, memo.most_bytes, judging.most_waiting = 4 * eighth, 3 * eighth, eighth
+    most = (mib << 20) * 7 // 16
+    store.most_bytes = memo.most_bytes = most
+    judging.most_waiting = (mib << 20) - 2 * most
 
 
 class Pages:

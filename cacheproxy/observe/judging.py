@@ -37,6 +37,9 @@ _THREAD_ABOVE = 128 << 10
 thread and back costs more than the work."""
 _MOST_MESSAGES = 4000
 """Messages beyond which it is, too: where they have changed, a look at each takes 0.001 ms."""
+_FREED_ABOVE = 4 << 20
+"""Bytes of a body beyond which what it was read as is let go of in the thread: of 20 MB, that held
+the reactor for 20 ms."""
 _MOST_HELD = 64
 """Exchanges of a session that may wait for an upstream's answer."""
 
@@ -159,6 +162,10 @@ class Judging:
     def _judge_in_thread(self, exchange: Exchange, size: int) -> None:
         with self._collector.paused():
             turn = self._judged(exchange)
+            _ = exchange.model  # all that is still asked for of a body
+            for one in (exchange.received, exchange.sent or exchange.received):
+                if len(one.body) > _FREED_ABOVE:
+                    one.forget()
         self._reactor.callFromThread(self._back, exchange, turn, size)
 
     def _back(self, exchange: Exchange, turn: Evidence | None, size: int) -> None:
@@ -167,31 +174,37 @@ class Judging:
         self.give_on()
 
     def _judged(self, exchange: Exchange) -> Evidence | None:
-        """Only ever on one thread at a time: the reactor's waits while the other has work."""
+        """Reach the verdict; return what it rests on if the upstream is to be asked for more.
+
+        Only ever on one thread at a time: the reactor's waits while the other has work.
+        """
         known = self.known.get(exchange.upstream)
         try:
             if known is None:
-                return self._verdicts.judge(exchange)
+                self._verdicts.judge(exchange)
+                return None
             profile, inferred = known.profile, known.inferred
             changes = inferred.changes
             turn = self._verdicts.judge(exchange, profile, inferred)
-            if turn is not None:  # the turn itself may have shown more of the server
-                exchange.profile = profile if inferred.changes == changes else known.profile
+            verdict = exchange.verdict
+            if turn is None or verdict is None:
+                return None
+            if inferred.changes != changes:  # the turn itself has shown more of the server
+                profile = known.profile
+            exchange.profile = profile
+            if turn.usage.reused is None and profile.counts_reuse:
+                return turn
+            is_break = verdict.judgement is Judgement.BREAK and turn.before is not None
+            return turn if is_break and wants_proof(turn, verdict) else None
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
             return None
-        return turn
 
     def _take(self, exchange: Exchange, turn: Evidence | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""
-        known, verdict = self.known.get(exchange.upstream), exchange.verdict
-        profile = exchange.profile
-        if known is None or turn is None or verdict is None or profile is None:
-            self._line_up(exchange)
-            return
-        counts = turn.usage.reused is None and profile.counts_reuse
-        is_break = verdict.judgement is Judgement.BREAK and turn.before is not None
-        if counts or (is_break and wants_proof(turn, verdict)):
+        known, profile = self.known.get(exchange.upstream), exchange.profile
+        if known is not None and turn is not None and profile is not None:
+            counts = turn.usage.reused is None and profile.counts_reuse
             held = self._line_up(exchange, is_ready=False)
             held.asking = Deferred.fromCoroutine(_ask(exchange, turn, known, counts=counts))
             held.asking.addErrback(lambda _: None)

@@ -1,7 +1,5 @@
 """What servers say of usage, in each dialect's own words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """How much memory a reader holds while it is fed without end."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 

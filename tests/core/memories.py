@@ -1,7 +1,5 @@
 """A memo whose windows and first bytes are so few that short texts reach every corner of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -47,42 +47,31 @@ def tool(name: str) -> Body:
     }
 
 
+def _said(role: str, *blocks: Body) -> Body:
+    return {"role": role, "content": list(blocks)}
+
+
+def _text(seed: str, words: int = 40) -> Body:
+    return {"type": "text", "text": prose(seed, words)}
+
+
 def anthropic(turns: int = TURNS) -> list[Body]:
     """Bodies of a conversation with tools, a system text in two blocks, and tool calls."""
+    call = {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}}
     messages: list[Body] = []
-    bodies = []
+    shown = []
     for turn in range(turns):
-        messages.append(
-            {"role": "user", "content": [{"type": "text", "text": prose(f"user {'x' * turn}")}]}
-        )
-        bodies.append(copy.deepcopy(messages))
-        messages += [
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "text", "text": prose(f"model {'x' * turn}", 16)},
-                    {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "a", "content": prose("r" * turn)},
-                ],
-            },
-        ]
-    return [
-        {
-            "model": "m",
-            "tools": [tool(name) for name in ("bash", "edit", "read", "write")],
-            "system": [
-                {"type": "text", "text": prose("head")},
-                {"type": "text", "text": prose("tail", 160)},
-            ],
-            "messages": shown,
-        }
-        for shown in bodies
-    ]
+        messages.append(_said("user", _text(f"user {'x' * turn}")))
+        shown.append(copy.deepcopy(messages))
+        result = {"type": "tool_result", "tool_use_id": "a", "content": prose("r" * turn)}
+        messages += [_said("assistant", _text(f"model {'x' * turn}", 16), call)]
+        messages += [_said("user", result)]
+    head = {
+        "model": "m",
+        "tools": [tool(name) for name in ("bash", "edit", "read", "write")],
+        "system": [_text("head"), _text("tail", 160)],
+    }
+    return [copy.deepcopy(head) | {"messages": one} for one in shown]
 
 
 def chat(turns: int = TURNS) -> list[Body]:
@@ -135,19 +124,11 @@ def captured(bodies: Iterable[Body]) -> list[Exchange]:
 
 def jsonl(bodies: Iterable[Body]) -> str:
     """A capture file in the plainest form."""
-    return "".join(
-        json.dumps(
-            {
-                "method": one.method,
-                "path": one.target,
-                "headers": SESSION,
-                "body": one.body.decode(),
-                "t": float(second),
-            }
-        )
-        + "\n"
-        for second, one in enumerate(requests(bodies))
-    )
+    lines = [
+        {"method": one.method, "path": one.target, "headers": SESSION, "body": one.body.decode()}
+        for one in requests(bodies)
+    ]
+    return "".join(f"{json.dumps(one | {'t': float(n)})}\n" for n, one in enumerate(lines))
 
 
 def numbered(kind: str, turn: int, seed: int = 0) -> str:

@@ -1,7 +1,5 @@
 """Requests as bytes, right and wrong, and ways to cut them: for hypothesis."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import strategies as st

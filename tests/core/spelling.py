@@ -4,8 +4,6 @@ r"""JSON texts in every spelling, and where their values stand: an oracle of its
 shares nothing with the one under test.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 
 import pytest
 
+from cacheproxy.config import Config
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.daemon.process_parts import share_out
 from cacheproxy.observe.judging import Judging
 from tests.proxy.harness import Client, Proxy, Upstream
@@ -18,9 +21,20 @@ _ROOM = 32 * MIB
 """What is no conversation: code that is first used, threads, the allocator's gaps."""
 
 
+def test_a_conversation_of_20_mb_stays_read_by_default():
+    """In 8,000 messages: read anew, each turn would take eight times the CPU."""
+    store, memo = Store(), Memo()
+    share_out(Config().memory, store, memo, Judging(None, print, store))
+    said = [{"role": "user", "content": [{"type": "text", "text": "a, b (c)\n" * 250}]}] * 8000
+    request = Request("POST", "/v1/messages", (), json.dumps({"messages": said}).encode(), memo)
+    assert len(request.body) > 20e6
+    assert request.document.scanned > 20e6
+    assert replace(request).document.scanned < 1000
+
+
 @pytest.mark.parametrize("mib", [16, 17, 192, 65_536])
 def test_all_shares_together_are_what_is_allowed(mib):
-    """And conversations have the largest: to forget one costs more than to read it again."""
+    """And none is larger than that of conversations: to forget one costs most."""
     store, memo = Store(), Memo()
     judging = Judging(None, print, store)
     share_out(mib, store, memo, judging)

@@ -140,6 +140,23 @@ def test_the_work_is_not_done_on_the_calling_thread(judging, reactor, delivered)
     assert len(delivered) == 1
 
 
+@pytest.mark.parametrize("is_freed", [False, True])
+def test_what_a_large_body_was_read_as_is_let_go_of_in_the_thread(
+    judging, reactor, delivered, monkeypatch, is_freed
+):
+    """Of 20 MB it would hold the reactor for 20 ms. Its model is known all the same."""
+    monkeypatch.setattr(module, "_FREED_ABOVE", 0 if is_freed else 1 << 20)
+    one = exchange(body("a"))
+    one.sent = replace(one.received)
+    judging([one])
+    _, function, arguments = reactor.calls.get(timeout=120)
+    requests = (one.received, one.sent)
+    assert [request.is_read for request in requests] == [not is_freed] * 2
+    function(*arguments)
+    assert delivered[0].model == "m"
+    assert [request.is_read for request in requests] == [not is_freed] * 2
+
+
 def test_what_was_judged_in_the_thread_is_asked_for_on_the_reactor(judging, reactor, delivered):
     """Nobody is asked before the reactor takes over."""
     server = Server()

@@ -1,7 +1,5 @@
 """Keys of a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import termios

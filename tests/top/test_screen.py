@@ -1,7 +1,5 @@
 """What ``cacheproxy top`` shows, made of what the proxy told (screen.txt)."""
 
-from __future__ import annotations
-
 import io
 import re
 import time

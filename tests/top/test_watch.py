@@ -1,7 +1,5 @@
 """What is asked of a proxy, and what is said where it gives no good answer."""
 
-from __future__ import annotations
-
 import json
 import threading
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a proxy tells, as its pages do."""
 
-from __future__ import annotations
-
 from cacheproxy.top.screen import ScreenPlace
 from cacheproxy.top.watch import Watched
 

@@ -55,27 +55,22 @@ def refused_or_written(body):
     return True
 
 
-@given(st.dictionaries(KEYS, NEARLY))
-def test_no_json_breaks_it(body):
-    """Whatever stands where."""
-    refused_or_written(json.dumps(body))
-
-
-@given(
-    st.fixed_dictionaries(
-        {"messages": st.lists(NEARLY, max_size=3)},
-        optional={"tools": st.lists(NEARLY, max_size=3), "system": NEARLY, "tool_choice": NEARLY},
-    )
+SHAPED = st.fixed_dictionaries(
+    {"messages": st.lists(NEARLY, max_size=3)},
+    optional={"tools": st.lists(NEARLY, max_size=3), "system": NEARLY, "tool_choice": NEARLY},
 )
-def test_no_json_in_its_place_breaks_it(body):
-    """Whatever stands in messages and tools."""
-    refused_or_written(json.dumps(body))
+BYTES = st.binary(max_size=60) | st.text(string.printable, max_size=60).map(str.encode)
 
 
-@given(st.binary(max_size=60) | st.text(string.printable, max_size=60).map(str.encode))
-def test_no_bytes_break_it(body):
-    """Nor what is no JSON at all."""
-    refused_or_written(body)
+@pytest.mark.parametrize(
+    "body",
+    [st.dictionaries(KEYS, NEARLY).map(json.dumps), SHAPED.map(json.dumps), BYTES],
+    ids=["any JSON", "in messages and tools", "bytes"],
+)
+@given(st.data())
+def test_no_body_breaks_it(body, data):
+    """Whatever stands where; nor what is no JSON at all."""
+    refused_or_written(data.draw(body))
 
 
 @given(MESSAGES, TEXT, JSON)

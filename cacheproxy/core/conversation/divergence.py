@@ -15,7 +15,7 @@ from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from cacheproxy.core.dialects.content import Part, Segment
-from cacheproxy.core.diff.text import kept_chars
+from cacheproxy.core.diff.text import kept_chars, kept_lines
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.prompt import Prompt
@@ -26,6 +26,8 @@ from cacheproxy.core.rules.rule import Rule
 
 _SEGMENTS, _CHARS, _TEXT, _PART = map(attrgetter, ("segments", "chars", "text", "part"))
 _LONG = 4096
+_MOST_BY_WORDS = 64 << 10
+"""Characters to be compared word by word: 20 MB took seven seconds."""
 
 
 class Parting(NamedTuple):
@@ -102,7 +104,10 @@ def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:
     ours, theirs = _behind(before, left.was, left.was_at), _behind(after, left.now, left.now_at)
     gone = [text for text, times in ours.items() for _ in range(times - theirs.get(text, 0))]
     new = [text for text, times in theirs.items() for _ in range(times - ours.get(text, 0))]
-    return sum(map(len, gone)) - kept_chars("\n".join(gone), "\n".join(new))
+    size = sum(map(len, gone))
+    if size + sum(map(len, new)) > _MOST_BY_WORDS:
+        return size - kept_lines(gone, new)
+    return size - kept_chars("\n".join(gone), "\n".join(new))
 
 
 def _behind(prompt: Prompt, segment: Segment | None, at: int) -> dict[str, int]:

@@ -128,17 +128,19 @@ class Lane:
                 return one
         return before
 
-    def evaluated(self, turn: Before | None, before: Before | None) -> None:
-        """Take note that ``turn`` was evaluated; ``before``: the one that it was compared with."""
-        if turn is before:  # nothing was
-            return
-        last, self.before = self.before, turn
-        if last is None or turn is None:
-            return
-        kept = [one for one in self.branches if one is not before] if self.branches else []
-        was_branch = len(kept) < len(self.branches)
+    def branches_with(self, turn: Before | None, before: Before | None) -> tuple[Before, ...]:
+        """Return the branches that there are once ``turn`` was evaluated; may take its time.
+
+        ``before``: the one that it was compared with.
+        """
+        last, branches = self.before, self.branches
+        if turn is before or last is None or turn is None:
+            return branches
+        kept = [one for one in branches if one is not before] if branches else []
+        was_branch = len(kept) < len(branches)
         if was_branch or (last is before and _is_branch(turn.sent, last.sent)):
-            self.branches = (*kept, last)[-_MOST_BRANCHES:]
+            return (*kept, last)[-_MOST_BRANCHES:]
+        return branches
 
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""

@@ -133,12 +133,14 @@ class Store:
         lane = known.lane(place.lane) if known is not None else None
         if known is None or lane is None:
             return place
+        branches = lane.branches_with(turn, before)  # nobody waits for the lock meanwhile
         with self._lock:
             lane.turns += 1
             is_first = place.pair is None and lane.turns == 1
             if is_first or (place.pair is not None and place.pair.after is lane.request):
                 lane.is_answered = is_whole
-            lane.evaluated(turn, before)
+            if turn is not before:
+                lane.before, lane.branches = turn, branches
             kept = lane.broken
             if broke and place.pair is not None and (curable or kept is None or not kept.curable):
                 lane.broken = place.pair._replace(turn=lane.turns, curable=curable)

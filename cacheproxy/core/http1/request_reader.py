@@ -158,7 +158,7 @@ class RequestReader:
         if length is not None and self._body is None and len(buffer) - at >= length:
             body, end = buffer[at : at + length], at + length  # whole at once: no copy but one
         else:
-            kept = self._body = self._body or Pieces()
+            kept = self._body = self._body or Pieces(length or 0)
             if length is None:
                 if not self._read_chunks(kept):
                     return None

@@ -16,13 +16,13 @@ from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 
 _CLOSED = Failure(CONNECTION_DONE)
-_OF_THE_CLASS, _OF_THE_INSTANCE = "dataBuffer", "_tempDataBuffer"
+_OF_THE_CLASS, _OF_THE_INSTANCE = ("dataBuffer", "offset"), "_tempDataBuffer"
 
 
 def missing() -> list[str]:
     """Return the names that this Twisted does not have."""
     is_there = {
-        _OF_THE_CLASS: hasattr(Connection, _OF_THE_CLASS),
+        **{name: hasattr(Connection, name) for name in _OF_THE_CLASS},
         _OF_THE_INSTANCE: _OF_THE_INSTANCE in FileDescriptor.__init__.__code__.co_names,
     }
     return [name for name, there in is_there.items() if not there]
@@ -55,6 +55,10 @@ def write(transport: ITransport, data: bytes) -> None:
         except OSError:
             sent = 0
         if sent == len(data):
+            return
+        if sent and transport.producer is None:  # 20 MB are not copied for what has gone of them
+            transport.dataBuffer, transport.offset = data, sent
+            transport.startWriting()
             return
         if sent:
             data = data[sent:]

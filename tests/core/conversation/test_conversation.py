@@ -1,7 +1,5 @@
 """Reasoning is found again at its place, and does not grow for ever."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.divergence import parting, taken_back
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.prompt.prompt import Made, Prompt, PromptOrder, prompt_of
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
@@ -37,6 +37,13 @@ def test_prompts_part_where_their_texts_do(one, other):
             assert before + at == left.shared
         else:
             assert left.shared == len("".join(texts))
+
+
+def test_what_a_client_took_back_of_long_texts_is_found_by_their_lines():
+    """Word by word, 20 MB took seven seconds."""
+    kept, gone = "a line that stays\n" * 4000, "a line that goes\n" * 4000
+    before, after = prompt("hi", kept + gone), prompt("ho", kept)
+    assert taken_back(before, parting(before, after), after) == len("i" + gone)
 
 
 def body(tools=1, system=("be",), messages=("hi",)):

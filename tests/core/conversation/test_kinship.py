@@ -1,7 +1,5 @@
 """How a request is akin to another: by system text and answers; how many branches are kept."""
 
-from __future__ import annotations
-
 from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.lanes import Before, Lane
 from cacheproxy.core.prompt.prompt import prompt_of
@@ -38,5 +36,5 @@ def test_of_branches_only_the_last_are_kept():
     for number in range(9):
         sent = asked("hi", f"a{number}", f"{number} " * 2000)[1]
         before, last = Before(sent, sent, 2000), before
-        lane.evaluated(before, last)
+        lane.before, lane.branches = before, lane.branches_with(before, last)
     assert [one.sent.pieces[-2].segments[-1].text for one in lane.branches] == ["a5", "a6", "a7"]

@@ -1,7 +1,5 @@
 """A request on its way up: what the rules that look at the turn before are shown."""
 
-from __future__ import annotations
-
 import json
 from unittest.mock import Mock
 

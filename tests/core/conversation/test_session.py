@@ -1,7 +1,5 @@
 """Which conversation a request belongs to."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Speeds, of what is long enough to tell one; what prompts cost by the depth of their tokens."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

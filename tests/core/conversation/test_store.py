@@ -1,11 +1,10 @@
 """One store: which request is the turn before, for the rules and for the verdict alike."""
 
-from __future__ import annotations
-
 import json
 import re
 import tracemalloc
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation import store as module
 from cacheproxy.core.conversation.conversation import Thought
-from cacheproxy.core.conversation.lanes import Before
+from cacheproxy.core.conversation.lanes import Before, Lane
 from cacheproxy.core.conversation.plan import Plan
 from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
@@ -178,6 +177,22 @@ def test_a_turn_that_failed_is_not_counted():
         proxy(turn(["a"], 1), answered=answered)
     known = proxy.store.conversation(Session("client", "s"))
     assert [lane.turns for lane in known.lanes] == [1]
+
+
+def test_nobody_waits_while_a_turn_is_compared(monkeypatch):
+    """It may take its time, in a thread; the reactor begins others meanwhile."""
+    store, asked = Store(), turn(["words"], 1)
+    place = store.begin(store.find(ONE, asked), asked)
+
+    def compare(*_):
+        other = Thread(target=store.begin, args=(store.find(ONE, asked), asked), daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+        return ()
+
+    monkeypatch.setattr(Lane, "branches_with", compare)
+    store.end(ONE, place, None)
 
 
 def test_looking_for_a_conversation_changes_nothing():

@@ -1,7 +1,5 @@
 """Turns that another proxy must have had."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What each dialect says of tokens, in its own arithmetic."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

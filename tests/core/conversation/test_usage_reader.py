@@ -1,7 +1,5 @@
 """Usage read out of bodies as they pass, whatever the pieces."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

@@ -1,7 +1,5 @@
 """What turns did not have to evaluate, thanks to the edits."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.conversation.store import Store

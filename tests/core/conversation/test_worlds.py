@@ -3,8 +3,6 @@
 ``CACHEPROXY_TURNS=20000 pytest tests/core/conversation/test_worlds.py`` takes some minutes.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -6,8 +6,6 @@ messages, as the proxy does. Every text is a canary: ``C7U3`` is the user's thir
 one, ``S`` a late system message. ``look`` complains of what is not where it belongs.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

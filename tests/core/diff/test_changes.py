@@ -1,7 +1,5 @@
 """What differs between two JSON values, and where."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.diff.changes import differences

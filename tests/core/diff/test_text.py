@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.diff.text import alike, hunks, share_of_words
+from cacheproxy.core.diff.text import alike, hunks, kept_lines, share_of_words
 
 words = st.sampled_from(
     ["one", "two", "3", "12:30", "\n", " ", "- ", "abc123", "2026-01-02", "é", ""]
@@ -73,3 +73,9 @@ def test_what_is_alike():
     assert not alike("one thing", "quite another")
     assert share_of_words("a b c d", "a b x y") == 0.5
     assert share_of_words("", "") == 0
+
+
+def test_of_long_texts_whole_lines_are_kept():
+    """Wherever they stand, in whichever text."""
+    assert kept_lines(["one\ntwo\n", "three\nfour"], ["four\nno", "two\none\n"]) == 8
+    assert kept_lines(["one\ntwo"], ["one two"]) == 0

@@ -1,7 +1,5 @@
 """Document against json.loads, and against an independent reader of places."""
 
-from __future__ import annotations
-
 import json
 import re
 import tracemalloc
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.document import reader
 from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import PathError
 from cacheproxy.core.document.reader import NotUnderstoodError, parsed
@@ -162,6 +161,7 @@ def test_what_is_known_counts_too(monkeypatch):
         pytest.param([{"role": "user", "content": "text " * 99}] * 99, id="messages"),
         pytest.param([{"role": "user", "content": "→ text " * 99}] * 99, id="arrows"),
         pytest.param([{"role": "user", "content": "text " * 999 + "😀"}] * 99, id="emojis"),
+        pytest.param([{"role": "user", "content": "a, [b] {c}: " * 999}] * 99, id="signs"),
         pytest.param([[]] * 900, id="lists of nothing"),
         pytest.param({f"{number:x}": [] for number in range(900)}, id="members"),
         pytest.param([[{"a": 1}] * 900], id="small objects"),
@@ -197,52 +197,45 @@ def test_either_agrees_with_json_loads_or_is_not_understood(text):
             read(text)
 
 
+DEEP = 200_000
+
+
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("why", "bodies"),
     [
-        (b"", "not a JSON object"),
-        (b"   ", "not a JSON object"),
-        (b"[]", "not a JSON object"),
-        (b'"SECRET"', "not a JSON object"),
-        (b"null", "not a JSON object"),
-        (b'\xef\xbb\xbf{"a": 1}', "not a JSON object"),
-        (b'{"SECRET": 1} SECRET', "text after the JSON object"),
-        (b'{"SECRET": 1}}', "text after the JSON object"),
-        (b'{"SECRET": 1}{"SECRET": 1}', "text after the JSON object"),
-        (b'{"SECRET" 1}', "a colon is missing"),
-        (b'{"SECRET": 1 "b": 2}', "a comma is missing"),
-        (b"{SECRET: 1}", "a member name is missing"),
-        (b"{'SECRET': 1}", "a member name is missing"),
-        (b'{"SECRET": 1,}', "a member name is missing"),
-        (b'{"SECRET": [1,]}', "cut off, or not JSON"),
-        (b'{"SECRET": SECRET}', "cut off, or not JSON"),
-        (b'{"SECRET": 01}', "a comma is missing"),
-        (b'{"SECRET": "a\nSECRET"}', "Invalid control character at"),
-        (b'{"SECRET": "a\x00SECRET"}', "Invalid control character at"),
-        (b'{"SECRET": {"x": {"y": "\\q SECRET"}}}', "Invalid \\escape"),
-        (b'{"SECRET": "\\u12G4 SECRET"}', "Invalid \\uXXXX escape"),
-        (b'{"SECRET": "unended', "Unterminated string starting at"),
-        (b'{"SECRET": [[[1 2]]]}', "Expecting ',' delimiter"),
-        (b'{"SECRET": "\xff"}', "not UTF-8"),
-        (b'{"SECRET": "\xed\xa0\xbd"}', "not UTF-8"),
-        (b'{\xc2\xa0"SECRET": 1}', "a member name is missing"),
+        ("not a JSON object", [b"", b"   ", b"[]", b'"SECRET"', b"null", b'\xef\xbb\xbf{"a": 1}']),
+        (
+            "text after the JSON object",
+            [b'{"SECRET": 1} SECRET', b'{"a": 1}}', b'{"a": 1}{"b": 1}'],
+        ),
+        ("a colon is missing", [b'{"SECRET" 1}']),
+        ("a comma is missing", [b'{"SECRET": 1 "b": 2}', b'{"SECRET": 01}']),
+        (
+            "a member name is missing",
+            [b"{SECRET: 1}", b"{'SECRET': 1}", b'{"a": 1,}', b'{\xc2\xa0"a": 1}'],
+        ),
+        ("cut off, or not JSON", [b'{"SECRET": [1,]}', b'{"SECRET": SECRET}']),
+        ("Invalid control character at", [b'{"a": "a\nSECRET"}', b'{"a": "a\x00SECRET"}']),
+        ("Invalid \\escape", [b'{"SECRET": {"x": {"y": "\\q SECRET"}}}']),
+        ("Invalid \\uXXXX escape", [b'{"SECRET": "\\u12G4 SECRET"}']),
+        ("Unterminated string starting at", [b'{"SECRET": "unended']),
+        ("Expecting ',' delimiter", [b'{"SECRET": [[[1 2]]]}']),
+        ("not UTF-8", [b'{"SECRET": "\xff"}', b'{"SECRET": "\xed\xa0\xbd"}']),
+        (
+            "nested too deeply",
+            [b'{"x": ' + b"[" * DEEP, b'{"x": ' + b"[" * DEEP + b"]" * DEEP + b"}"],
+        ),
+        ("nested too deeply", [b'{"a":' * DEEP, b'{"a":' * DEEP + b"1" + b"}" * DEEP]),
+        ("Exceeds the limit", [b'{"a": [' + b"7" * 5000 + b"]}"]),
     ],
+    ids=lambda said: said if isinstance(said, str) else "",
 )
-def test_reason_names_the_fault_and_quotes_nothing(body, why):
+def test_reason_names_the_fault_and_quotes_nothing(why, bodies):
     """What is said of a body that cannot be read holds no word of it."""
-    reason = not_understood(body)
-    assert reason == why
-    assert "SECRET" not in reason
-    assert "\n" not in reason
-
-
-@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-@pytest.mark.parametrize("closed", [True, False])
-def test_deep_nesting_is_not_understood(opening, closing, closed):
-    """200,000 levels end with a reason, not with a crash."""
-    depth = 200_000
-    tail = "1" + closing * depth if closed else ""
-    assert not_understood(f'{{"x": {opening * depth}{tail}}}'.encode()) == "nested too deeply"
+    for body in bodies:
+        reason = not_understood(body)
+        assert reason.startswith(why), body[:40]
+        assert not re.search("SECRET|\n|777", reason)
 
 
 def test_too_many_values_are_not_understood(monkeypatch):
@@ -272,33 +265,16 @@ def test_too_many_blocks_are_not_understood(monkeypatch):
     assert not_understood((text % ", 0, 0").encode()) == "too many elements in its lists"
 
 
-def test_a_number_too_long_for_python_is_not_understood():
-    """The reason is without the digits."""
-    reason = not_understood(b'{"a": [' + b"7" * 5000 + b"]}")
-    assert reason.startswith("Exceeds the limit")
-    assert "777" not in reason
-    assert read('{"a": ' + "7" * 4000 + "}").value["a"] == int("7" * 4000)
-
-
-def test_earlier_duplicate_leaves_no_places_behind():
-    """Of duplicate keys the last counts, also where the first was a container."""
-    document = read('{"a": [1, {"b": 2}], "a": 5, "c": {"d": [1], "d": "x"}}')
-    assert document.get(("a",)) == 5
-    for path in (("a", 0), ("a", 1, "b"), ("c", "d", 0)):
+def test_a_path_into_nothing_a_scalar_or_of_the_wrong_step_is_a_path_error():
+    """Of duplicate keys the last counts: no places are left of a container that was the first."""
+    document = read('{"d": [1, {"b": 2}], "a": [1, {"b": 2}], "s": "text", "d": "x"}')
+    assert document.get(("d",)) == "x"
+    for path in (
+        *((), ("x",), (0,), ("a", 2), ("a", -1), ("a", "0"), ("a", 0, "x"), ("a", 1, 0)),
+        *(("a", 1, "b", "c"), ("s", 0), ("x", "y", "z"), ("d", 0), ("d", 1, "b")),
+    ):
         with pytest.raises(PathError):
             document.entry(path)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *((), ("x",), (0,), ("a", 2), ("a", -1), ("a", "0"), ("a", 0, "x"), ("a", 1, 0)),
-        *(("a", 1, "b", "c"), ("s", 0), ("x", "y", "z")),
-    ],
-)
-def test_a_path_into_nothing_a_scalar_or_of_the_wrong_step_is_a_path_error(path):
-    with pytest.raises(PathError):
-        read('{"a": [1, {"b": 2}], "s": "text"}').entry(path)
 
 
 def test_digits_are_an_index_in_an_array_and_a_name_in_an_object():
@@ -316,9 +292,9 @@ def test_places_deep_down_are_found_without_deep_recursion():
     """As deep as the body could be read, its places can be found from a deeper stack too."""
     depth = 900
     text = '{"a": ' + "[" * depth + '"x"' + "]" * depth + "}"
-    document = read(text)
     path = ("a", *[0] * depth)
-    assert document.entry(path).value == "x"
+    edited = apply(read(text), [Edit("/a" + "/0" * depth, "y", "")])
+    assert edited == text.replace("x", "y").encode()
 
     def deeper(frames: int):
         if frames:

@@ -1,7 +1,5 @@
 """Content codings are undone within a bound, however the body comes."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import struct

@@ -1,7 +1,5 @@
 """Whether an answer that ends with its connection is whole, told by its dialect's own end."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Which headers pass a proxy."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.http1.headers import end_to_end, values

@@ -1,7 +1,5 @@
 """A request target that is a whole URL, by RFC 9112, section 3.2.2."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.http1.request_head import absolute
@@ -31,31 +29,15 @@ def test_a_url_has_a_scheme_an_authority_and_a_path(target, parts):
 @pytest.mark.parametrize(
     "authority",
     [
-        "",
-        ":80",
-        "u@a",
-        "u:p@a",
-        "a@b:80",
-        "a:b",
-        "a:80:80",
-        "::1",
-        "[a",
-        "a]",
-        "a\\@b",
-        "a%4",
-        "<a>",
+        *("", ":80", "u@a", "u:p@a", "a@b:80", "a:b", "a:80:80", "::1"),
+        *("[a", "a]", "a\\@b", "a%4", "<a>", "a#@b"),
     ],
 )
 @pytest.mark.parametrize("rest", ["", "/v1/models", "?x"])
 def test_a_url_of_no_host_is_an_error(authority, rest):
-    """Nor may there be a user (RFC 9110, sections 4.2.1 and 4.2.4)."""
+    """Nor may there be a user (RFC 9110, sections 4.2.1 and 4.2.4), or a fragment for a path."""
     with pytest.raises(ValueError, match="names no host"):
         absolute(b"GET", f"http://{authority}{rest}".encode())
-
-
-def test_a_fragment_is_no_path():
-    with pytest.raises(ValueError, match="names no host"):
-        absolute(b"GET", b"http://a#@b/")
 
 
 def test_options_without_a_path_are_those_of_the_server():

@@ -1,7 +1,5 @@
 """ResponseReader: one response out of bytes, however they are cut, or a refusal."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest

@@ -1,7 +1,5 @@
 """Server-sent events: the standard's rules, whatever the chunks."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.privacy.access import Access
+from cacheproxy.core.privacy.credentials import hide, hide_text
 from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.privacy.redact import redact_headers, redact_target
 from cacheproxy.core.prompt.request import Request
@@ -15,6 +16,13 @@ from tests import transcript
 
 PAGE = "http://localhost:3000"
 TOKEN = "correct horse"
+KEYS = [
+    *("sk-ant-api03-7f3a9bcc41d0_x-y", "sk-or-v1-7f3a9bcc41d07f3a9bcc41d0"),
+    *("sk-proj-A7f3a9bcc41d0", "ghp_" + "a1B2" * 9, "github_pat_" + "a1_B2" * 10),
+    *("glpat-" + "a1B2-" * 4, "hf_" + "a1B2" * 9, "gsk_" + "a1B2" * 12),
+    *("xoxb-" + "123456-" * 4 + "a", "AKIA" + "A1B2" * 4, "AIza" + "a1B2_" * 7),
+    "eyJhbGciOi1J9.eyJzdWIiOiIx.a1b2c3d4e5f6g7h8i9",
+]
 OPEN, SHARED, LOCKED = Access(), Access(origins=origins([PAGE])), Access(token=TOKEN)
 
 
@@ -74,7 +82,7 @@ def kept(name):
     return "all" if has_value else "its name" if has_name else "nothing"
 
 
-@pytest.mark.parametrize("surface", ["access", "origins", "stored"])
+@pytest.mark.parametrize("surface", ["access", "origins", "stored", "credentials"])
 def test_all_that_is_said(surface):
     transcript.holds(f"{surface}.txt", globals())
 
@@ -92,6 +100,24 @@ def test_redacting_headers_twice_changes_nothing(headers):
     once = redact_headers(tuple(headers))
     assert redact_headers(once) == once
     assert len(once) == len(headers)
+
+
+@given(
+    st.lists(st.sampled_from([*KEYS, "sk-", "AKIA", " ", "\\n", "é", '"', "a", "1"]), max_size=8)
+)
+def test_hiding_twice_changes_nothing(parts):
+    """Whatever stands beside whatever, and never the length."""
+    data = "".join(parts).encode()
+    once = hide(data)
+    assert hide_text(data.decode()) == once.decode()
+    assert hide(once) == once
+    assert len(once) == len(data)
+
+
+@given(st.binary(max_size=60), st.sets(st.binary(min_size=16, max_size=20), max_size=2))
+def test_any_bytes_may_be_looked_at(data, known):
+    """A body is what the client sent."""
+    assert len(hide(data, known)) == len(data)
 
 
 def test_sessions_are_named_as_before(captured):

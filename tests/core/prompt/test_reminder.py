@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.prompt.reminder import (
-    is_wrapped,
-    merged,
-    wrapped,
-    wrapped_blocks,
-)
+from cacheproxy.core.prompt.reminder import is_wrapped, merged, wrapped, wrapped_blocks
 from tests.core.late import text
 
 IMAGE = {"type": "image"}

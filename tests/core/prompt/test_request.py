@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import FrozenInstanceError, dataclass
+from typing import ClassVar
 
 import pytest
 
@@ -30,10 +31,10 @@ def test_a_body_is_read_once_and_not_until_asked():
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b"{", b'{"a": 1} x', b"SECRET"])
 def test_body_that_is_no_json_object_says_why_not(body):
     """The reason is a few words without the body's text."""
-    request = Request("POST", "/", body=body)
-    assert request.json is None
-    assert request.not_understood
-    assert "SECRET" not in request.not_understood
+    found = Request("POST", "/", body=body)
+    assert found.json is None
+    assert found.not_understood
+    assert "SECRET" not in found.not_understood
 
 
 def test_looking_at_a_body_is_quick_where_a_memo_knows_most_of_it():
@@ -58,49 +59,31 @@ def test_looking_at_a_body_is_quick_where_a_memo_knows_most_of_it():
 @dataclass(frozen=True)
 class Square:
     side: int
+    worked: ClassVar[list[int]] = []
 
     @Once
     def area(self) -> int:
         """Side by side."""
-        worked.append(self.side)
+        self.worked.append(self.side)
+        if self.side < 0:
+            raise ValueError("no")
         return self.side**2
 
 
-worked: list[int] = []
-
-
-def test_it_is_worked_out_once_for_each_object():
+def test_a_value_is_worked_out_once_for_each_object():
     """Also where the object is frozen, which it stays; equality asks nothing of it."""
-    worked.clear()
-    one, other = Square(2), Square(3)
+    one, other, wrong = Square(2), Square(3), Square(-1)
     assert (one.area, other.area, one.area, one.area) == (4, 9, 4, 4)
-    assert worked == [2, 3]
+    assert Square.worked == [2, 3]
     assert Square(2) == one
     with pytest.raises(FrozenInstanceError):
         one.area = 5
-
-
-def test_the_class_shows_what_it_is():
-    """For documentation."""
-    assert isinstance(Square.area, Once)
-    assert Square.area.__doc__ == "Side by side."
-
-
-def test_what_raises_is_asked_again():
-    """Nothing is kept of a failure."""
-
-    class Fails:
-        @Once
-        def value(self) -> int:
-            attempts.append(1)
-            raise ValueError("no")
-
-    attempts: list[int] = []
-    one = Fails()
-    for _ in range(2):
+    for _ in range(2):  # nothing is kept of a failure
         with pytest.raises(ValueError, match="no"):
-            _ = one.value
-    assert len(attempts) == 2
+            _ = wrong.area
+    assert Square.worked == [2, 3, -1, -1]
+    assert isinstance(Square.area, Once)  # for documentation
+    assert Square.area.__doc__ == "Side by side."
 
 
 @pytest.mark.parametrize(("count", "size"), [(100, 9), (4, 2 << 20)])

@@ -1,4 +1,4 @@
-"""A reactor to turn, and whoever asks there; nothing of a prompt may be logged meanwhile."""
+"""A reactor to turn; nothing of a prompt may be logged meanwhile."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ import pytest
 from twisted.logger import formatEvent
 
 from tests.logs import looking
+from tests.turning import TurningReactor
 
-from .pages import CANARY, LLAMA, turn
-from .turned import HandTurned, proving_at
+from .shown import CANARY
 
 
 @pytest.fixture
 def reactor():
-    found = HandTurned()
+    """One with threads, and no timer left."""
+    found = TurningReactor()
+    found.pool.start()
     yield found
-    assert not found.clock.getDelayedCalls()
-    found.close()
+    found.pool.stop()
+    assert not found.getDelayedCalls()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module", autouse=True)
 def logged():
     """All that was logged, as text, with the errors that nobody handled."""
     found = []
@@ -34,17 +36,5 @@ def logged():
     with looking(see):
         yield found
         gc.collect()
-    assert not any(CANARY in line or "Traceback" in line for line in found), found
-    assert not any("Unhandled" in line for line in found), found
-
-
-@pytest.fixture
-def ask(reactor, upstream, logged):
-    """Ask a server with these pages for a proof."""
-
-    def ask(pages, of=None, page=LLAMA, **profile):
-        upstream.reset(pages)
-        proving = proving_at(reactor, upstream.url, page=page, **profile)
-        return reactor.run(proving.prove(of or turn()))
-
-    return ask
+    for wrong in (CANARY, "Traceback", "Unhandled"):
+        assert not any(wrong in line for line in found), found

@@ -8,74 +8,60 @@ from twisted.internet.defer import CancelledError, Deferred
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.status import Look, UpstreamState
-from tests.proxy.harness import whole
 
-from .pages import (
-    Pages,
-    bad,
-    page_of,
-)
-from .turned import proving_at
+from .shown import METRICS, counters, proving_of, run
 
 
 @pytest.fixture
-def proving(reactor, upstream, logged):
-    return proving_at(reactor, upstream.url, counts_reuse=True)
+def proving(reactor):
+    return proving_of(reactor, {}, counts_reuse=True)
 
 
 @pytest.fixture
-def count(reactor, upstream, proving):
+def count(proving):
     """Count requests one after another, the counters each time as a page says."""
-    upstream.reset(pages := Pages())
 
     def count(*steps):
         found = []
         for page, prompt in steps:
-            pages.pages["/metrics"] = page
-            found.append(reactor.run(proving.counted(Usage(prompt))))
+            proving.asker.pages[METRICS] = page
+            found += run(proving, proving.counted(Usage(prompt)))
         return found
 
-    count.pages = pages
     return count
 
 
-def test_what_the_counters_gained_is_what_was_reused(count):
-    """From the second request on: of the first, nobody knows what was before."""
-    steps = ((page_of(100, 0), 100), (page_of(220, 96), 120), (page_of(350, 96), 130))
-    assert count(*steps) == [None, 96, 0]
-
-
+FIRST = counters(100, 40), 100
 UNFIT = {
-    "more: another ran beside it": page_of(300, 100),
-    "less: it is not in yet": page_of(150, 100),
-    "fell": page_of(50, 10),
-    "started anew": page_of(220, 0, start=2.5),
-    "does not tell its start any more": page_of(220, 60, start=None),
-    "reused fell": page_of(220, 30),
-    "reused more than was sent": page_of(220, 400),
-    "reused is not told any more": page_of(220, None),
-    "no numbers": page_of("NaN", "many"),
-    "no text": whole(b"\xff\xfe"),
-    "an error": bad(b"500 Internal Server Error"),
-    "nothing": b"",
+    "more: another ran beside it": counters(300, 100),
+    "less: it is not in yet": counters(150, 100),
+    "fell": counters(50, 10),
+    "started anew": counters(220, 0, start=2.5),
+    "does not tell its start any more": counters(220, 60, start=None),
+    "reused fell": counters(220, 30),
+    "reused more than was sent": counters(220, 400),
+    "reused is not told any more": counters(220, None),
+    "no numbers": counters("NaN", "many"),
+    "no text": (200, b"\xff\xfe"),
+    "an error": (500, b"{}"),
 }
 
 
 @pytest.mark.parametrize("page", UNFIT.values(), ids=UNFIT)
 def test_counters_that_do_not_fit_the_request_count_nothing(count, page):
     """The next one counts from where they stand."""
-    assert count((page_of(100, 40), 100), (page, 120)) == [None, None]
-    assert count((page_of(1000, 500), 120), (page_of(1100, 550), 100)) == [None, 50]
+    assert count(FIRST, (page, 120)) == [None, None]
+    assert count((counters(1000, 500), 120), (counters(1100, 550), 100)) == [None, 50]
 
 
-def test_counters_that_follow_a_little_later_are_read_once_more(count, upstream):
-    """A server may count after it has answered."""
-    late = iter([page_of(100, 40), page_of(220, 136)])
-    assert count((page_of(100, 40), 100)) == [None]
-    assert count((lambda peer: peer.send(next(late)), 120)) == [96]
+def test_what_the_counters_gained_is_what_was_reused(count):
+    """From the second request on: of the first, nobody knows what was before.
 
-
-FIRST = page_of(100, 40), 100
+    A server may count after it has answered: then they are read once more.
+    """
+    assert count((counters(100, 0), 100), (counters(220, 96), 120)) == [None, 96]
+    late = iter([counters(220, 96), counters(350, 96)])
+    assert count((lambda _: next(late), 130)) == [0]
 
 
 @pytest.mark.parametrize(
@@ -83,14 +69,14 @@ FIRST = page_of(100, 40), 100
     [
         # the counters have the next prompt already: what both gained is neither's
         (
-            [(page_of(350, 40), 120), (page_of(350, 40), 130), (page_of(490, 140), 140)],
+            [(counters(350, 40), 120), (counters(350, 40), 130), (counters(490, 140), 140)],
             [None, 0, 100],
         ),
-        ([(page_of(350, 140), 120), (page_of(350, 140), 130)], [None, None]),
+        ([(counters(350, 140), 120), (counters(350, 140), 130)], [None, None]),
         # somebody else asked beside it
-        ([(page_of(1220, 640), 120), (page_of(1350, 740), 130)], [None, 100]),
+        ([(counters(1220, 640), 120), (counters(1350, 740), 130)], [None, 100]),
         # without the length of the prompt nobody knows whether the request ran alone
-        ([(page_of(220, 136), None), (page_of(320, 236), 100)], [None, 100]),
+        ([(counters(220, 136), None), (counters(320, 236), 100)], [None, 100]),
     ],
     ids=["a fast client", "a fast client that reused", "another's", "not counted in the answer"],
 )
@@ -99,13 +85,11 @@ def test_what_two_gained_is_not_given_to_one(count, steps, counted):
     assert count(FIRST, *steps) == [None, *counted]
 
 
-def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, proving):
+def test_the_first_request_is_counted_from_the_last_look(proving, count):
     """That of the poller, which was there before."""
-    upstream.reset(Pages(metrics=page_of(220, 136)))
-    page = page_of(100, 40)
-    sample = sample_of(page.partition(b"\r\n\r\n")[2].decode())
+    sample = sample_of(FIRST[0][1].decode())
     proving.looked(Look("http://x", 0.0, 0.0, UpstreamState.UP, sample=sample))
-    assert reactor.run(proving.counted(Usage(120))) == 96
+    assert count((counters(220, 136), 120)) == [96]
 
 
 @pytest.mark.parametrize(
@@ -115,51 +99,39 @@ def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, prov
         ([(200, 136), (300, 136)], [96, 0]),  # the one that is shown first has it
     ],
 )
-def test_of_two_at_once_none_has_what_both_gained(reactor, upstream, proving, shown, counted):
+def test_of_two_at_once_none_has_what_both_gained(proving, count, shown, counted):
     """They are counted one after the other."""
-    upstream.reset(pages := Pages(metrics=page_of(100, 40)))
-    reactor.run(proving.counted(Usage(100)))
-    pages_to_come = (page_of(*figures) for figures in [*shown, *shown[-1:] * 4])
-    pages.pages["/metrics"] = lambda peer: peer.send(next(pages_to_come))
-    assert reactor.run_all(*(proving.counted(Usage(100)) for _ in "12")) == counted
+    count(FIRST)
+    to_come = (counters(*figures) for figures in [*shown, *shown[-1:] * 4])
+    proving.asker.pages[METRICS] = lambda _: next(to_come)
+    assert run(proving, *(proving.counted(Usage(100)) for _ in "12")) == counted
 
 
-def test_so_many_at_once_are_not_even_read(reactor, upstream, proving):
+def test_so_many_at_once_are_not_even_read(proving):
     """They cannot have run alone, and need not wait for one another."""
-    upstream.reset(pages := Pages(metrics=page_of(100, 40)))
-    assert reactor.run_all(*(proving.counted(Usage(7)) for _ in range(50))) == [None] * 50
-    assert len(pages.asked) <= 2 * 9
+    proving.asker.pages[METRICS] = counters(100, 40)
+    assert run(proving, *(proving.counted(Usage(7)) for _ in range(50))) == [None] * 50
+    assert len(proving.asker.asked) <= 2 * 9
 
 
-def test_counters_that_hang_are_left(reactor, upstream, proving):
+def test_counters_that_hang_are_left(reactor, proving):
     """What waits behind them is asked in its turn."""
-    left = []
-    pages = Pages(metrics=lambda peer: left.append(peer.wait_closed()))
-    upstream.reset(pages)
+    proving.asker.pages[METRICS] = lambda _: Deferred()
     found = []
     for prompt in (100, 120):
-        asking = Deferred.fromCoroutine(proving.counted(Usage(prompt)))
-        asking.addBoth(found.append)
+        Deferred.fromCoroutine(proving.counted(Usage(prompt))).addBoth(found.append)
     for number in (1, 2):
-        reactor.until(lambda number=number: len(pages.asked) == number)
-        reactor.clock.advance(3.1)
-        reactor.until(lambda number=number: len(left) == len(found) == number)
-    assert found == [None, None]
+        assert len(proving.asker.asked) == number
+        reactor.advance(3.1)
+        assert found == [None] * number
 
 
-def test_counting_that_is_given_up_leaves_the_server_and_lets_the_next_one_in(
-    reactor, upstream, proving
-):
-    """At once."""
-    left, failed = [], []
-    pages = Pages(metrics=lambda peer: left.append(peer.wait_closed()))
-    upstream.reset(pages)
+def test_counting_that_is_given_up_lets_the_next_one_in(proving, count):
+    """At once, and the server is left."""
+    failed = []
+    proving.asker.pages[METRICS] = lambda _: Deferred(lambda _: failed.append("left"))
     asking = Deferred.fromCoroutine(proving.counted(Usage(100))).addErrback(failed.append)
-    reactor.until(lambda: pages.asked)
-    pages.pages["/metrics"] = page_of(100, 40)
     asking.cancel()
-    reactor.until(lambda: left)
-    assert failed[0].check(CancelledError)
-    assert reactor.run(proving.counted(Usage(100))) is None
-    pages.pages["/metrics"] = page_of(200, 60)
-    assert reactor.run(proving.counted(Usage(100))) == 20
+    assert failed[0] == "left"
+    assert failed[1].check(CancelledError)
+    assert count(FIRST, (counters(200, 60), 100)) == [None, 20]

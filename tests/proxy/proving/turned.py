@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from typing import Any
 
@@ -32,7 +31,6 @@ class HandTurned:
         self.clock = Clock()
         self.real = SelectReactor()
         self.real.startRunning(installSignalHandlers=False)
-        self.thread = threading.current_thread()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -54,27 +52,19 @@ class HandTurned:
 
     def run(self, coroutine: Any) -> Any:
         """Return what ``coroutine`` does; a short pause in it is over at once."""
-        (found,) = self.run_all(coroutine)
-        return found
+        found: list[Any] = []
+        Deferred.fromCoroutine(coroutine).addBoth(found.append)
 
-    def run_all(self, *coroutines: Any) -> list[Any]:
-        """Do them at once, and return what each did."""
-        results: dict[int, Any] = {}
-        for number, coroutine in enumerate(coroutines):
-            begun = Deferred.fromCoroutine(coroutine)
-            begun.addBoth(lambda found, number=number: results.update({number: found}))
-
-        def all_done() -> bool:
+        def done() -> bool:
             calls = self.clock.getDelayedCalls()
             if any(call.getTime() - self.clock.seconds() <= COUNTED_AGAIN for call in calls):
                 self.clock.advance(COUNTED_AGAIN)
-            return len(results) == len(coroutines)
+            return bool(found)
 
-        self.until(all_done)
-        for found in results.values():
-            if isinstance(found, Failure):
-                found.raiseException()
-        return [results[number] for number in range(len(coroutines))]
+        self.until(done)
+        if isinstance(found[0], Failure):
+            found[0].raiseException()
+        return found[0]
 
     def close(self) -> None:
         """Close its sockets, end its threads."""

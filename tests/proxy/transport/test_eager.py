@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tracemalloc
 from functools import partial
 
 import pytest
@@ -114,6 +115,18 @@ def test_what_is_half_written_goes_first(pair):
     assert pair.transport.dataBuffer
     eager.write(pair.transport, b"end")
     assert found + pair.read_all() == b"x" * 2_000_000 + b"end"
+
+
+def test_what_the_socket_does_not_take_is_not_copied(pair):
+    """Of 20 MB that would hold the reactor for 5 ms, and be done twice."""
+    body = bytes(range(250)) * 80_000
+    tracemalloc.start()
+    eager.write(pair.transport, body)
+    found = pair.read_all()
+    held = tracemalloc.get_traced_memory()[1] - len(found)
+    tracemalloc.stop()
+    assert found == body
+    assert held < len(body) + 3_000_000  # what the test itself puts together
 
 
 def test_nothing_is_written_once_it_is_lost(pair):

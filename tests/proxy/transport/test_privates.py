@@ -56,7 +56,7 @@ def test_no_others_are_used():
             elif isinstance(node, ast.ImportFrom) and "cacheproxy" not in str(node.module):
                 used.update(name.name for name in node.names)
     used = {name for name in used - own if name.startswith("_") and not name.startswith("__")}
-    known = {eager._OF_THE_CLASS, eager._OF_THE_INSTANCE, *polling.NAMES}
+    known = {*eager._OF_THE_CLASS, eager._OF_THE_INSTANCE, *polling.NAMES}
     assert used - others == {name for name in known - own if name.startswith("_")}
 
 
