@@ -13,6 +13,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ NOUNS = {
         (),
         re.compile(
             r"claude|codex|opencode|openclaw|\bcline\b|qwen.?code|\baider\b|\bgoose\b|\bcrush\b"
-            r"|librechat|gemini.?cli|copilot|\bkilo\b|continue\.dev",
+            r"|librechat|gemini.?cli|copilot|\bkilo\b|continue\.dev|(?<![a-z])(gemini|qwen)(?![a-z])",
             re.IGNORECASE,
         ),
     ),
@@ -58,13 +59,18 @@ NOUNS = {
 
 def naming(noun: Noun) -> dict[str, list[str]]:
     """Return the files outside of the noun's homes that name a kind of it, with what they say."""
-    files = sorted([*PACKAGE.rglob("*.py"), *PACKAGE.glob("web/static/*.js")])
+    files = sorted(file for kind in ("py", "js", "html") for file in PACKAGE.rglob(f"*.{kind}"))
     found = {}
     for file in files:
         name = file.relative_to(PACKAGE).as_posix()
         if not name.startswith(noun.homes or ("-",)) and name not in FOREIGN:
-            found[name] = [text for text in said(file) if noun.named.search(text)]
+            found[name] = [text for text in _said(file) if noun.named.search(text)]
     return {name: texts for name, texts in found.items() if texts}
+
+
+@cache
+def _said(file: Path) -> tuple[str, ...]:
+    return tuple(said(file))
 
 
 def said(file: Path) -> Iterator[str]:
@@ -73,9 +79,8 @@ def said(file: Path) -> Iterator[str]:
     if file.suffix != ".py":
         yield from SCRIPT_COMMENT.sub("", source).splitlines()
         return
-    tree = ast.parse(source)
-    texts = {id(text) for text in documentation(tree)}
-    for node in ast.walk(tree):
+    texts = {id(text) for text in documentation(nodes(file))}
+    for node in nodes(file):
         match node:
             case ast.Constant(value=str(value)) if id(node) not in texts:
                 yield value
@@ -95,9 +100,15 @@ def said(file: Path) -> Iterator[str]:
                 yield name
 
 
-def documentation(tree: ast.AST) -> Iterator[ast.Constant]:
+@cache
+def nodes(file: Path) -> list[ast.AST]:
+    """Return all that a module is written with: to read it once takes a second for the package."""
+    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+
+
+def documentation(written: list[ast.AST]) -> Iterator[ast.Constant]:
     """Return the strings that are docstrings, of what stands above them or around them."""
-    for node in ast.walk(tree):
+    for node in written:
         body = getattr(node, "body", None)
         for one in body if isinstance(body, list) else []:
             if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):

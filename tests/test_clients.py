@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import configparser
 import json
 import re
@@ -21,13 +20,18 @@ from cacheproxy.plugin.loading import Setups
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import request
 from tests import golden
+from tests.nouns import NOUNS
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
 SETUPS = Setups()
-CLIENTS = Packages.load().clients
+LOADED = Packages.load()
+PACKAGES = {package.name: package for package in LOADED}
+CLIENTS = LOADED.clients
 URL = "http://127.0.0.1:8081"
 CAUSES = {*Reason, *Rewrite}
+SHORT = ("pi", "continue")
+"""Names that may stand for something else: tests/nouns.py looks for all others in the proxy."""
 each_client = pytest.mark.parametrize("client", SETUPS.clients)
 
 
@@ -38,50 +42,10 @@ def settings(folder):
 
 
 def test_the_tests_have_them_all():
-    """Installed so that a change needs no installation."""
     lines = (ROOT / "requirements-dev.txt").read_text().splitlines()
     assert [line for line in lines if "clients/" in line] == [f"-e ./clients/{n}" for n in NAMES]
-    assert {package.name for package in Packages.load()} == set(NAMES)
-    assert [package.error for package in Packages.load() if package.error] == []
-
-
-def said_in(file: Path) -> Iterator[str]:
-    """Names, attributes and texts of a module, but for what it says of itself; a script's lines."""
-    if file.suffix != ".py":
-        yield from (line for line in file.read_text().splitlines() if not line.startswith("//"))
-        return
-    tree = ast.parse(file.read_text())
-    for node in ast.walk(tree):
-        for field, value in ast.iter_fields(node):
-            is_text = field == "value" and isinstance(node, ast.Constant)
-            if isinstance(value, str) and (is_text or field in ("id", "attr", "arg", "name")):
-                yield value
-            elif isinstance(value, bytes):
-                yield value.decode("latin-1")
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            node.value.value = ""  # a docstring
-
-
-def test_the_proxy_names_no_client():
-    """Neither in its code nor in its pages: whatever is known of one is in its package."""
-    known = {name for client in CLIENTS for name in (client.name, client.title.lower())}
-    names = {*NAMES, *known} - {"", "pi", "omp", "continue"}
-    mark = re.compile(
-        rf"(?<![a-z])(?:{'|'.join(map(re.escape, sorted(names)))})(?![a-z])", re.IGNORECASE
-    )
-    files = [
-        *ROOT.glob("cacheproxy/**/*.py"),
-        *(ROOT / "cacheproxy/web/static").glob("*.js"),
-        *ROOT.glob("cacheproxy/**/*.html"),
-    ]
-    named = {
-        (str(file.relative_to(ROOT)), found[0])
-        for file in files
-        if "core/dialects" not in str(file) and file.name != "uplot.js"
-        for said in said_in(file)
-        if (found := mark.search(said)) is not None
-    }
-    assert named == set()
+    assert PACKAGES.keys() == set(NAMES)
+    assert [package.error for package in LOADED if package.error] == []
 
 
 @pytest.mark.parametrize(
@@ -111,6 +75,7 @@ def test_a_user_agent_names_its_client(agent, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_described_and_named_alike(name):
     """Its distribution, entry point and page; a row of the README; every rule in its own table."""
+    assert name in SHORT or NOUNS["client"].named.search(name)
     folder = ROOT / "clients" / name
     module = f"cacheproxy_{name.replace('-', '_')}"
     read = settings(folder)
@@ -120,7 +85,8 @@ def test_each_is_described_and_named_alike(name):
     assert f"[{name}](clients/{name}/README.md)" in (ROOT / "README.md").read_text()
     page = (folder / "README.md").read_text()
     assert f"pip install . ./clients/{name}\n" in page
-    (package,) = (one for one in Packages.load() if one.name == name)
+    package = PACKAGES[name]
+    assert {cause for cause, _, _ in package.client.advice} <= CAUSES
     listed = dict(re.findall(r"^\| `([a-z-]+)` \| (on|off) \|", page, re.MULTILINE))
     assert listed == {rule.name: "on" if rule.default else "off" for rule in package.rules}
 
@@ -155,14 +121,17 @@ def written(setup: Setup) -> Iterator[str]:
 @each_client
 @pytest.mark.parametrize("known", NEEDS)
 def test_what_it_is_told(client, known, monkeypatch, tmp_path):
-    """All of it, as in setup.txt beside the tests of its package; files hold no secret."""
+    """All of it, as in setup.txt beside the tests of its package; files hold no secret.
+
+    Its page names the command that prints it.
+    """
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("OPENCLAW_CONFIG_PATH", raising=False)
     setup = SETUPS.package(client).setup(NEEDS[known])
-    file = ROOT / "clients" / SETUPS.package(client).name / "tests" / "setup.txt"
-    golden.agrees(
-        file, f"{client}: {known}", "\n".join(written(setup)).replace("\u2028", "(U+2028)")
-    )
+    folder = ROOT / "clients" / SETUPS.package(client).name
+    said = "\n".join(written(setup)).replace("\u2028", "(U+2028)")
+    golden.agrees(folder / "tests" / "setup.txt", f"{client}: {known}", said)
+    assert f"cacheproxy env {client}" in (folder / "README.md").read_text()
     assert bool(setup.variables) != bool(setup.content)
     parsed = PARSED.get(Path(setup.file or "").suffix)
     assert parsed is None or parsed(setup.content)
@@ -171,17 +140,3 @@ def test_what_it_is_told(client, known, monkeypatch, tmp_path):
     assert "SERVERKEY" not in text
     assert "None" not in text
     assert not setup.file or (setup.file.startswith("~/") and "null" not in setup.content)
-
-
-@each_client
-def test_its_page_says_how_to_set_it_up(client):
-    """With the command that prints it."""
-    folder = ROOT / "clients" / SETUPS.package(client).name
-    assert f"cacheproxy env {client}" in (folder / "README.md").read_text()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_its_advice_is_on_causes_that_there_are(name):
-    """In the words of verdicts."""
-    (package,) = (one for one in Packages.load() if one.name == name)
-    assert {cause for cause, _, _ in package.client.advice} <= CAUSES

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,97 +15,87 @@ import pytest
 pytestmark = pytest.mark.slow
 
 CONFTEST = Path(__file__).with_name("conftest.py")
+SIGNALS = (signal.SIGINT, signal.SIGHUP)
 
 
-@pytest.fixture
-def tests(tmp_path):
-    """Run tests of which ``source`` is the text, beside our conftest.py; return what is said."""
+SLOW = """
+import pytest
 
-    def run(source, longest=None, **options):
-        conftest = CONFTEST.read_text(encoding="utf-8")
-        if longest is not None:
-            conftest, changed = re.subn(r"(?m)^LONGEST = .*", f"LONGEST = {longest}", conftest)
-            assert changed == 1
-        (tmp_path / "conftest.py").write_text(conftest, encoding="utf-8")
-        (tmp_path / "test_it.py").write_text(textwrap.dedent(source))
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "test_it.py"]
-        environ = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+started = []
+
+@pytest.fixture(scope="module")
+def server():
+    started.append(1)
+    assert len(started) > {failures}, "too slow"
+    yield
+
+@pytest.mark.parametrize("number", range(6))
+def test_it(server, number):
+    pass
+
+def test_count():
+    assert len(started) == {starts}
+"""
+HANGS = """
+import threading
+
+def test_hangs():
+    threading.Event().wait()
+
+def test_goes_on():
+    pass
+"""
+STARTS = """
+import signal, subprocess, sys, pytest
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ignored(number):
+    program = f"import signal; print(signal.getsignal({number:d}) is signal.SIG_IGN)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert said.stdout == b"False\\n"
+"""
+
+
+def test_what_our_conftest_does(tmp_path):
+    """A slow start fails one test, the next has another try; what never starts is tried thrice.
+
+    A test that hangs fails where it hangs, and the others go on. What tests start does not ignore
+    a signal that they ignore, as they would in the background of a shell, or under nohup.
+    """
+    conftest = CONFTEST.read_text(encoding="utf-8")
+    conftest, changed = re.subn(r"(?m)^LONGEST = .*", "LONGEST = 2", conftest)
+    assert changed == 1
+    for name, source in {
+        "conftest": conftest,
+        "test_once": SLOW.format(failures=1, starts=2),
+        "test_never": SLOW.format(failures=100, starts=3),
+        "test_hanging": HANGS,
+        "test_starting": STARTS,
+    }.items():
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    ignored = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
+    try:
         done = subprocess.run(
-            command,
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA"],
             cwd=tmp_path,
-            env=environ,
+            env={name: value for name, value in os.environ.items() if "PYTEST" not in name},
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
-            **options,
         )
-        return done.stdout
-
-    return run
-
-
-SLOW = """
-    import pytest
-
-    started = []
-
-    @pytest.fixture(scope="module")
-    def server():
-        started.append(1)
-        assert len(started) > {failures}, "too slow"
-        yield
-        print("ended", len(started))
-
-    @pytest.mark.parametrize("number", range(6))
-    def test_it(server, number):
-        pass
-"""
-
-
-def test_one_slow_start_fails_one_test(tests):
-    """The next test of the module has another try."""
-    assert "5 passed, 1 error" in tests(SLOW.format(failures=1))
-
-
-def test_what_never_starts_is_tried_a_few_times(tests):
-    """Else a run where nothing starts would never end."""
-    said = tests(SLOW.format(failures=100) + "\n    def test_count(): assert len(started) == 3\n")
-    assert "1 passed, 6 errors" in said
-
-
-def test_a_test_that_hangs_fails_where_it_hangs(tests):
-    """The others go on."""
-    source = """
-        import threading
-
-        def test_hangs():
-            threading.Event().wait()
-
-        def test_goes_on():
-            pass
-    """
-    said = tests(source, longest=0.5)
-    assert "1 failed, 1 passed" in said
-    assert "test_hangs still ran after 0.5 s" in said
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_what_tests_start_does_not_ignore_a_signal_that_they_ignore(tests, number):
-    """As it would in the background of a shell, or under nohup."""
-    source = f"""
-        import signal, subprocess, sys, pytest
-
-        PROGRAM = "import signal; print(signal.getsignal({int(number)}) is signal.SIG_IGN)"
-
-        @pytest.mark.slow
-        def test_it():
-            said = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True)
-            assert said.stdout == b"False\\n"
-    """
-    ignore = signal.signal(number, signal.SIG_IGN)
-    try:
-        said = tests(source)
     finally:
-        signal.signal(number, ignore)
-    assert "1 passed" in said
+        for number, before in ignored.items():
+            signal.signal(number, before)
+    outcomes = re.findall(r"^(PASSED|FAILED|ERROR) (test_\w+)\.py::", done.stdout, re.MULTILINE)
+    assert Counter(outcomes) == {
+        ("ERROR", "test_once"): 1,
+        ("PASSED", "test_once"): 6,
+        ("ERROR", "test_never"): 6,
+        ("PASSED", "test_never"): 1,
+        ("FAILED", "test_hanging"): 1,
+        ("PASSED", "test_hanging"): 1,
+        ("PASSED", "test_starting"): 2,
+    }, done.stdout
+    assert "test_hangs still ran after 2 s" in done.stdout

@@ -57,12 +57,12 @@ def _text(seed: str, words: int = 40) -> Body:
 
 def anthropic(turns: int = TURNS) -> list[Body]:
     """Bodies of a conversation with tools, a system text in two blocks, and tool calls."""
-    call = {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}}
     messages: list[Body] = []
     shown = []
     for turn in range(turns):
         messages.append(_said("user", _text(f"user {'x' * turn}")))
         shown.append(copy.deepcopy(messages))
+        call = {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}}
         result = {"type": "tool_result", "tool_use_id": "a", "content": prose("r" * turn)}
         messages += [_said("assistant", _text(f"model {'x' * turn}", 16), call)]
         messages += [_said("user", result)]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.doctor.examine import Inputs, examine
@@ -75,6 +76,12 @@ def try_fixes(shell, value, proxy):
     return commands
 
 
+def remembered(proxy):
+    """What a running proxy shows of exchanges, and which one it would explain."""
+    site = Site(proxy)
+    return [site.tell(f"/_cacheproxy/{page}") for page in ("exchanges", "diagnose/last")]
+
+
 CASES = {
     "works": (
         *("YES", 0, SHARE),
@@ -132,7 +139,9 @@ def test_what_doctor_says_of_it(name, told, shell):
     """The answer with its figure, the finding that matters, the exit code; what mends it runs."""
     answer, code, text, findings, commands = CASES[name]
     with situation(name) as (proxy, server):
+        before = remembered(proxy)
         value, found = told(proxy, *(["--upstream", server] if name == "no proxy" else []))
+        assert remembered(proxy) == before  # our own prompts leave no trace
         assert (value["answer"], value["exit_code"]) == (answer, code), value
         assert re.match(text, value["text"]), value["text"]
         bad = {one for one in found if found[one]["state"] in ("FAIL", "warn")}

@@ -12,7 +12,6 @@ from cacheproxy.core.conversation.session import parent_of
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.advice import advice
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.daemon import banner
 from cacheproxy.doctor.facts import look_at_clients
@@ -96,22 +95,6 @@ def test_a_session_of_its_own_and_a_subagent(packages):
     session = packages.session(request)
     assert session.name == "novel/7:helper"
     assert parent_of(request, session).name == "novel/7"
-
-
-def test_its_rule_edits_its_requests_alone(packages):
-    rules = packages.normalizers()
-    ours, theirs = asked("It is 12:34", user_agent="novel-agent/3"), asked("It is 12:34")
-    assert normalize(ours, rules).request.json["system"] == "It is 0:00"
-    assert normalize(theirs, rules).request is theirs
-
-
-def test_its_words_from_another_client_tell_nothing(packages, install):
-    """Once that one is installed, too."""
-    install("other", 'CLIENT = Client("other", agents=("other/",))\nRULES = ()')
-    theirs = asked("You are Novel. It is 12:34", user_agent="other/1")
-    packages = loaded()
-    assert packages.session(theirs).client == "other"
-    assert normalize(theirs, packages.normalizers()).request is theirs
 
 
 def test_it_is_set_up_and_started_in_its_own_way(packages):

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from cacheproxy.client_setup.need import Need
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
@@ -34,7 +33,6 @@ from tests.plugin.installing import (
     "second", [RULE.format("beta"), "@hookimpl\ndef cacheproxy_normalize(request): return None"]
 )
 def test_one_rule_name_in_two_packages_is_an_error_that_names_both(install, second):
-    """Names are how users switch rules; a normalize hook goes under its package's."""
     install("alpha", RULE.format("beta"))
     install("beta", second)
     with pytest.raises(PluginError, match="rule 'beta' comes from both alpha and beta"):
@@ -202,13 +200,11 @@ RULES = [
     ],
 )
 def test_choose_changes_the_defaults(enable, disable, names):
-    """Order stays; what is enabled by name is on."""
     assert [rule.name for rule in choose(RULES, enable, disable)] == names
 
 
 @pytest.mark.parametrize(("enable", "disable"), [(("onn",), ()), ((), ("onn", "zzz"))])
 def test_choose_refuses_unknown_names_and_lists_the_known(enable, disable):
-    """A misspelt name is an error with what could have been meant."""
     with pytest.raises(PluginError, match=r"no rule is called onn.*the rules are: code, off, on"):
         choose(RULES, enable, disable)
     with pytest.raises(PluginError, match="no client package is installed"):
@@ -228,7 +224,6 @@ def from_agent(agent: str, system: str = "") -> Request:
 
 
 def test_what_a_package_brings_is_for_its_client_alone(install):
-    """Rules, the normalize hook, the session hook."""
     hook = NORMALIZE.format(arguments="request", new="z")
     install("mine", MINE + RULE.format("first") + hook + SESSION.format("mine"))
     install("other", 'CLIENT = Client("known", agents=("codex",))\nRULES = ()')
@@ -318,17 +313,3 @@ def test_behind_a_gateway_a_session_has_its_clients_name(install):
     assert plugins.session(named).name == "mine/7"
     odd = Request("POST", "/v1/messages", (*asked.headers, (b"x-session-id", b"\xad")), asked.body)
     assert plugins.session(odd).name == "mine/\xad"
-
-
-@pytest.mark.parametrize("answer", ["Setup({'URL': need.url})", "{'URL': need.url}", "None"])
-def test_a_package_says_what_its_client_has_to_be_told(install, answer):
-    """With a Setup, and nothing else."""
-    code = f"from cacheproxy import Setup\n@hookimpl\ndef cacheproxy_setup(need): return {answer}"
-    install("mine", MINE + code)
-    (package,) = loaded()
-    need = Need("http://localhost:8081")
-    if "Setup" in answer:
-        assert package.setup(need).variables == {"URL": "http://localhost:8081"}
-    else:
-        with pytest.raises(PluginError, match=r"cacheproxy_setup returns a cacheproxy\.Setup"):
-            package.setup(need)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,24 @@ def _proxy(_upstream, tmp_path_factory) -> Iterator[Proxy]:
         yield proxy
         assert "critical: " not in proxy.output
         assert "Traceback" not in proxy.output
+
+
+def proxy_with(*arguments: str, asks: tuple[str, ...] = (), **environ: str) -> Any:
+    """Make a fixture: a proxy with these settings before the shared upstream, for a module.
+
+    ``asks``: paths that are asked first, for it to learn what the upstream serves.
+    """
+
+    @pytest.fixture(scope="module")
+    def found(_upstream, tmp_path_factory) -> Iterator[Proxy]:
+        _upstream.reset()
+        folder = tmp_path_factory.mktemp("proxy")
+        with Proxy(folder, *arguments, "--upstream", _upstream.url, **environ) as proxy:
+            assert all(proxy.ask(path).status == 200 for path in asks)
+            yield proxy
+            assert "Traceback" not in proxy.output
+
+    return found
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ see the bytes.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import re
@@ -67,6 +68,7 @@ class Proxy:
     def __init__(self, folder: Path, *arguments: str, port: int = 0, **environ: str) -> None:
         self.lines: list[str] = []
         self.address = ("", 0)
+        self.folder = folder
         self._new_line = threading.Condition()
         self._process = popen(
             self.command("--port", str(port), *arguments),
@@ -128,6 +130,21 @@ class Proxy:
                 assert self._reader.is_alive(), (text, self.lines)
                 self._new_line.wait(min(left, 0.5))
 
+    def ask(
+        self,
+        target: bytes | str = b"/v1/messages",
+        body: bytes | None = b"{}",
+        *fields: bytes,
+        **more: bytes,
+    ) -> Answer:
+        """The answer to a request, on a connection of its own."""
+        with Client(self.address) as client:
+            return client.ask(target, body, *fields, **more).answer()
+
+    def page(self, name: str) -> Any:
+        """What a page of its own says."""
+        return json.loads(self.ask(f"/_cacheproxy/{name}", None, method=b"GET").body)
+
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
@@ -142,8 +159,8 @@ class Proxy:
 
         A page of its own has all that has finished logged before it is made.
         """
-        with contextlib.suppress(OSError), Client(self.address) as client:
-            client.ask("/_cacheproxy/exchanges", method=b"GET").answer()
+        with contextlib.suppress(OSError):
+            self.ask("/_cacheproxy/exchanges", None, method=b"GET")
         time.sleep(0.02)  # for lines that are on their way
         return len(self.lines)
 
@@ -167,16 +184,22 @@ class Proxy:
                 self._new_line.notify_all()
 
 
+class Message:
+    """A request or a response: what stands in its head."""
+
+    headers: Headers
+
+    def values(self, name: bytes) -> list[bytes]:
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+
 @dataclass
-class Received:
+class Received(Message):
     """A request as the upstream got it."""
 
     line: bytes
     headers: Headers
     body: bytes
-
-    def values(self, name: bytes) -> list[bytes]:
-        return [value for key, value in self.headers if key.lower() == name.lower()]
 
 
 class Peer:
@@ -275,6 +298,28 @@ def answer_ok(peer: Peer, _: Received) -> None:
     peer.send(whole(b'{"ok":true}', b"Content-Type: application/json"))
 
 
+class Says:
+    """A script: sends ``pieces`` one after the other, then leaves with ``fin`` or ``rst``.
+
+    ``waits``: it does not leave; ``closed`` is set when the proxy does.
+    """
+
+    def __init__(self, *pieces: bytes, then: str = "fin", waits: bool = False) -> None:
+        self.closed = threading.Event()
+        self._pieces, self._then, self._waits = pieces, then, waits
+
+    def __call__(self, peer: Peer, _: Received) -> None:
+        for number, piece in enumerate(self._pieces):
+            time.sleep(0.05 if number else 0)
+            peer.send(piece)
+        if self._waits:
+            if peer.wait_closed():
+                self.closed.set()
+        else:
+            time.sleep(0.05 if self._then == "rst" else 0)  # else it would overtake the data
+            peer.leave(self._then)
+
+
 class Upstream:
     """A server whose every connection runs ``script`` in a thread; ``requests`` has what came."""
 
@@ -347,7 +392,7 @@ def read_request(peer: Peer) -> Received:
 
 
 @dataclass
-class Answer:
+class Answer(Message):
     """A response as the client got it; ``end``: ``whole``, ``fin``, ``rst`` or ``timeout``.
 
     ``whole`` means that the framing said so. A body framed by the connection's end is ``fin``,
@@ -361,9 +406,6 @@ class Answer:
     end: str = ""
     framed: bool = True
     interim: list[bytes] = field(default_factory=list)
-
-    def values(self, name: bytes) -> list[bytes]:
-        return [value for key, value in self.headers if key.lower() == name.lower()]
 
 
 class Client(Peer):

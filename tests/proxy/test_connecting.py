@@ -13,31 +13,20 @@ from .harness import Client, Proxy, eventually
 
 pytestmark = pytest.mark.slow
 
-LIMIT = 2.0
-
 
 @pytest.fixture(scope="module")
-def full():
-    """The port of a server that accepts nobody: its queue is full, and nobody gets an answer."""
+def stuck(tmp_path_factory):
+    """A proxy before a server whose queue is full, so that nobody gets an answer."""
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(listener.getsockname())
         time.sleep(0.05)
-        yield listener.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def stuck(full, tmp_path_factory):
-    """A proxy in front of it, which waits for two seconds."""
-    arguments = ("--upstream", f"http://127.0.0.1:{full}", "--connect-timeout", str(LIMIT))
-    with Proxy(tmp_path_factory.mktemp("stuck"), *arguments) as proxy:
-        eventually(lambda: not sockets(proxy))
-        yield proxy
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        arguments = ("--upstream", url, "--connect-timeout", "2")
+        yield stack.enter_context(Proxy(tmp_path_factory.mktemp("stuck"), *arguments))
 
 
 def sockets(proxy):

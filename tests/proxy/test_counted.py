@@ -8,17 +8,18 @@ import threading
 
 import pytest
 
-from .harness import Client, Peer, Proxy, Received, whole
+from .harness import Proxy, whole
 
 BLOCK = 16
-_WORD = re.compile(r"\w+|[^\w\s]")
-_COUNTERS = """\
+COUNTERS = """\
 vllm:cache_config_info{{block_size="16",enable_prefix_caching="True"}} 1.0
 vllm:prompt_tokens_total{{engine="0",model_name="m"}} {prompt}
 vllm:prompt_tokens_cached_total{{engine="0",model_name="m"}} {reused}
 vllm:generation_tokens_total{{engine="0",model_name="m"}} {generated}
 process_start_time_seconds 1.5e9
 """
+MODEL = {"id": "m", "object": "model", "owned_by": "vllm", "max_model_len": 9000}
+YES = {"role": "assistant", "content": "Yes."}
 
 
 class Counting:
@@ -27,44 +28,41 @@ class Counting:
     ``together``: how many requests are read before the first is answered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.together = threading.Barrier(1)
         self._lock = threading.Lock()
-        self._blocks: set[tuple[str, ...]] = set()
+        self._blocks = set()
         self._counts = {"prompt": 0, "reused": 0, "generated": 0}
 
-    def __call__(self, peer: Peer, received: Received) -> None:
+    def __call__(self, peer, received):
         path = received.line.split()[1]
-        if path == b"/v1/chat/completions":
-            answer = json.dumps(self._answer(json.loads(received.body)))
-            peer.send(whole(answer.encode(), b"Content-Type: application/json"))
-        elif path == b"/v1/models":
-            model = {"id": "m", "object": "model", "owned_by": "vllm", "max_model_len": 9000}
-            peer.send(whole(json.dumps({"object": "list", "data": [model]}).encode()))
-        elif path == b"/version":
-            peer.send(whole(b'{"version":"0.32.0"}'))
-        elif path == b"/metrics":
-            page = _COUNTERS.format(**self._counts)
-            peer.send(whole(page.encode(), b"Content-Type: text/plain"))
-        else:
+        page = {
+            b"/v1/models": lambda: {"object": "list", "data": [MODEL]},
+            b"/version": lambda: {"version": "0.32.0"},
+            b"/v1/chat/completions": lambda: self._answer(json.loads(received.body)),
+        }.get(path)
+        if path == b"/metrics":
+            counters = COUNTERS.format(**self._counts).encode()
+            peer.send(whole(counters, b"Content-Type: text/plain"))
+        elif page is None:
             peer.send(whole(b'{"detail":"Not Found"}', status=b"404 Not Found"))
+        else:
+            peer.send(whole(json.dumps(page()).encode(), b"Content-Type: application/json"))
 
     def _answer(self, body):
-        tokens = tuple(_WORD.findall(json.dumps(body["messages"])))
+        tokens = tuple(re.findall(r"\w+|[^\w\s]", json.dumps(body["messages"])))
         with self._lock:
             ends = range(BLOCK, len(tokens), BLOCK)
             reused = max((end for end in ends if tokens[:end] in self._blocks), default=0)
             self._blocks.update(tokens[:end] for end in ends)
-            self._counts["prompt"] += len(tokens)
-            self._counts["reused"] += reused
-            self._counts["generated"] += 1
+            for name, count in (("prompt", len(tokens)), ("reused", reused), ("generated", 1)):
+                self._counts[name] += count
         self.together.wait(60)
-        message = {"role": "assistant", "content": "Yes."}
         usage = {"prompt_tokens": len(tokens), "completion_tokens": 1}
         return {
             "object": "chat.completion",
             "model": "m",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "choices": [{"index": 0, "message": YES, "finish_reason": "stop"}],
             "usage": {**usage, "prompt_tokens_details": None},
         }
 
@@ -72,41 +70,35 @@ class Counting:
 class Talk:
     """A conversation through the proxy, each turn longer by two messages."""
 
-    def __init__(self, proxy: Proxy, name: str) -> None:
+    def __init__(self, proxy, name):
         self.name = name
         self.system = f"{name}: be brief. " * 60
         self._proxy = proxy
         self._said = [{"role": "user", "content": "Is it? " * 60}]
 
-    def say(self) -> str:
-        """Send a turn, and return its line of the log."""
+    def say(self):
+        """Send a turn; return what its line of the log says of reuse, and the verdict."""
         since = self._proxy.mark()
         self.send()
-        return self._proxy.wait_for(f"/{self.name} ", since)
+        return self.logged(since)
 
-    def send(self) -> None:
+    def send(self):
         messages = [{"role": "system", "content": self.system}, *self._said]
         body = json.dumps({"model": "m", "messages": messages}).encode()
-        with Client(self._proxy.address) as client:
-            fields = (b"Content-Type: application/json", b"X-Session-Id: " + self.name.encode())
-            assert client.ask("/v1/chat/completions", body, *fields).answer().status == 200
-        self._said += [
-            {"role": "assistant", "content": "Yes."},
-            {"role": "user", "content": "And is that? " * 20},
-        ]
+        fields = (b"Content-Type: application/json", b"X-Session-Id: " + self.name.encode())
+        assert self._proxy.ask("/v1/chat/completions", body, *fields).status == 200
+        self._said += [YES, {"role": "user", "content": "And is that? " * 20}]
 
-
-def said(line: str) -> tuple[str, str]:
-    """What a line of the log says of reuse, and the verdict."""
-    found = re.search(r" tok +(\d+% reused|reuse not reported) .* (\S+)$", line)
-    assert found, line
-    return found[1], found[2]
+    def logged(self, since):
+        line = self._proxy.wait_for(f"/{self.name} ", since)
+        found = re.search(r" tok +(\d+% reused|reuse not reported) .* (\S+)$", line)
+        assert found, line
+        return f"{found[1]}, {found[2]}"
 
 
 @pytest.fixture
 def server(upstream):
-    found = Counting()
-    upstream.reset(found)
+    upstream.reset(found := Counting())
     return found
 
 
@@ -117,19 +109,16 @@ def proxy(server, upstream, tmp_path):
         assert "Traceback" not in found.output
 
 
-def test_what_was_reused_is_counted_turn_by_turn(server, proxy):
+def test_what_was_reused_is_counted_turn_by_turn(proxy):
     """From the second request on; what was lost is a break, and its cause is named."""
     talk, other = Talk(proxy, "s"), Talk(proxy, "t")
-    assert said(talk.say()) == ("reuse not reported", "cold")
-    assert said(talk.say()) == ("81% reused", "ok")
+    assert [talk.say(), talk.say()] == ["reuse not reported, cold", "81% reused, ok"]
     talk.system = talk.system.replace("brief", "short")
     since = proxy.mark()
-    assert said(talk.say()) == ("2% reused", "BREAK")
-    cause = proxy.wait_for("system_changed: ", since)
-    assert " in /messages/0/content." in cause
-    assert said(talk.say()) == ("85% reused", "ok")
-    assert said(other.say()) == ("0% reused", "cold")
-    assert said(talk.say()) == ("87% reused", "ok")
+    assert talk.say() == "2% reused, BREAK"
+    assert " in /messages/0/content." in proxy.wait_for("system_changed: ", since)
+    assert [talk.say(), other.say()] == ["85% reused, ok", "0% reused, cold"]
+    assert talk.say() == "87% reused, ok"
 
 
 def test_where_two_ran_at_once_nothing_was_measured(server, proxy):
@@ -144,8 +133,6 @@ def test_where_two_ran_at_once_nothing_was_measured(server, proxy):
         one.start()
     for one in sending:
         one.join()
-    for talk in talks:
-        assert said(proxy.wait_for(f"/{talk.name} ", since)) == ("reuse not reported", "-")
+    assert [talk.logged(since) for talk in talks] == ["reuse not reported, -"] * 2
     server.together = threading.Barrier(1)
-    for talk in talks:
-        assert said(talk.say()) == ("84% reused", "ok")
+    assert [talk.say() for talk in talks] == ["84% reused, ok"] * 2

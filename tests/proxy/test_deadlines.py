@@ -4,103 +4,111 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 
 import pytest
+from twisted.internet.task import Clock
 
-from .harness import TIMEOUT, Client, Proxy, eventually
+from cacheproxy.core.privacy.access import Access
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.site import ProxySite
 
-IDLE = 1.0
-HEAD = 1.5
+from .harness import Client, Proxy, eventually
+from .inmemory import Recorder, Transport
 
-
-@pytest.fixture(scope="module")
-def hasty(_upstream, tmp_path_factory):
-    """A proxy that waits for nobody long."""
-    arguments = ("--idle-timeout", str(IDLE), "--head-timeout", str(HEAD))
-    folder = tmp_path_factory.mktemp("hasty")
-    with Proxy(folder, *arguments, "--upstream", _upstream.url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def client(hasty, upstream):
-    with Client(hasty.address) as client:
-        yield client
+START = b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n"
+LENGTH = START + b"Content-Length: 30000\r\n\r\n"
+CHUNKED = START + b"Transfer-Encoding: chunked\r\n\r\n"
+IDLE, HEAD = 10.0, 15.0
 
 
-def answer_to_a_trickle(client, piece, pause):
-    """Send ``piece`` again and again until there is an answer; return it, and how many it took."""
-    client.sock.settimeout(pause)
-    for sent in range(1, int(TIMEOUT / pause)):
-        client.send(piece)
-        with contextlib.suppress(TimeoutError):
-            head, _, body = client.sock.recv(65536).partition(b"\r\n\r\n")
-            return head, json.loads(body), sent
-    raise AssertionError("no answer")
+class Slow:
+    """A client that takes its time; ``status`` is what it was told, None for nothing."""
+
+    def __init__(self, *began):
+        self.clock, self.transport, self.recorder = Clock(), Transport(), Recorder(late=False)
+        limits = Limits(idle=IDLE, head_seconds=HEAD)
+        site = ProxySite(self.recorder, self.clock, limits, Access())
+        self.channel = site.buildProtocol(None)
+        self.channel.makeConnection(self.transport)
+        self.send(*began)
+
+    def send(self, *pieces, pause=0.0):
+        """Send one after the other, with pauses; return how many it took until an answer came."""
+        for number, piece in enumerate(pieces):
+            self.clock.advance(pause)
+            if self.transport.value() or self.transport.disconnecting:
+                return number
+            self.channel.dataReceived(piece)
+        self.clock.advance(0)
+        return len(pieces)
+
+    @property
+    def error(self):
+        """The status that it was answered with, and in whose shape."""
+        head, _, body = self.transport.value().partition(b"\r\n\r\n")
+        return head.split(b" ")[1], json.loads(body)["type"]
 
 
-@pytest.mark.parametrize("asks", [False, True])
-def test_a_connection_without_a_request_is_closed(client, asks):
+@pytest.mark.parametrize("asked", [(), (START + b"Content-Length: 0\r\n\r\n",)], ids=["new", "old"])
+def test_a_connection_without_a_request_is_closed(asked):
     """Silently: there is nobody to answer to; after an answer, which came whole, too."""
-    if asks:
-        assert client.ask(body=b"{}").answer().end == "whole"
-    assert client.wait_closed()
+    slow = Slow(*asked)
+    before = slow.transport.value()
+    assert len(slow.recorder.arrived) == len(asked)
+    slow.clock.advance(IDLE - 0.1)
+    assert not slow.transport.disconnecting
+    slow.clock.advance(0.1)
+    assert slow.transport.disconnecting
+    assert slow.transport.value() == before
 
 
-def test_headers_have_one_deadline_for_all(client, upstream):
-    """However many come in between: 408 in the client's dialect."""
-    client.send(b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n")
-    head, body, sent = answer_to_a_trickle(client, b"X-More: 1\r\n", 0.1)
-    assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert body["type"] == "error"
-    assert sent > 3
-    assert upstream.requests.empty()
+@pytest.mark.parametrize(
+    ("began", "piece", "most"),
+    [
+        (START, b"X-More: 1\r\n", HEAD),  # headers have one deadline for all
+        (LENGTH, b"x", 2 * IDLE),  # a body has to come at a kilobyte a second
+        (CHUNKED, b"1\r\nx\r\n", 2 * IDLE),
+    ],
+    ids=["headers", "a length", "chunks"],
+)
+def test_a_byte_now_and_then_keeps_no_connection(began, piece, most):
+    """408 in the client's dialect, however many come in between; nothing of it goes on."""
+    slow = Slow(began)
+    sent = slow.send(*[piece] * 100, pause=1.0)
+    assert IDLE - 1 <= sent <= most
+    assert slow.error == (b"408", "error")
+    assert slow.recorder.arrived == []
 
 
-@pytest.mark.parametrize("framing", [b"Content-Length: 100000", b"Transfer-Encoding: chunked"])
-def test_a_body_has_to_come_at_a_kilobyte_a_second(client, upstream, framing):
-    """A byte now and then keeps no connection: 408, and nothing of it goes upstream."""
-    client.ask("/v1/messages", None, framing)
-    head, body, sent = answer_to_a_trickle(client, b"1\r\nx\r\n", 0.1)
-    assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert body["error"]["message"].startswith("cacheproxy: ")
-    assert sent > 3
-    assert upstream.requests.empty()
-
-
-def test_a_body_that_stops(client, upstream):
+def test_a_body_that_stops():
     """408 after the idle time."""
-    client.ask("/v1/messages", None, b"Content-Length: 100000")
-    client.send(b"x" * 50_000)
-    assert client.answer().status == 408
-    assert upstream.requests.empty()
+    slow = Slow(LENGTH + b"x" * 20_000)
+    slow.clock.advance(IDLE)
+    assert slow.error == (b"408", "error")
+    assert slow.recorder.arrived == []
 
 
-def test_a_body_that_takes_longer_than_both_limits_but_comes(client, upstream):
+def test_a_body_that_takes_longer_than_both_limits_but_comes():
     """They are about silence and slowness, not about size."""
-    client.ask("/v1/messages", None, b"Content-Length: 30000")
-    for _ in range(30):
-        client.send(b"x" * 1000)
-        time.sleep(0.1)
-    assert client.answer().status == 200
-    assert len(upstream.received().body) == 30_000
+    slow = Slow(LENGTH)
+    assert slow.send(*[b"x" * 1000] * 30, pause=0.9) == 30
+    (arrived,) = slow.recorder.arrived
+    assert arrived.body == b"x" * 30_000
 
 
-def test_there_may_be_only_so_many_connections(upstream, tmp_path):
+def test_the_settings_say_how_long_and_how_many(upstream, tmp_path):
     """The next one gets 503, with a word on when to come again."""
-    arguments = ("--max-connections", "6", "--upstream", upstream.url)
+    arguments = ("--idle-timeout", "1", "--head-timeout", "1.5", "--max-connections", "6")
+
+    def asks(proxy):
+        return stack.enter_context(Client(proxy.address)).ask(body=b"{}").answer()
+
     with contextlib.ExitStack() as stack:
-        narrow = stack.enter_context(Proxy(tmp_path, *arguments))
-        clients = [stack.enter_context(Client(narrow.address)) for _ in range(6)]
-        assert all(client.ask(body=b"{}").answer().status == 200 for client in clients)
-        one_more = stack.enter_context(Client(narrow.address))
-        answer = one_more.ask(body=b"{}").answer()
+        narrow = stack.enter_context(Proxy(tmp_path, *arguments, "--upstream", upstream.url))
+        trickling = stack.enter_context(Client(narrow.address))
+        trickling.send(START)
+        assert [asks(narrow).status for _ in range(5)] == [200] * 5
+        answer = asks(narrow)
         assert (answer.status, answer.values(b"retry-after")) == (503, [b"1"])
-        clients.pop().close()
-        eventually(lambda: reached(narrow))
-
-
-def reached(proxy):
-    with Client(proxy.address) as client:
-        return client.ask(body=b"{}").answer().status == 200
+        assert trickling.answer().status == 408
+        eventually(lambda: asks(narrow).status == 200)

@@ -8,37 +8,20 @@ import pytest
 
 from cacheproxy.core.http1.ending import CUT
 
-from .harness import Client, head
+from .harness import head
 
 OLD = b"HTTP/1.0 200 OK\r\n"
 EVENTS, LINES, JSON = b"text/event-stream", b"application/x-ndjson", b"application/json"
 TURN = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
-
-
-def event(value, kind=None):
-    text = value if isinstance(value, str) else json.dumps(value)
-    return (f"event: {kind}\n" if kind else "").encode() + f"data: {text}\n\n".encode()
-
-
-def word(finish=None):
-    return event({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": finish}]})
-
-
-DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
-PARTS = {
-    "chat": ("/v1/chat/completions", EVENTS, word(), word("stop") + event("[DONE]")),
-    "chat without [DONE]": ("/v1/chat/completions", EVENTS, word(), word("length")),
+CHAT = "/v1/chat/completions"
+WORD = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": null}]}\n\n'
+PARTS = {  # core/http1 has the ends of all dialects
+    "chat": (CHAT, EVENTS, WORD, WORD.replace(b"null", b'"stop"') + b"data: [DONE]\n\n"),
     "messages": (
         "/v1/messages",
         EVENTS,
-        event(DELTA, "content_block_delta"),
-        event({"type": "message_stop"}, "message_stop"),
-    ),
-    "responses": (
-        "/v1/responses",
-        EVENTS,
-        event({"type": "response.output_text.delta", "delta": "a"}),
-        event({"type": "response.completed", "response": {"status": "completed"}}),
+        b'event: content_block_delta\ndata: {"type": "content_block_delta", "index": 0}\n\n',
+        b'event: message_stop\ndata: {"type": "message_stop"}\n\n',
     ),
     "ollama": (
         "/api/chat",
@@ -46,84 +29,62 @@ PARTS = {
         b'{"message":{"content":"a"},"done":false}\n',
         b'{"message":{"content":""},"done":true}\n',
     ),
-    "unstreamed": ("/v1/chat/completions", JSON, b'{"choices":[{"index":0,"mess', b'age":{}}]}'),
+    "unstreamed": (CHAT, JSON, b'{"choices":[{"index":0,"mess', b'age":{}}]}'),
 }
-each = pytest.mark.parametrize("name", PARTS)
 
 
-def ask(proxy, upstream, path, kind, body, *, version=b"HTTP/1.1", start=OLD):
+@pytest.fixture
+def ask(proxy, respond):
     """What a client gets of an answer with ``body``, and what is logged of it."""
 
-    def script(peer, _):
-        peer.send(start + b"Content-Type: " + kind + b"\r\n\r\n" + body)
+    def ask(path, kind, body, *, version=b"HTTP/1.1", start=OLD):
+        respond(start + b"Content-Type: " + kind + b"\r\n\r\n" + body)
+        mark = proxy.mark()
+        answer = proxy.ask(path, TURN, version=version)
+        proxy.mark()
+        return answer, "\n".join(proxy.lines[mark:])
 
-    upstream.reset(script)
-    mark = proxy.mark()
-    with Client(proxy.address) as client:
-        answer = client.ask(path, TURN, version=version).answer()
-    return answer, proxy.wait_for(" first", mark)
+    return ask
 
 
-@each
-def test_with_its_end_it_is_whole(proxy, upstream, name):
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("start", [OLD, b"HTTP/1.1 200 OK\r\nConnection: close\r\n"])
+def test_without_its_end_it_is_broken_off_and_logged(ask, name, start):
+    """All that had come is delivered; there is no end that would make it look whole."""
     path, kind, part, end = PARTS[name]
-    answer, logged = ask(proxy, upstream, path, kind, part * (1 if kind == JSON else 3) + end)
-    assert answer.end == "whole"
-    assert answer.body.endswith(end)
+    answer, logged = ask(path, kind, part, start=start)
+    assert (answer.status, answer.end, answer.framed, answer.body) == (200, "fin", True, part)
+    assert f"UPSTREAM FAILED: {CUT}" in logged
+    answer, logged = ask(path, kind, part + end, start=start)
+    assert (answer.end, answer.body) == ("whole", part + end)
     assert "FAILED" not in logged
 
 
-@each
-@pytest.mark.parametrize("start", [OLD, b"HTTP/1.1 200 OK\r\nConnection: close\r\n"])
-def test_without_it_it_is_broken_off_and_logged(proxy, upstream, name, start):
-    """All that had come is delivered; there is no end that would make it look whole."""
-    path, kind, part, _ = PARTS[name]
-    answer, logged = ask(proxy, upstream, path, kind, part, start=start)
-    assert (answer.status, answer.end, answer.framed) == (200, "fin", True)
-    assert answer.body == part
-    assert f"UPSTREAM FAILED: {CUT}" in logged
-
-
-def test_a_client_of_http_1_0_gets_a_reset(proxy, upstream):
+def test_a_client_of_http_1_0_gets_a_reset(ask):
     """It has no framing, either."""
     path, kind, part, end = PARTS["chat"]
-    answer, _ = ask(proxy, upstream, path, kind, part, version=b"HTTP/1.0")
-    assert answer.end == "rst"
-    answer, _ = ask(proxy, upstream, path, kind, part + end, version=b"HTTP/1.0")
+    assert ask(path, kind, part, version=b"HTTP/1.0")[0].end == "rst"
+    answer, _ = ask(path, kind, part + end, version=b"HTTP/1.0")
     assert (answer.end, answer.body) == ("fin", part + end)
 
 
-def test_an_end_that_framing_gives_is_the_upstream_s_own(proxy, upstream):
-    """A length, or the last chunk, says that this was all."""
-    path, kind, part, _ = PARTS["chat"]
-    fields = (b"Content-Type: " + kind, b"Content-Length: %d" % len(part))
-    upstream.reset(lambda peer, _: peer.send(head(*fields) + part))
-    with Client(proxy.address) as client:
-        answer = client.ask(path, TURN).answer()
-    assert (answer.end, answer.body) == ("whole", part)
-
-
 @pytest.mark.parametrize(
-    ("path", "kind"),
-    [("/v1/chat/completions", b"text/plain"), ("/v1/audio", EVENTS), ("/v1/models", JSON)],
+    ("path", "kind", "start"),
+    [
+        (CHAT, EVENTS, head(b"Content-Length: %d" % len(WORD))[:-2]),  # a length says it
+        (CHAT, b"text/plain", OLD),
+        ("/v1/audio", EVENTS, OLD),
+        ("/v1/models", JSON, OLD),
+    ],
 )
-def test_what_is_not_known_passes_as_it_is(proxy, upstream, path, kind):
-    upstream.reset(lambda peer, _: peer.send(OLD + b"Content-Type: " + kind + b"\r\n\r\nda"))
-    with Client(proxy.address) as client:
-        answer = client.ask(path, TURN).answer()
-    assert (answer.end, answer.body) == ("whole", b"da")
+def test_what_is_not_known_or_has_an_end_of_its_own_passes_as_it_is(ask, path, kind, start):
+    answer, _ = ask(path, kind, WORD, start=start)
+    assert (answer.end, answer.body) == ("whole", WORD)
 
 
-def test_a_comment_is_no_first_token(proxy, upstream):
+def test_a_comment_is_no_first_token(ask):
     """Signs of life go down as they come, and count for nothing."""
-
-    def script(peer, _):
-        peer.send(OLD + b"Content-Type: text/event-stream\r\n\r\n: keepalive 5/9\n\n")
-
-    upstream.reset(script)
-    mark = proxy.mark()
-    with Client(proxy.address) as client:
-        answer = client.ask("/v1/chat/completions", TURN).answer()
+    answer, logged = ask(CHAT, EVENTS, b": keepalive 5/9\n\n")
     assert answer.body == b": keepalive 5/9\n\n"
-    logged = proxy.wait_for("UPSTREAM FAILED", mark)
+    assert "UPSTREAM FAILED" in logged
     assert " first" not in logged

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from cacheproxy.core.conversation import conversation as module
-from cacheproxy.core.conversation.conversation import Conversation, Spellings, Thought, Thoughts
+from cacheproxy.core.conversation.conversation import Spellings, Thought, Thoughts
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.store import Store
-from tests.core.conversation.test_store import Proxy, turn
+from cacheproxy.testing import request
+from tests.core.conversation.proxied import Proxy, by_turns
 
 THOUGHT = Thought("reasoning", '"so"')
 
@@ -47,27 +47,25 @@ def test_the_least_recently_given_goes_first(monkeypatch):
     assert thoughts.cost < 4_000
 
 
+def asked(text, session="a"):
+    return request({"messages": by_turns([text])}, headers={"x-session-id": session})
+
+
 def test_the_store_counts_thoughts_and_drops_them_with_their_conversation():
     proxy = Proxy()
-    session = proxy(turn(["words"], 1))[1]
-    before = proxy.store.bytes_kept
-    proxy.store.think(session, 1, Thought("", f'"{"x" * 100_000}"'))
-    assert proxy.store.bytes_kept >= before + 100_000
-    assert proxy.store.bytes_kept == proxy.store.conversation(session).cost
-    proxy.store.think(Session("agent", "nobody's"), 1, THOUGHT)
-    assert proxy.store.conversation(Session("agent", "nobody's")) is None
-
-
-def test_a_conversation_too_large_for_the_store_goes_with_all_its_thoughts():
-    store = Store(most_bytes=200_000)
-    proxy = Proxy()
-    proxy.store = store
-    first = proxy(turn(["words"], 1, headers=((b"x-session-id", b"a"),)))[1]
-    store.think(first, 1, Thought("", f'"{"x" * 150_000}"'))
-    proxy(turn(["others " * 9_000], 1, headers=((b"x-session-id", b"b"),)))
-    assert store.conversation(first) is None
+    store = proxy.store
+    session = proxy(asked("words")).session
+    before = store.bytes_kept
+    store.think(session, 1, Thought("", f'"{"x" * 150_000}"'))
+    assert store.bytes_kept >= before + 150_000
+    assert store.bytes_kept == store.conversation(session).cost
+    store.most_bytes = 200_000
+    proxy(asked("others " * 9_000, "b"))
+    assert store.conversation(session) is None
     assert store.bytes_kept < 200_000
-    assert Conversation(first).thoughts.find(1) is None
+    for gone in (session, Session("agent", "nobody's")):
+        store.think(gone, 1, THOUGHT)
+        assert store.conversation(gone) is None
 
 
 @pytest.mark.parametrize(

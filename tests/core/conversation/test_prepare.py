@@ -6,37 +6,23 @@ from unittest.mock import Mock
 import pytest
 
 from cacheproxy.core.conversation.plan import MOST_ID, Plan, SessionHook
-from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
-from cacheproxy.core.rules.fold import run
+from cacheproxy.testing import request
+from tests.core.conversation.proxied import NAMED, Proxy, by_turns
 
 
-class Proxy:
-    """What a proxy does to a request on its way up, with the rules of its own."""
-
-    def __init__(self, rules=BUILT_IN):
-        self.store = Store()
-        self.rules = rules
-
-    def __call__(self, tools: str, words: int = 1) -> str:
-        """Send so many messages with tools named by letters; return the tools as sent."""
-        roles = ("user", "assistant")
-        texts = [{"role": roles[at % 2], "content": f"said {at}"} for at in range(words)]
-        named = [{"name": name, "description": name * 9} for name in tools]
-        body = json.dumps({"system": "You are.", "messages": texts, "tools": named}).encode()
-        request = Request("POST", "/v1/messages", ((b"x-session-id", b"s"),), body)
-        prepared = run(prepare(request, Plan(self.rules), self.store))
-        self.place = self.store.begin(prepared.turn, prepared.request)
-        self.store.end(prepared.session, self.place, None)
-        return "".join(tool["name"] for tool in prepared.request.json["tools"])
+def sent(proxy, tools, words):
+    """The tools as they are sent with so many messages; a letter names each."""
+    named = [{"name": name, "description": name * 9} for name in tools]
+    said = {"messages": by_turns(f"said {at}" for at in range(words)), "tools": named}
+    prepared = proxy(request({"system": "You are."} | said, headers=NAMED))
+    return "".join(tool["name"] for tool in prepared.request.json["tools"])
 
 
 @pytest.mark.parametrize(
-    ("rules", "asked", "sent"),
+    ("rules", "asked", "wanted"),
     [
         # what comes late is put last and stays there
         (BUILT_IN, "abcd abxcd abxcyd abxcyd", "abcd abcdx abcdxy abcdxy"),
@@ -46,18 +32,19 @@ class Proxy:
     ],
     ids=["late", "back", "off"],
 )
-def test_tools_are_sent_as_before(rules, asked, sent):
+def test_tools_are_sent_as_before(rules, asked, wanted):
     """The server may still have the prompt with them."""
-    proxy = Proxy(rules)
-    assert " ".join(proxy(tools, at) for at, tools in enumerate(asked.split(), 1)) == sent
+    proxy = Proxy(*rules)
+    found = [sent(proxy, tools, at) for at, tools in enumerate(asked.split(), 1)]
+    assert " ".join(found) == wanted
     assert proxy.place.lane == 0
 
 
 def test_of_other_tools_only_the_last_few_requests_are_kept():
     """And they are counted in what the conversation takes."""
-    proxy = Proxy()
+    proxy = Proxy(*BUILT_IN)
     for number in range(12):
-        proxy("abcdef" + "ghijklmnopqr"[number], number + 1)
+        sent(proxy, "abcdef" + "ghijklmnopqr"[number], number + 1)
     (lane,) = proxy.store.conversation(Session("client", "s")).lanes
     bodies = [len(other.body) for other in lane.others.values()]
     assert len(bodies) == 3
@@ -80,27 +67,22 @@ FIRST, AGAIN, OTHER = '{"b": 1.0, "a": "é"}', '{"a":"\\u00e9","b":1}', '{"a":"e
 @pytest.mark.parametrize("path", CALLS)
 def test_a_call_that_is_spelled_anew_is_the_same_answer(path):
     """A client that names no session is known by its answers: GitHub Copilot, which is resumed."""
-    store, sessions, sent = Store(), [], []
-    turns = ((), (FIRST,), (AGAIN, "so"), (OTHER, "so"))
-    for turn in turns:
-        messages = [{"role": "user", "content": "go"}]
+    proxy, sessions, sent = Proxy(*BUILT_IN), [], []
+    for turn in ((), (FIRST,), (AGAIN, "so"), (OTHER, "so")):
+        messages = by_turns(["go"])
         for text in turn:
             call = CALLS[path]({"name": "f", "arguments": text})
-            messages += call if text != "so" else [{"role": "user", "content": "so"}]
-        body = json.dumps({"input" if "responses" in path else "messages": messages}).encode()
-        request = Request("POST", path, ((b"user-agent", b"OpenAI/JS 5.20.1"),), body)
-        prepared = run(prepare(request, Plan(BUILT_IN), store))
-        place = store.begin(prepared.turn, prepared.request)
-        store.end(prepared.session, place, None)
+            messages += call if text != "so" else by_turns([text])
+        body = {"input" if "responses" in path else "messages": messages}
+        prepared = proxy(request(body, path, {"user-agent": "OpenAI/JS 5.20.1"}))
         sessions.append(prepared.session.id)
         sent.append(json.dumps(prepared.request.json))
     assert sessions[0] == sessions[1] == sessions[2] != sessions[3]
-    assert json.dumps(FIRST) in sent[1]
-    assert json.dumps(FIRST) in sent[2]
-    assert json.dumps(OTHER) in sent[3]
+    for text, spelled in zip((FIRST, FIRST, OTHER), sent[1:], strict=True):
+        assert json.dumps(text) in spelled
 
 
-REQUEST = Request("POST", "/v1/messages", body=b"{}")
+REQUEST = request({})
 SECRET = "the secret prompt"
 NO_ID = "returned text that is no id: at most 256 printable characters"
 
@@ -130,10 +112,7 @@ def test_what_a_plugin_says_of_a_session(said, answer):
 def test_an_id_gets_the_name_of_the_plugins_client():
     """It is asked about that client's requests; an answer with a name keeps its own."""
     client = Client("mine", head=("You are Mine.",))
-    mine, other = (
-        Request("POST", "/v1/messages", body=body)
-        for body in (b'{"system": "You are Mine."}', b'{"system": "You are not Mine."}')
-    )
+    mine, other = (request({"system": f"You are {name}."}) for name in ("Mine", "not Mine"))
     hook = SessionHook("p", lambda request: "42", client=client)
     plan = Plan((), [hook])
     assert (plan.of(mine).hooks, plan.of(other).hooks) == ((hook,), ())

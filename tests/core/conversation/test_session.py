@@ -1,24 +1,18 @@
 """Which conversation a request belongs to."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from cacheproxy.core.conversation.session import Session, parent_of, session_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.testing import request
+from tests.core.conversation.proxied import by_turns
 
-CLAUDE = (b"User-Agent", b"claude-cli/2.1.329 (external, sdk-cli)")
-
-
-def request_of(body: object, *headers: tuple[bytes, bytes], path: str = "/v1/messages") -> Request:
-    return Request("POST", path, headers, json.dumps(body).encode())
+CLAUDE = {"User-Agent": "claude-cli/2.1.329 (external, sdk-cli)"}
 
 
-def said(system: object, *messages: object, **more: object) -> Request:
-    roles = ("user", "assistant")
-    turns = [{"role": roles[at % 2], "content": one} for at, one in enumerate(messages)]
-    return request_of({"system": system, "messages": turns} | more)
+def said(system: object, *messages: object, headers: dict | None = None, **more: object) -> Request:
+    body = {"system": system, "messages": by_turns(messages)} | more
+    return request(body, headers=headers)
 
 
 def text(*texts: str) -> list[dict[str, str]]:
@@ -37,8 +31,8 @@ def text(*texts: str) -> list[dict[str, str]]:
 )
 def test_a_plugins_answer_wins(answer, session):
     """client/id, or an id alone; headers and body are not asked."""
-    headers = (CLAUDE, (b"X-Session-Id", b"other"))
-    assert session_of(Request("POST", "/", headers, b"no json"), answer) == session
+    asked = request("no json", headers=CLAUDE | {"X-Session-Id": "other"})
+    assert session_of(asked, answer) == session
 
 
 BODY = {"prompt_cache_key": "key", "metadata": {"user_id": "u_session_s"}}
@@ -68,23 +62,22 @@ BODY = {"prompt_cache_key": "key", "metadata": {"user_id": "u_session_s"}}
     ],
 )
 def test_a_session_is_named_by_headers_or_body(headers, body, identity):
-    fields = ((name.encode(), value.encode()) for name, value in headers.items())
-    assert session_of(request_of(body, *fields)).id == identity
+    assert session_of(request(body, headers=headers)).id == identity
 
 
 @pytest.mark.parametrize(
     ("headers", "parent"),
     [
-        (((b"session-id", b"s"),), None),
-        (((b"session-id", b"s"), (b"x-any-agent-id", b"t")), Session("client", "s")),
-        (((b"session-id", b"s"), (b"x-any-agent-id", b"")), None),
-        (((b"x-session-id", b"s"), (b"x-parent-session-id", b"p")), Session("client", "p")),
-        (((b"x-parent-session-id", b"p"),), Session("client", "p")),
+        ({"session-id": "s"}, None),
+        ({"session-id": "s", "x-any-agent-id": "t"}, Session("client", "s")),
+        ({"session-id": "s", "x-any-agent-id": ""}, None),
+        ({"x-session-id": "s", "x-parent-session-id": "p"}, Session("client", "p")),
+        ({"x-parent-session-id": "p"}, Session("client", "p")),
     ],
 )
 def test_a_subagent_knows_for_whom_it_works(headers, parent):
     """Its parent's id is never its own."""
-    asked = request_of({"messages": []}, *headers)
+    asked = request({"messages": []}, headers=headers)
     session = session_of(asked)
     assert parent_of(asked, session) == parent
     assert session.id != "p"
@@ -101,20 +94,15 @@ def test_a_subagent_knows_for_whom_it_works(headers, parent):
         *({"metadata": {"user_id": user}} for user in ("[" * 100_000, "\ud83d")),
         {"system": 5, "messages": "text", "input": {"a": "b"}},
         {"messages": [None, {"role": "user"}, {"role": "user", "content": 5}]},
+        *(b"", b"no json", b"[]", b"\xff"),  # one for all such requests of a client
     ],
 )
 def test_otherwise_it_is_a_hash(body):
     """Other shapes are no session, and no error."""
-    identity = session_of(request_of(body)).id
+    assert session_of(request(body, headers={"session-id": "s"})).id == "s"
+    identity = session_of(request(body)).id
     assert len(identity) == 16
     assert int(identity, 16) >= 0
-
-
-@pytest.mark.parametrize("body", [b"", b"no json", b"[]", b"\xff"])
-def test_a_body_that_is_no_json_has_a_session_too(body):
-    """Of the headers, or one for all such requests of a client."""
-    assert len(session_of(Request("POST", "/", (CLAUDE,), body)).id) == 16
-    assert session_of(Request("POST", "/", ((b"session-id", b"s"),), body)).id == "s"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +142,7 @@ LATE = {"messages": [*said("", "fix the tests", "hi").json["messages"], {"role":
     [
         (FIRST, said("You help.", "fix the docs"), False),
         (FIRST, said("You translate.", "fix the tests"), False),
-        (FIRST, replace(FIRST, headers=(CLAUDE,)), False),
+        (FIRST, said("You help.", "fix the tests", headers=CLAUDE), False),
         (said("ab", "c"), said("a", "bc"), False),
         # later messages
         (FIRST, said("You help.", "fix the tests", "hi", "and now?"), True),
@@ -193,9 +181,11 @@ def test_captures_are_one_session_by_their_prompts_too(captured):
         "openclaw-completions", "openclaw-anthropic", "openclaw-responses", "pi-datechange",
     }  # fmt: skip
     for name in names:
-        bare = []
-        for request in captured[name]:
-            body = {key: value for key, value in request.json.items() if key != "metadata"}
-            agent = (b"user-agent", (request.header("user-agent") or "").encode())
-            bare.append(request_of(body, agent))
-        assert len({session_of(request).id for request in bare}) == 1, name
+        bare = [
+            request(
+                {key: value for key, value in one.json.items() if key != "metadata"},
+                headers={"user-agent": one.header("user-agent") or ""},
+            )
+            for one in captured[name]
+        ]
+        assert len({session_of(one).id for one in bare}) == 1, name

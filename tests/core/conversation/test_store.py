@@ -1,6 +1,5 @@
 """One store: which request is the turn before, for the rules and for the verdict alike."""
 
-import json
 import re
 import tracemalloc
 from dataclasses import replace
@@ -13,21 +12,18 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation import store as module
 from cacheproxy.core.conversation.conversation import Thought
 from cacheproxy.core.conversation.lanes import Before, Lane
-from cacheproxy.core.conversation.plan import Plan
-from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.observe.verdicts import Verdicts
+from cacheproxy.testing import request
+from tests.core.conversation.proxied import NAMED, Proxy, by_turns
 from tests.core.planting import prose, tool
 from tests.observe.exchanges import body, exchange
 
 PIN = Rule("pin", "system", r"date=(?P<volatile>\d+)", pin=True)
 ONE = Session("agent", "one")
-NAMED = ((b"x-session-id", b"s"),)
 
 
 def begun(store, asked, session=ONE):
@@ -35,34 +31,15 @@ def begun(store, asked, session=ONE):
     return store.begin(store.find(session, asked), asked)
 
 
-class Proxy:
-    """What a proxy does to a request on its way up, with a pin rule, and what it remembers."""
-
-    def __init__(self, rule=PIN):
-        self.store, self.plan = Store(), Plan((rule,))
-
-    def __call__(self, asked: Request, *, answered=True) -> tuple[str, Session]:
-        """Return the system text as it is sent, and the session."""
-        prepared = run(prepare(asked, self.plan, self.store))
-        place = self.store.begin(prepared.turn, prepared.request)
-        if answered:
-            self.store.end(prepared.session, place, None)
-        self.sent = prepared.request.json
-        return self.sent["system"], prepared.session
-
-
 def turn(said, date, tools=("Read", "Edit"), headers=NAMED, system="main " * 40):
     """A request of a conversation: what user and model said by turns, and the day."""
-    made = {
-        "model": "m",
-        "system": f"date={date} {system}",
-        "tools": [tool(name) for name in tools],
-        "messages": [
-            {"role": ("user", "assistant")[number % 2], "content": text}
-            for number, text in enumerate(said)
-        ],
-    }
-    return Request("POST", "/v1/messages", headers, json.dumps(made).encode())
+    made = {"model": "m", "system": f"date={date} {system}", "messages": by_turns(said)}
+    return request(made | {"tools": [tool(name) for name in tools]}, headers=headers)
+
+
+def date_of(prepared):
+    """The day that a request is sent with."""
+    return prepared.request.json["system"][5]
 
 
 def test_of_the_last_turn_that_broke_both_requests_are_kept_as_the_rules_left_them():
@@ -97,12 +74,11 @@ def test_what_was_sent_last_is_given_for_trial_within_bounds():
 
 def test_a_subagent_with_tools_of_its_own_does_not_take_over_the_pin():
     """Under the same session id; the verdict compares with the same turn."""
-    proxy = Proxy()
+    proxy = Proxy(PIN)
     main = ["first words", "answer", "more words"]
-    assert proxy(turn(main[:1], 1))[0].startswith("date=1")
     task = turn(["task"], 2, tools=("Grep", "Glob"), system="sub " * 40)
-    assert proxy(task)[0].startswith("date=2")
-    assert proxy(turn(main, 3))[0].startswith("date=1")
+    asked = turn(main[:1], 1), task, turn(main, 3)
+    assert "".join(date_of(proxy(one)) for one in asked) == "121"
     known = proxy.store.conversation(Session("client", "s"))
     assert [(lane.number, lane.turns) for lane in known.lanes] == [(0, 2), (1, 1)]
 
@@ -114,17 +90,17 @@ STEP = re.compile(r"(?:(\w+):)?([\w-]+?)(\?)?@(\d)")
     ("headers", "steps"),
     [
         # its client names no session: the answers tell two apart that begin alike
-        ((), "fix@1=1 fix-a-go@2=1 fix@3=3/2 fix-b-go@4=3/2 fix-a-go-done-on@5=1 fix-c-no@6=6/3"),
+        ({}, "fix@1=1 fix-a-go@2=1 fix@3=3/2 fix-b-go@4=3/2 fix-a-go-done-on@5=1 fix-c-no@6=6/3"),
         # of two that cannot be told apart neither has a pin; from then on its answers tell it
-        ((), "fix@1=1 fix@2=2/2 fix-a-go@3=3/3 fix-a-go-done-on@5=3/3 fix-b-go@4=4/4"),
+        ({}, "fix@1=1 fix@2=2/2 fix-a-go@3=3/3 fix-a-go-done-on@5=3/3 fix-b-go@4=4/4"),
         # nor if it is asked for anew when it has its answer, unless no other has begun alike
-        ((), "fix@1=1 fix-a-go?@2=1 fix-a-go@2=1 fix-a-go@4=1 fix-a-go-b-on@4=1"),
-        ((), "fix@1=1 fix-a-go?@2=1 fix-a-go@2=1 fix@3=3/2 fix-a-go@4=4/3 fix-a-go-b-on@4=4/3"),
+        ({}, "fix@1=1 fix-a-go?@2=1 fix-a-go@2=1 fix-a-go@4=1 fix-a-go-b-on@4=1"),
+        ({}, "fix@1=1 fix-a-go?@2=1 fix-a-go@2=1 fix@3=3/2 fix-a-go@4=4/3 fix-a-go-b-on@4=4/3"),
         # one that would put nothing back may be gone on with, or any if all would put the same
-        ((), "fix@1=1 fix@2=2/2 fix-a-go@2=2/2"),
-        ((), "fix@1=1 fix@1=1/2 fix-a-go@2=1/2"),
+        ({}, "fix@1=1 fix@2=2/2 fix-a-go@2=2/2"),
+        ({}, "fix@1=1 fix@1=1/2 fix-a-go@2=1/2"),
         # another system text is another conversation, however far behind it differs
-        ((), "x:hi@1=1 y:hi@2=2/2 x:hi-a-go@3=1 y:hi-a-go@4=2/2 z:hi-a-go@5=5/3"),
+        ({}, "x:hi@1=1 y:hi@2=2/2 x:hi-a-go@3=1 y:hi-a-go@4=2/2 z:hi-a-go@5=5/3"),
         # one with a name may be compacted with the same system text, or taken back
         (NAMED, "fix@1=1 fix-a-go@2=1 fix-a-go-done-on@3=1 sum@4=1 other:sum@5=5"),
         (NAMED, "fix@1=1 fix-a-go@2=1 fix-a-go-done-on@3=1 fix@9=1"),
@@ -135,44 +111,43 @@ STEP = re.compile(r"(?:(\w+):)?([\w-]+?)(\?)?@(\d)")
 )
 def test_which_date_each_request_is_sent_with(headers, steps):
     """``system:said-answer-said?@date=sent/session``: ``?`` has no answer."""
-    proxy, found = Proxy(), []
+    proxy, found = Proxy(PIN), []
     for step in steps.split():
         system, said, failed, date = STEP.match(step).groups()
         asked = turn(said.split("-"), date, headers=headers, system=f"{'main ' * 900}{system}")
-        text, session = proxy(asked, answered=not failed)
-        number = session.id.partition("-")[2]
-        found.append(f"{STEP.match(step)[0]}={text[5]}{number and '/'}{number}")
+        sent = proxy(asked, answered=not failed)
+        number = sent.session.id.partition("-")[2]
+        found.append(f"{STEP.match(step)[0]}={date_of(sent)}{number and '/'}{number}")
     assert " ".join(found) == steps
 
 
 def test_the_same_id_with_other_credentials_is_another_conversation():
-    proxy = Proxy()
-    sent = []
-    for date, key in ((1, b"a"), (2, b"b"), (3, b"a"), (4, b"c")):
-        headers = ((b"X-Session-ID", b"s"), (b"Authorization", key))
-        sent.append(proxy(turn(["fix it", "a", "go on"], date, headers=headers))[0][:6])
-    assert sent == ["date=1", "date=2", "date=1", "date=4"]
+    proxy, sent = Proxy(PIN), ""
+    for date, key in enumerate("abac", 1):
+        asked = turn(["fix it", "a", "go on"], date, headers=NAMED | {"Authorization": key})
+        sent += date_of(proxy(asked))
+    assert sent == "1214"
 
 
 USERS = Rule("users", "user", r"date=(?P<volatile>\d+)", pin=True)
 
 
-@pytest.mark.parametrize("headers", [NAMED, ()])
+@pytest.mark.parametrize("headers", [NAMED, {}])
 def test_a_pin_in_a_message_comes_from_that_message_alone(headers):
     """A branch has those before it in common; what stood at its place was another's."""
     proxy = Proxy(USERS)
 
     def sent(said, date):
         texts = [f"{text} date={date}" if at % 2 == 0 else text for at, text in enumerate(said)]
-        proxy(turn(texts, 0, headers=headers))
-        return "".join(one["content"][-1] for one in proxy.sent["messages"][::2])
+        sent = proxy(turn(texts, 0, headers=headers)).request.json
+        return "".join(one["content"][-1] for one in sent["messages"][::2])
 
     turns = ("a", 1), ("abc", 2), ("abcde", 3), ("abcdx", 4)
     assert [sent(said, date) for said, date in turns] == ["1", "12", "123", "124"]
 
 
 def test_a_turn_that_failed_is_not_counted():
-    proxy = Proxy()
+    proxy = Proxy(PIN)
     for answered in (False, True):
         proxy(turn(["a"], 1), answered=answered)
     known = proxy.store.conversation(Session("client", "s"))
@@ -205,9 +180,8 @@ def test_looking_for_a_conversation_changes_nothing():
 def test_a_subagents_root_is_known():
     """That of the agent that began it all, however deep it is."""
     store = Store()
-    for name, parent in ((b"a", None), (b"b", b"a"), (b"c", b"b")):
-        headers = ((b"x-session-id", name),)
-        headers += () if parent is None else ((b"x-parent-session-id", parent),)
+    for name, parent in (("a", ""), ("b", "a"), ("c", "b")):
+        headers = {"x-session-id": name, "x-parent-session-id": parent}
         asked = turn(["words"], 1, headers=headers)
         begun(store, asked, session_of(asked))
     roots = [store.conversation(Session("client", name)).root for name in "abc"]
@@ -237,7 +211,7 @@ def test_memory_is_bounded_and_the_least_recently_used_goes(head):
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     for number in range(60):
-        headers = tuple((b"x-%d" % at, b"%d" % number * head) for at in range(6))
+        headers = {f"x-{at}": f"{number}" * head for at in range(6)}
         asked = turn([f"{number} " * (1000 if head else 20_000)], number, headers=headers)
         session = Session("agent", f"{number} " * (1 + head // 10))
         store.end(session, begun(store, asked, session), None)
@@ -269,7 +243,7 @@ def test_whatever_comes_it_keeps_no_more_than_it_may(turns):
     store = Store()
     for number, said, tools, date, broke, most in turns:
         store.most_bytes, session = most, Session("agent", str(number))
-        asked = turn(said, date, tools, headers=((b"x-date", b"1" * 1000 * date),))
+        asked = turn(said, date, tools, headers={"x-date": "1" * 1000 * date})
         place = begun(store, asked, session)
         store.think(session, date, Thought("", said[0] if said else "none"))
         sent = prompt_of(asked)
@@ -297,7 +271,7 @@ def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkey
     No number is given twice: turns under way, and captures, still say those of lanes forgotten.
     """
     monkeypatch.setattr(module, "_MOST_LANES", 4)
-    proxy = Proxy()
+    proxy = Proxy(PIN)
     for number in range(4):
         proxy(turn([f"{number}"], number, tools=(f"tool{number}",), system=prose(f"{number}")))
     for said in (["a"], ["a", "b", "c"]):

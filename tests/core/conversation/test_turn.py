@@ -1,39 +1,29 @@
 """Turns that another proxy must have had."""
 
-import json
-
 import pytest
 
-from cacheproxy.core.conversation.plan import Plan
-from cacheproxy.core.conversation.prepare import prepare
-from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import was_elsewhere
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import run
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.testing import request
+from tests.core.conversation.proxied import NAMED, Proxy
 
-NO_RULES = Plan(())
+NAMES = {"u": "user", "a": "assistant"}
 
 
-def told(requests, plan=NO_RULES):
+def told(requests, plan=None):
     """What is said of each request of one proxy."""
-    store, found = Store(), []
-    for request in requests:
-        prepared = run(prepare(plan.clients.introduce(request), plan, store))
-        if prepared.turn is None:
-            continue
-        found.append(was_elsewhere(prepared.turn))
-        place = store.begin(prepared.turn, prepared.request)
-        store.end(prepared.turn.session, place, None)
+    proxy, found = Proxy(plan=plan), []
+    for asked in requests:
+        if turn := proxy.prepared(asked).turn:
+            found.append(was_elsewhere(turn))
+            proxy(asked)
     return found
 
 
 def said(roles):
     """A request with a message for each letter: user, assistant."""
-    names = {"u": "user", "a": "assistant"}
-    messages = [{"role": names[role], "content": f"{at} said"} for at, role in enumerate(roles)]
-    body = json.dumps({"messages": messages}).encode()
-    return Request("POST", "/v1/messages", ((b"x-session-id", b"s"),), body)
+    messages = [{"role": NAMES[role], "content": f"{at} said"} for at, role in enumerate(roles)]
+    return request({"messages": messages}, headers=NAMED)
 
 
 @pytest.mark.parametrize(

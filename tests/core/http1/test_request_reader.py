@@ -276,6 +276,9 @@ def test_no_header_holds_control_characters(byte):
         # a line that ends in a line feed alone, the rest of a line behind a CR alone
         *((begun, 400) for begun in (b"\n", b"\r\n\n", b"GET /x HTTP/1.1\n", b"GET /x\n")),
         *((get()[:-2] + rest, 400) for rest in (b"\n", b"X: y\n", b"X: y\r\n\n", b"X: y\rZ")),
+        # a line that goes on in the next one: others may read that as a header of its own
+        *((get(b"X: y", rest), 400) for rest in (b" 1", b"\tContent-Length: 5")),
+        *((get(name, b" chunked"), 400) for name in (b"Transfer-Encoding:", b"Content-Length: 5")),
         # bytes that begin no method: TLS, a space, a blank
         *((begun, 400) for begun in (b"\x16\x03\x01", b" ", b"\r\n\r", b"\rG", b"G\0", b"\xff")),
         *((begun, None) for begun in (b"", b"\r", b"\r\n", b"G", b"x" * 32, b"x" * 32 + b" ")),

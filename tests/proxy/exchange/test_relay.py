@@ -26,7 +26,8 @@ from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate.reading import TranslationError
-from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, eventually
+from tests.proxy.conftest import proxy_with
+from tests.proxy.harness import CHUNKED, TIMEOUT, Client, eventually
 
 COMMENT = b": keep-alive\n\n"
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -225,19 +226,10 @@ def test_pings_are_neither_kept_nor_counted():
     assert (down.relay.bytes_down, down.relay.kept.joined()) == (len(EVENT), EVENT)
 
 
-@pytest.fixture(scope="module")
-def attentive(_upstream, tmp_path_factory):
-    """A proxy that sends pings soon, and captures all answers."""
-    folder = tmp_path_factory.mktemp("attentive")
-    options = ("--ping-after", "0.2", "--capture", str(folder / "capture"))
-    _upstream.reset()
-    with Proxy(folder, "--upstream", _upstream.url, *options) as proxy:
-        for path in ("/v1/messages", "/v1/chat/completions"):  # it learns what is served
-            with Client(proxy.address) as client:
-                assert client.ask(path, b"{}").answer().status == 200
-        proxy.capture = folder / "capture"
-        yield proxy
-        assert "Traceback" not in proxy.output
+attentive = proxy_with(
+    *("--ping-after", "0.2", "--capture", "capture"),
+    asks=("/v1/messages", "/v1/chat/completions"),
+)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +263,8 @@ def test_a_silent_stream_carries_the_dialects_own_ping(attentive, upstream, path
     assert float(re.search(r"([\d.]+)s first", line)[1]) >= round(waited - 0.05, 1)
 
     def captured():
-        return b"".join(file.read_bytes() for file in attentive.capture.rglob("*.*"))
+        folder = attentive.folder / "capture"
+        return b"".join(file.read_bytes() for file in folder.rglob("*.*"))
 
     eventually(lambda: word in captured())
     assert ping.split(b"\n")[0] not in captured()

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tests.proxy.harness import Client, Proxy, Upstream, sound_upstream, whole
+from tests.proxy.harness import Proxy, Upstream, sound_upstream, whole
 
 BIG = ("big", "big2", "big3")
 
@@ -52,10 +52,9 @@ class Pool:
 
     def ask(self, session, turn=1, *, path=b"/v1/messages", **body):
         """Send a turn of ``session``; return the answer."""
-        with Client(self.proxy.address) as client:
-            asked = json.dumps(conversation(session, turn) | body).encode()
-            named = b"X-Session-ID: " + session.encode()
-            return client.ask(path, asked, b"User-Agent: claude-cli/2", named).answer()
+        asked = json.dumps(conversation(session, turn) | body).encode()
+        named = b"X-Session-ID: " + session.encode()
+        return self.proxy.ask(path, asked, b"User-Agent: claude-cli/2", named)
 
     def said(self, session, turn=1, **more):
         """The name of the upstream that answered."""

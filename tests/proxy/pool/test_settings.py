@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 
 import pytest
 
-from tests.proxy.harness import Client, environment, free_port, sound_upstream, twistd, whole
+from tests.proxy.harness import Proxy, free_port, sound_upstream, whole
 
 from .conftest import BIG, spoken
 
@@ -23,9 +22,7 @@ def test_all_are_named_at_the_start_and_on_the_page(pool):
     first = found.proxy.lines[0]
     assert all(f"{name} {found.upstreams[name].url}" in first for name in BIG)
     assert sum("  upstream    big" in line for line in found.proxy.lines) == 3
-    with Client(found.proxy.address) as client:
-        page = client.ask("/_cacheproxy/health", method=b"GET").answer(method=b"GET")
-    each = json.loads(page.body)["upstreams"]
+    each = found.proxy.page("health")["upstreams"]
     assert [one["name"] for one in each] == list(BIG)
     assert {one["state"] for one in each} == {"up"}
 
@@ -68,34 +65,19 @@ def test_a_conversation_stays_where_it_was_while_there_was_but_one(pool, tmp_pat
 def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path):
     """One line, and exit code 2."""
     port = free_port()
-    file = tmp_path / "pool.toml"
-    file.write_text(
-        f'[[upstream]]\nname = "me"\nurl = "http://127.0.0.1:{port}"\n'
-        '[[upstream]]\nname = "other"\nurl = "http://127.0.0.1:9"\n'
-    )
-    done = subprocess.run(
-        twistd("--port", str(port), "--config", str(file)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment(tmp_path),
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1] == "cacheproxy: upstream me is this proxy itself"
+    table = '[[upstream]]\nname = "{}"\nurl = "http://127.0.0.1:{}"\n'.format
+    (tmp_path / "pool.toml").write_text(table("me", port) + table("other", 9))
+    proxy = Proxy(tmp_path, "--config", "pool.toml", port=port)
+    assert proxy.ended() == 2
+    assert proxy.lines[-1] == "cacheproxy: upstream me is this proxy itself"
 
 
 def test_servers_of_one_pool_that_serve_different_models(pool):
     """The banner says so: a conversation that moves goes on with another model."""
 
     def serving(name):
-        def answer(peer, received):
-            page = {"data": [{"id": f"model-of-{name}", "object": "model"}]}
-            is_models = received.line.startswith(b"GET /v1/models")
-            text = json.dumps(page if is_models else {}).encode()
-            peer.send(whole(text, b"Content-Type: application/json"))
+        page = json.dumps({"data": [{"id": f"model-of-{name}", "object": "model"}]}).encode()
+        return lambda peer, _: peer.send(whole(page, b"Content-Type: application/json"))
 
-        return answer
-
-    found = pool("big", "big2", scripts={"big": serving("big"), "big2": serving("big2")})
+    found = pool("big", "big2", scripts={name: serving(name) for name in ("big", "big2")})
     assert "the upstreams serve different models: big model-of-big" in found.proxy.output

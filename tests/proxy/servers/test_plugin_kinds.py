@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from types import ModuleType
 
 import pytest
@@ -14,7 +13,7 @@ from cacheproxy.cli.plugins import plugins
 from cacheproxy.core.servers.kinds import put_in_force
 from cacheproxy.plugin.package import PluginError, package_of
 from tests.core.templates import inline
-from tests.proxy.harness import TIMEOUT, Client, environment, eventually
+from tests.proxy.harness import environment, eventually
 from tests.proxy.placing.bodies import late
 from tests.proxy.placing.templated import PATHS, ModelServer, starting
 
@@ -72,14 +71,8 @@ class ExampleServer:
             self.model(peer, received)
 
 
-def page(proxy, name):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{name}", timeout=TIMEOUT) as found:
-        return json.load(found)
-
-
 def send(proxy, body):
-    with Client(proxy.address) as client:
-        return client.ask(PATHS["messages"], json.dumps(body).encode()).answer()
+    return proxy.ask(PATHS["messages"], json.dumps(body).encode())
 
 
 @pytest.fixture(autouse=True)
@@ -108,14 +101,14 @@ def test_a_server_is_recognised_by_the_kind_of_a_plugin(start):
     proxy = start(server)
     assert "ExampleServer 1.2" in proxy.output
     assert server.looked.index("/v1/models") < server.looked.index("/info")
-    profile = page(proxy, "health")["profile"]
+    profile = proxy.page("health")["profile"]
     assert profile["memory"] == {"slots": 2, "context": 2048}
     assert profile["start"] == "a"
     assert profile["reporting"] == "with a flag"
     assert "the server reports reuse only with --report-cache" in profile["says"]["memory"]
     assert send(proxy, late()).status == 200
-    eventually(lambda: page(proxy, "data?window=15m")["todo"])
-    (card,) = page(proxy, "data?window=15m")["todo"]
+    eventually(lambda: proxy.page("data?window=15m")["todo"])
+    (card,) = proxy.page("data?window=15m")["todo"]
     assert card["title"] == "Have ExampleServer report reuse"
     assert card["why"].startswith("Start it with --report-cache:")
 
@@ -142,7 +135,7 @@ def test_a_kind_that_raises_is_left_out_and_named(start, broken, why):
     proxy = start(ExampleServer(), code)
     proxy.wait_for(f"plugin servers: cacheproxy_server {why}")
     assert send(proxy, late()).status == 200
-    found = page(proxy, "health")
+    found = proxy.page("health")
     assert found["upstream"]["server"]["kind"] == "model server"
     assert found["failures"]["servers: cacheproxy_server"]["failed"] == 1
     assert "canary" not in proxy.output

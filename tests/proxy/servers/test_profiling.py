@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from functools import partial
 
 import pytest
 
 from tests.core.templates import RefusedError, inline, strict, thinking
-from tests.proxy.harness import TIMEOUT, Client, eventually, whole
+from tests.proxy.harness import eventually, whole
 from tests.proxy.placing.bodies import late
 from tests.proxy.placing.templated import (
     PAGE,
@@ -56,13 +55,11 @@ class Llama:
 
 
 def profile_of(proxy):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
-        return json.load(page)["profile"]
+    return proxy.page("health")["profile"]
 
 
 def send(proxy, body):
-    with Client(proxy.address) as client:
-        return client.ask(PATHS["messages"], json.dumps(body).encode()).answer()
+    return proxy.ask(PATHS["messages"], json.dumps(body).encode())
 
 
 @pytest.fixture
@@ -137,21 +134,6 @@ def test_a_rendering_page_of_nonsense_tells_nothing(start, answer):
     assert {"thoughts", "order", "page", "clock"}.isdisjoint(profile)
     assert profile["reporting"] == "always"
     assert send(proxy, {"model": "m", "messages": []}).status == 200
-
-
-@pytest.mark.parametrize(
-    "pages",
-    [
-        {"/props": STATUS["/props"] | {"total_slots": "many", "default_generation_settings": 7}},
-        {"/slots": whole(b"[" * 100_000), "/v1/models": {"data": "qwen"}},
-    ],
-)
-def test_status_pages_of_nonsense_tell_nothing_wrong(start, pages):
-    """What they do say counts."""
-    profile = profile_of(start(Llama(thinking, STATUS | pages)))
-    memory = profile.get("memory", {})
-    assert set(memory.items()) <= {*ONE_SLOT.items(), ("slots", 3)}
-    assert profile["thoughts"] == {"way": "dropped"}
 
 
 def test_what_the_models_of_a_router_do_not_have_in_common_is_left_out(start):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import tracemalloc
-from functools import partial
 
 import pytest
 from twisted.internet.error import ConnectionDone, ConnectionLost
@@ -48,16 +48,16 @@ class Pair:
         self.reactor = Watching()
         self.transport = Server(ours, Protocol(), ("", 0), None, 0, self.reactor)
 
+    def write(self, *pieces):
+        for piece in pieces:
+            eager.write(self.transport, piece)
+
     def read(self):
         found = b""
-        while True:
-            try:
-                data = self.peer.recv(1 << 20)
-            except BlockingIOError:
-                return found
-            if not data:
-                return found
-            found += data
+        with contextlib.suppress(BlockingIOError):
+            while data := self.peer.recv(1 << 20):
+                found += data
+        return found
 
     def read_all(self):
         """Let the reactor write what is left, as long as there is some."""
@@ -79,8 +79,7 @@ def pair():
 
 def test_what_the_socket_takes_is_there_at_once(pair):
     """Without the reactor."""
-    eager.write(pair.transport, b"one")
-    eager.write(pair.transport, b"two")
+    pair.write(b"one", b"two")
     assert pair.read() == b"onetwo"
     assert not pair.reactor.writers
 
@@ -90,30 +89,26 @@ def test_the_rest_waits_in_the_transport_and_stays_in_order(pair):
     producer = Producer()
     pair.transport.registerProducer(producer, True)
     pieces = [bytes([number]) * 300_000 for number in range(20)]
-    for piece in pieces:
-        eager.write(pair.transport, piece)
+    pair.write(*pieces)
     assert pair.transport in pair.reactor.writers
     assert producer.told[0] == "pause"
     assert pair.read_all() == b"".join(pieces)
     assert producer.told[-1] == "resume"
-    eager.write(pair.transport, b"after")
+    pair.write(b"after")
     assert pair.read() == b"after"
 
 
-def test_what_is_queued_goes_first(pair):
+def test_what_is_queued_or_half_written_goes_first(pair):
+    """Though the socket has room again."""
     pair.transport.write(b"one")
-    eager.write(pair.transport, b"two")
+    pair.write(b"two")
     assert pair.read() == b""
     assert pair.read_all() == b"onetwo"
-
-
-def test_what_is_half_written_goes_first(pair):
-    """Though the socket has room again."""
-    eager.write(pair.transport, b"x" * 2_000_000)
+    pair.write(b"x" * 2_000_000)
     pair.transport.doWrite()
     found = pair.read()
     assert pair.transport.dataBuffer
-    eager.write(pair.transport, b"end")
+    pair.write(b"end")
     assert found + pair.read_all() == b"x" * 2_000_000 + b"end"
 
 
@@ -121,7 +116,7 @@ def test_what_the_socket_does_not_take_is_not_copied(pair):
     """Of 20 MB that would hold the reactor for 5 ms, and be done twice."""
     body = bytes(range(250)) * 80_000
     tracemalloc.start()
-    eager.write(pair.transport, body)
+    pair.write(body)
     found = pair.read_all()
     held = tracemalloc.get_traced_memory()[1] - len(found)
     tracemalloc.stop()
@@ -131,15 +126,14 @@ def test_what_the_socket_does_not_take_is_not_copied(pair):
 
 def test_nothing_is_written_once_it_is_lost(pair):
     pair.transport.connectionLost(Failure(ConnectionLost()))
-    eager.write(pair.transport, b"one")
+    pair.write(b"one")
     assert pair.read() == b""
 
 
 def test_a_peer_that_is_gone_is_the_reactors_business(pair):
     """The write does not raise, nor does it tell the protocol: the reactor finds the same."""
     pair.peer.close()
-    eager.write(pair.transport, b"one")
-    eager.write(pair.transport, b"two")
+    pair.write(b"one", b"two")
     assert pair.transport in pair.reactor.writers
     assert isinstance(pair.transport.doWrite(), ConnectionLost)
 
@@ -148,24 +142,18 @@ def test_a_peer_that_is_gone_is_the_reactors_business(pair):
 def test_what_is_written_before_the_end_comes_before_the_end(pair, how):
     """Closing wholly or in one direction; what comes after the end goes nowhere."""
     getattr(pair.transport, how)()
-    eager.write(pair.transport, b"one")
+    pair.write(b"one")
     reason = pair.transport.doWrite()
     if reason is not None:
         pair.transport.connectionLost(Failure(reason))
-    eager.write(pair.transport, b"two")
+    pair.write(b"two")
     assert pair.read_all() == b"one"
-
-
-def test_other_transports_are_written_to_as_ever():
-    transport = StringTransport()
-    eager.write(transport, b"one")
-    assert transport.value() == b"one"
 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_it_closes_at_once_if_nothing_waits_and_else_behind_it(pair, waits):
     """What had been written comes before the end."""
-    (pair.transport.write if waits else partial(eager.write, pair.transport))(b"one")
+    (pair.transport.write if waits else pair.write)(b"one")
     eager.close(pair.transport)
     assert pair.transport.connected == waits
     if waits:
@@ -174,7 +162,9 @@ def test_it_closes_at_once_if_nothing_waits_and_else_behind_it(pair, waits):
     assert pair.transport.connected == waits
 
 
-def test_other_transports_are_closed_as_ever():
+def test_other_transports_are_written_to_and_closed_as_ever():
     transport = StringTransport()
+    eager.write(transport, b"one")
+    assert transport.value() == b"one"
     eager.close(transport)
     assert transport.disconnecting

@@ -1,5 +1,6 @@
 """An epoll reactor without log contexts does what it did with them."""
 
+import contextlib
 import socket
 import time
 
@@ -49,40 +50,44 @@ def failures():
         yield found
 
 
-def talk(reactor, protocol, *sent):
-    """What comes back for each of ``sent``, over one connection."""
-    port = reactor.listenTCP(0, Factory.forProtocol(protocol), interface="127.0.0.1")
-    found = []
-    with socket.create_connection(("127.0.0.1", port.getHost().port)) as client:
-        client.setblocking(False)
-        for data in sent:
-            client.send(data)
-            for _ in range(20):
-                reactor.iterate(0.01)
-            try:
-                found.append(client.recv(100))
-            except BlockingIOError:
+@pytest.fixture
+def talk(reactor):
+    """What comes back for each of ``sent``, over one connection; None for nothing."""
+
+    def talk(protocol, *sent):
+        port = reactor.listenTCP(0, Factory.forProtocol(protocol), interface="127.0.0.1")
+        found = []
+        with socket.create_connection(("127.0.0.1", port.getHost().port)) as client:
+            client.settimeout(0.001)
+            for data in sent:
+                client.send(data)
                 found.append(None)
-    for _ in range(5):
-        reactor.iterate(0.01)
-    return found
+                for _ in range(100):
+                    reactor.iterate(0.01)
+                    with contextlib.suppress(TimeoutError):
+                        found[-1] = client.recv(100)
+                        break
+        for _ in range(5):
+            reactor.iterate(0.01)
+        return found
+
+    return talk
 
 
-def test_bytes_go_both_ways(reactor, failures):
-    assert talk(reactor, Echo, b"one", b"two") == [b"one", b"two"]
-    assert not failures
-
-
-def test_one_that_fails_is_logged_and_closed(reactor, failures):
-    assert talk(reactor, Echo, b"one", b"fail") == [b"one", b""]
-    assert [str(one) for one in failures] == ["on purpose"]
-    assert talk(reactor, Echo, b"on") == [b"on"]
-
-
-def test_so_is_one_that_fails_at_its_end(reactor, failures):
-    assert talk(reactor, Failing, b"one") == [b"one"]
-    assert "at the end" in [str(one) for one in failures]
-    assert talk(reactor, Echo, b"on") == [b"on"]
+@pytest.mark.parametrize(
+    ("protocol", "sent", "found", "failed"),
+    [
+        (Echo, [b"one", b"two"], [b"one", b"two"], []),
+        (Echo, [b"one", b"fail"], [b"one", b""], ["on purpose"]),
+        (Failing, [b"one"], [b"one"], ["at the end"]),
+    ],
+    ids=["both ways", "one that fails", "one that fails at its end"],
+)
+def test_bytes_go_both_ways(talk, failures, *, protocol, sent, found, failed):
+    """A protocol that fails is logged and closed; others go on."""
+    assert talk(protocol, *sent) == found
+    assert [str(one) for one in failures] == failed
+    assert talk(Echo, b"on") == [b"on"]
 
 
 def test_another_reactor_stays_as_it_is():

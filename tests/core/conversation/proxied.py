@@ -1,0 +1,36 @@
+"""A proxy without sockets: what it does to a request on its way up, and what it remembers."""
+
+from collections.abc import Iterable
+
+from cacheproxy.core.conversation.plan import Plan
+from cacheproxy.core.conversation.prepare import Prepared, prepare
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import Normalizer
+from cacheproxy.core.rules.fold import run
+
+NAMED = {"x-session-id": "s"}
+
+
+def by_turns(texts: Iterable[object]) -> list[dict[str, object]]:
+    """What user and model said."""
+    roles = ("user", "assistant")
+    return [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)]
+
+
+class Proxy:
+    """Calling it sends a request upstream. ``place``: where the store put the last one."""
+
+    def __init__(self, *rules: Normalizer, plan: Plan | None = None) -> None:
+        self.store, self.plan = Store(), plan or Plan(rules)
+
+    def prepared(self, asked: Request) -> Prepared:
+        return run(prepare(self.plan.clients.introduce(asked), self.plan, self.store))
+
+    def __call__(self, asked: Request, *, answered: bool = True) -> Prepared:
+        prepared = self.prepared(asked)
+        assert prepared.turn is not None
+        self.place = self.store.begin(prepared.turn, prepared.request)
+        if answered:
+            self.store.end(prepared.turn.session, self.place, None)
+        return prepared
