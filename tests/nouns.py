@@ -79,9 +79,8 @@ def said(file: Path) -> Iterator[str]:
     if file.suffix != ".py":
         yield from SCRIPT_COMMENT.sub("", source).splitlines()
         return
-    tree = ast.parse(source)
-    texts = {id(text) for text in documentation(tree)}
-    for node in ast.walk(tree):
+    texts = {id(text) for text in documentation(nodes(file))}
+    for node in nodes(file):
         match node:
             case ast.Constant(value=str(value)) if id(node) not in texts:
                 yield value
@@ -101,9 +100,15 @@ def said(file: Path) -> Iterator[str]:
                 yield name
 
 
-def documentation(tree: ast.AST) -> Iterator[ast.Constant]:
+@cache
+def nodes(file: Path) -> list[ast.AST]:
+    """Return all that a module is written with: to read it once takes a second for the package."""
+    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+
+
+def documentation(written: list[ast.AST]) -> Iterator[ast.Constant]:
     """Return the strings that are docstrings, of what stands above them or around them."""
-    for node in ast.walk(tree):
+    for node in written:
         body = getattr(node, "body", None)
         for one in body if isinstance(body, list) else []:
             if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):

@@ -6,10 +6,7 @@ import socket
 
 import pytest
 
-from cacheproxy.asking import (
-    NoAnswerError,
-    Site,
-)
+from cacheproxy.asking import NoAnswerError, Site
 from tests import transcript
 from tests.peer import NOBODY, NOT_REUSED, Peer, speaking
 

@@ -23,7 +23,6 @@ def on_the_path(monkeypatch):
 
 @pytest.mark.slow
 def test_each_body_has_its_size_and_one_header_that_changes():
-    """Within 5 % of what it is called; the header stands in the first system block."""
     from bench.bodies import CHAT, HEADER, SIZES, Bodies
 
     bodies = Bodies()
@@ -43,7 +42,6 @@ def test_each_body_has_its_size_and_one_header_that_changes():
 
 
 def test_ratios_are_of_medians():
-    """A ratio compares the medians of the rounds; there is none to what is missing or zero."""
     from bench.figures import Figures
 
     figures = Figures()
@@ -57,7 +55,6 @@ def test_ratios_are_of_medians():
 
 
 def test_goals_compare_with_what_was_measured():
-    """At most, at least, and at most another's plus something."""
     from bench.figures import Figures
     from bench.goals import Goal
 
@@ -161,7 +158,6 @@ def test_a_test_counts_for_the_room_that_it_is_called_by():
 
 
 def test_calls_are_ours_or_those_of_libraries():
-    """Ours, too, where the package is installed."""
     from pathlib import Path
 
     from same.counting import is_ours

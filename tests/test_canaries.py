@@ -33,15 +33,7 @@ from tests.marks import (
     found,
 )
 from tests.plugin.installing import distribution
-from tests.proxy.harness import (
-    CHUNKED,
-    TIMEOUT,
-    Client,
-    Upstream,
-    environment,
-    eventually,
-    twistd,
-)
+from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Upstream, environment, eventually, twistd
 
 pytestmark = pytest.mark.slow
 

@@ -356,7 +356,6 @@ def test_the_beginning_of_the_system_text_tells_and_names_the_session(one, path,
 
 @each("agents")
 def test_a_user_agent_of_its_own_tells(one, path, key):
-    """With any system prompt."""
     assert one.client.sent(one.turn(path, "Be kind.", "hi", agent=key))
     assert not one.client.sent(one.turn(path, "Be kind.", "hi", agent=f"x{key}"))
 
@@ -372,7 +371,6 @@ def test_the_first_value_stays_and_the_new_one_is_told_once(one, path, key):
 
 @each("quotes", "values")
 def test_any_other_value_is_somebodys_text(one, path, key):
-    """In system text, of a user, of the model."""
     shape, values = one.quotes[key[0]], one.values[key[1]]
     said = next(iter(one.shapes.values()))
     earlier, later = (

@@ -42,7 +42,6 @@ def settings(folder):
 
 
 def test_the_tests_have_them_all():
-    """Installed so that a change needs no installation."""
     lines = (ROOT / "requirements-dev.txt").read_text().splitlines()
     assert [line for line in lines if "clients/" in line] == [f"-e ./clients/{n}" for n in NAMES]
     assert PACKAGES.keys() == set(NAMES)

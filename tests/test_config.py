@@ -62,7 +62,6 @@ def changed(config):
 
 
 def test_what_is_read_and_what_is_refused(toml):
-    """Each mistake is one line, and shows no key."""
 
     def read(text=None, environ=(), show=changed, **given):
         file = None if text is None else toml(text)
@@ -113,7 +112,6 @@ def test_every_option_may_stand_in_all_three_sources(option, toml, tmp_path, mon
 
 
 def test_a_named_file_wins_over_the_environments_over_the_users_own(toml, tmp_path, monkeypatch):
-    """One file is read, not several."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "config.toml").write_text("port = 1")
     (tmp_path / "environ.toml").write_text("port = 2")
@@ -134,7 +132,6 @@ def wrong(environ=(), file=None):
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
-    """A named one must be there."""
     assert "No such file" in wrong((), str(tmp_path / "none.toml"))
     assert "No such file" in wrong({"CACHEPROXY_CONFIG": str(tmp_path / "none.toml")})
     assert "Is a directory" in wrong((), str(tmp_path))

@@ -16,7 +16,6 @@ OTHER = RULE.replace("stamp", "other")
 
 @pytest.mark.parametrize("before", [None, "", "# mine\n", "port = 1\r\n", "verbose = true"])
 def test_it_is_as_it_was_after_an_undo(tmp_path, before):
-    """Byte for byte; a file that was made is gone."""
     file = tmp_path / "config.toml"
     if before is not None:
         file.write_bytes(before.encode())

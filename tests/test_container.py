@@ -34,7 +34,6 @@ def last(word):
 
 @pytest.mark.slow
 def test_hadolint_has_nothing_to_say():
-    """If it is here."""
     program = shutil.which(
         "hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"
     )
@@ -51,7 +50,6 @@ def test_hadolint_has_nothing_to_say():
 
 
 def test_the_image():
-    """Pinned, not root, without secrets, with a port and a health check."""
     bases = [rest.split()[0] for name, rest in instructions() if name == "FROM"]
     assert all(re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", base) for base in bases)
     assert len(set(bases)) == 1
@@ -98,7 +96,6 @@ def _extra(name):
 
 
 def test_what_is_copied_is_there_and_not_ignored():
-    """Of the repository, and nothing else of it."""
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[0] == "*"
     for name, rest in instructions():
@@ -116,14 +113,12 @@ def image_environment():
 
 
 def test_its_settings_are_settings():
-    """It listens for others, at the port that is exposed."""
     found = load({}, image_environment(), os.devnull)
     assert (found.interface, found.port) == ("0.0.0.0", int(last("EXPOSE")))
 
 
 @pytest.mark.slow
 def test_it_does_not_start_without_a_token(tmp_path):
-    """With the image's own settings."""
     settings = image_environment() | {
         "CACHEPROXY_PORT": "0",
         "CACHEPROXY_STATE_DIR": str(tmp_path),
@@ -142,7 +137,6 @@ def test_it_does_not_start_without_a_token(tmp_path):
 
 @pytest.mark.slow
 def test_the_health_check_tells_a_proxy_from_nothing(tmp_path):
-    """With the token that the container has."""
     check = re.search(r'CMD \["python", "-P", "-m", "([\w.]+)"\]', last("HEALTHCHECK"))
     upstream = Upstream()
     upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
@@ -191,7 +185,6 @@ def test_compose_services_find_each_other():
 
 
 def test_compose_asks_for_a_token():
-    """It holds none, does not start without one, and publishes the port on this machine alone."""
     proxy = compose()["services"]["cacheproxy"]
     assert proxy["environment"]["CACHEPROXY_TOKEN"].startswith("${CACHEPROXY_TOKEN:?")
     assert all(port.startswith("127.0.0.1:") for port in proxy["ports"])

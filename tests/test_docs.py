@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
@@ -11,7 +10,6 @@ import sys
 import tomllib
 import types
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import click
@@ -108,7 +106,6 @@ def test_the_manual_lists_what_a_setup_and_a_checkup_are_made_of():
 
 
 def test_the_rule_page_names_every_key_and_place():
-    """Each key of a [[rule]] with its default, each named place; and the example is valid."""
     for field in msgspec.structs.fields(RuleTable):
         default = "must be given"
         if field.default_factory is not msgspec.NODEFAULT:
@@ -142,7 +139,6 @@ def test_the_alarm_page_is_the_code():
 
 
 def test_the_readme_lists_every_option_with_its_default():
-    """The option table of the README is the code's."""
     rows = dict(re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", README, re.MULTILINE))
     shown = {
         option.flag: ",".join(option.default)
@@ -177,7 +173,6 @@ def test_ci_takes_the_commands_from_the_readme():
 
 
 def test_every_command_of_the_readme_exists():
-    """The README names no subcommand that the command does not have."""
     from cacheproxy.cli.main import main
 
     named = set(re.findall(r"(?:^|`|&& )cacheproxy ([a-z]+)\b", README, re.MULTILINE))
@@ -206,7 +201,6 @@ def test_what_is_installed_from_a_checkout_is_there():
 
 @pytest.mark.slow
 def test_the_changelog_can_be_built():
-    """The news fragments are ones that towncrier understands."""
     built = subprocess.run(
         [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "0.0"],
         cwd=ROOT,
@@ -230,7 +224,6 @@ def test_each_law_that_is_cited_is_on_the_page_of_the_architecture():
 
 
 def test_no_init_file_stands_where_it_would_overwrite_twisteds_own():
-    """An __init__.py in twisted/ or twisted/plugins/ would end up in the wheel."""
     assert not list((ROOT / "twisted").rglob("__init__.py"))
 
 
@@ -242,9 +235,12 @@ def test_the_page_on_the_log_has_each_verdict():
     assert shown == {*map(str, Judgement), "side", *failed}
 
 
+CODE = "\n".join(file.read_text() for file in (ROOT / "cacheproxy").rglob("*.py"))
+
+
 def test_the_page_on_the_log_has_the_words_of_the_code():
     """Most pairs of words stand side by side in the code; the others meet there at a value."""
-    said = "\n".join(text_of(node) for node in nodes_of_the_code())
+    said = re.sub(r"\{[^{}\n]*\}", "", CODE)
     rows = re.findall(r"^\| `(.+?)` \|", LOG, re.MULTILINE)
     for form in (row for row in rows if row.count(" ") > 2):
         pairs = re.findall(r"\b(?=([a-z]+[,:]? [a-z]+\b))", form)
@@ -253,25 +249,9 @@ def test_the_page_on_the_log_has_the_words_of_the_code():
 
 def test_the_page_on_the_log_has_each_line_of_the_log():
     """By its first words that stand together without a value, as the log spells them."""
-    for node in nodes_of_the_code():
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id="_log"), attr="info" | "warn"),
-                args=[ast.Constant(value=str(form)), *_],
-            ):
-                pieces = re.split(r"\{.*?\}", form.partition(" (logged once")[0])
-                words = next((piece.split() for piece in pieces if " " in piece.strip()), [])
-                assert " ".join(words[:5]).strip(" :") in LOG
-
-
-@cache
-def nodes_of_the_code() -> list[ast.AST]:
-    """All that the package is written with."""
-    trees = [ast.parse(file.read_text()) for file in (ROOT / "cacheproxy").rglob("*.py")]
-    return [node for tree in trees for node in ast.walk(tree)]
-
-
-def text_of(node: ast.AST) -> str:
-    """A text, without the values in it."""
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    return "".join(str(each.value) for each in parts if isinstance(each, ast.Constant))
+    forms = re.findall(r"\b_log\.(?:info|warn)\(\s*\"((?:[^\"\\]|\\.)*)\"", CODE)
+    assert len(forms) > 30
+    for form in forms:
+        pieces = re.split(r"\{.*?\}", form.partition(" (logged once")[0])
+        words = next((piece.split() for piece in pieces if " " in piece.strip()), [])
+        assert " ".join(words[:5]).strip(" :") in LOG

@@ -203,7 +203,6 @@ class Asking:
 
 
 def test_every_package_of_the_repository_is_looked_at(plugins):
-    """Each folder of clients/ is installed and says whose requests its rules are for."""
     packages = {package.name: package for package in plugins}
     for folder in (ROOT / "clients").iterdir():
         if (folder / "setup.cfg").is_file():

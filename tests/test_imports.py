@@ -1,4 +1,4 @@
-"""Imports point one way, nobody imports the reactor by accident, and each room has its budget."""
+"""The house: imports point one way, rooms have budgets, nouns a home, classes and fields names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 import cacheproxy
 from tests import budgets
+from tests.nouns import NOUNS, naming, nodes
 
 PACKAGE = Path(cacheproxy.__file__).parent
 FILES = {
@@ -47,7 +50,6 @@ def test_core_translate_and_record_are_loaded_without_twisted_treq_or_pluggy():
 
 @pytest.mark.slow
 def test_plugins_do_not_import_the_reactor():
-    """Which reactor it is, is for whoever starts the service to say."""
     loaded = loaded_by(
         "from cacheproxy import hookimpl\n"
         "import cacheproxy.hookspecs\n"
@@ -74,7 +76,7 @@ ROOMS = [name for name, _ in budgets.ROOM.findall(PAGE)]
 def imported_by(file: Path) -> set[str]:
     """The modules of the package that a file imports, at its head or later."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -105,7 +107,6 @@ HOUSE = sorted(FILES.keys() - {"cacheproxy", "cacheproxy.__main__"})
 
 
 def test_the_page_names_every_room_once():
-    """No room is left out, and none that is gone is named."""
     assert sorted(ROOMS) == sorted({room_of(module) for module in HOUSE} - {"core"})
 
 
@@ -128,7 +129,6 @@ def test_nothing_is_imported_of_clients_and_tools():
 
 
 def test_no_modules_need_each_other():
-    """No circle of imports, wherever it would begin."""
     TopologicalSorter(all_imports()).prepare()
 
 
@@ -157,12 +157,10 @@ def test_each_room_keeps_to_its_budget_of_lines():
 
 
 def test_the_page_has_a_budget_for_each_distribution():
-    """None is left out, and none that is gone has one."""
     assert [*budgets.allowed_to_the_rest(PAGE)] == [*budgets.used_by_the_rest()]
 
 
 def test_a_budget_is_neither_exceeded_nor_idle():
-    """A line too many fails, and so does a budget of which a tenth is not needed."""
     assert wrong("room", 101, 100) == ["room: 101 lines, 100 allowed; a budget for them is 110"]
     assert wrong("room", 800, 1_000) == ["room: 800 lines, 1,000 allowed; a budget for them is 810"]
     for used, allowed in ((99, 100), (990, 1_000), (41, budgets.with_some_to_spare(41))):
@@ -170,10 +168,82 @@ def test_a_budget_is_neither_exceeded_nor_idle():
 
 
 def test_budgets_are_written_as_they_are_read():
-    """Of rooms that have none yet and of a table without rows, too."""
     page = "1. `core.rules`: r\n1. `tap` (1): t\n\n| lines of | source | tests |\n|---|---|---|\n"
     written = budgets.as_used(page)
     assert budgets.as_used(written) == written
     assert all(budgets.allowed_to_rooms(written).values())
     assert [*budgets.allowed_to_the_rest(written)] == [*budgets.used_by_the_rest()]
     assert budgets.as_used(PAGE).count("\n") == PAGE.count("\n")
+
+
+SOURCES = sorted(
+    file
+    for pattern in ("cacheproxy/**/*.py", "clients/*/cacheproxy_*", "tools/*/cacheproxy_*")
+    for found in budgets.ROOT.glob(pattern)
+    for file in (found.rglob("*.py") if found.is_dir() else [found])
+    if file.suffix == ".py"
+)
+RECORDS = {"NamedTuple", "TypedDict", "Struct"}
+"""What a record's class inherits, if it is no dataclass."""
+
+
+MOST = {"dialect": 10, "server": 10, "client": 0}
+"""Files that may name a kind of a noun outside its home."""
+
+
+@cache
+def classes() -> list[tuple[Path, str, ast.ClassDef]]:
+    """Each file's classes, with its text."""
+    texts = {file: file.read_text() for file in SOURCES}
+    return [
+        (file.relative_to(budgets.ROOT), text, node)
+        for file, text in texts.items()
+        for node in nodes(file)
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def is_record(node: ast.ClassDef) -> bool:
+    """Whether its annotations are fields."""
+    marks = [ast.unparse(mark) for mark in node.decorator_list]
+    bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    return any("dataclass" in mark for mark in marks) or bool(bases & RECORDS)
+
+
+def undocumented(text: str, node: ast.ClassDef) -> Iterator[str]:
+    """The fields with neither a ``#:`` on their lines, nor a text beneath, nor one in a table."""
+    lines = text.splitlines()
+    for number, one in enumerate(node.body):
+        if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name):
+            continue
+        beneath = node.body[number + 1] if number + 1 < len(node.body) else None
+        is_text = isinstance(beneath, ast.Expr) and isinstance(beneath.value, ast.Constant)
+        spelled = "\n".join(lines[one.lineno - 1 : one.end_lineno])
+        if not (is_text or "#:" in spelled or "_row(" in spelled):
+            yield one.target.id
+
+
+def test_one_name_is_one_class():
+    """In the proxy, its tools and the client packages."""
+    places = defaultdict(list)
+    for file, _, node in classes():
+        places[node.name].append(f"{file}:{node.lineno}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_each_field_is_documented_where_it_stands():
+    """With its unit, and what None means. The wire form of a record repeats the record's."""
+    lacking = [
+        f"{file}: {node.name}.{field}"
+        for file, text, node in classes()
+        if is_record(node) and node.name != "_Line"
+        for field in undocumented(text, node)
+    ]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_noun_is_named_at_home(noun):
+    """Elsewhere its value is asked. Whoever needs one more file, needs another field of it."""
+    files = naming(NOUNS[noun])
+    assert len(files) <= MOST[noun], files

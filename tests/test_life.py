@@ -125,7 +125,6 @@ def test_open_answers_are_finished(start, upstream):
 
 
 def test_an_answer_that_begins_late_says_that_it_is_the_last(start, upstream):
-    """Its client must not send another request on this connection."""
     held = Held(b"")
     proxy = start(script=held)
     with Client(proxy.address) as client:

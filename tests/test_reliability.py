@@ -54,14 +54,12 @@ SAID = [
 
 
 def test_every_test_file_it_names_exists():
-    """And holds tests."""
     assert NAMED
     for name in NAMED:
         assert re.search(r"^(async )?def test_", (ROOT / name).read_text(), re.MULTILINE), name
 
 
 def test_every_promise_names_its_tests():
-    """Each section but the last ends with where it is tested."""
     *promises, last = PAGE.split("\n## ")[1:]
     assert last.startswith("What is not promised")
     for promise in promises:
@@ -84,12 +82,10 @@ def test_limits_that_cannot_be_set_are_the_codes():
 
 
 def test_numbers_in_sentences_are_the_codes():
-    """They are the same constants."""
     assert [sentence for sentence in SAID if sentence not in FLOWING] == []
 
 
 def test_words_for_numbers_are_right():
-    """Where the page counts in words."""
     assert workers.THREADS == 3
     assert "late three times in a row" in FLOWING
     assert file._MOST_ASIDE == 3
@@ -104,7 +100,6 @@ def test_what_needs_a_restart_is_named():
 
 
 def test_the_readme_leads_here():
-    """Under "What holds"."""
     section = (
         (ROOT / "README.md").read_text().partition("\n## What holds\n")[2].partition("\n## ")[0]
     )

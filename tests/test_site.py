@@ -22,7 +22,6 @@ COMMANDS = re.compile(r"(?<![\w/.-])cacheproxy ([a-z]+[^`\n|&)\"]*)")
 
 
 def test_the_references_are_made_from_the_code():
-    """As docs/generate.py writes it."""
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)

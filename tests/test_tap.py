@@ -55,7 +55,6 @@ def refused(capfd, *arguments):
 
 
 def test_file_environment_and_command_line(monkeypatch, tmp_path):
-    """The later wins; ``-c`` names the file."""
     file = tmp_path / "a.toml"
     file.write_text("port = 1\nmax_body = 1\nconnect_timeout = 1.0")
     monkeypatch.setenv("CACHEPROXY_PORT", "2")
@@ -65,7 +64,6 @@ def test_file_environment_and_command_line(monkeypatch, tmp_path):
 
 
 def test_the_help_lists_every_option_of_the_table(capsys):
-    """With its sentence and its default."""
     with pytest.raises(SystemExit) as caught:
         parsed("--help")
     assert not caught.value.code
@@ -135,7 +133,6 @@ def test_what_each_command_line_comes_to(capfd, command, folder):
 
 @pytest.mark.slow
 def test_twistd_ends_with_that_line_and_code(folder, command):
-    """Nothing is started, and there is no traceback."""
 
     def run(line):
         done = subprocess.run(
@@ -156,7 +153,6 @@ def test_twistd_ends_with_that_line_and_code(folder, command):
 
 @pytest.mark.slow
 def test_a_refused_start_leaves_no_pid_file(tmp_path):
-    """Else the next start would be refused for it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = twistd("--port", str(listener.getsockname()[1]))
         command[command.index("--pidfile=")] = "--pidfile=proxy.pid"
@@ -196,7 +192,6 @@ def test_a_config_file_is_the_same_wherever_it_is_read_from(monkeypatch, tmp_pat
 
 @pytest.mark.slow
 def test_it_listens_where_an_endpoint_says(tmp_path):
-    """On a socket in the file system, for one."""
     path = tmp_path / "s"
     upstream = Upstream()
     with running(
@@ -260,12 +255,10 @@ def test_localhost_is_found_on_either_protocol(tmp_path, host):
     ],
 )
 def test_an_upstream_that_is_the_proxy_itself(host, upstream, same):
-    """By address and port, loopback under any of its names."""
     assert listening.is_same(host, UpstreamURL.parse(upstream)) is same
 
 
 def test_a_failure_to_listen_without_a_number():
-    """Some endpoints fail with texts of their own."""
     assert listening.cannot_listen(CannotListenError("i", 1, "odd"), "tcp:1") == (
         "cannot listen on tcp:1: odd: check --interface"
     )
@@ -273,7 +266,6 @@ def test_a_failure_to_listen_without_a_number():
 
 
 def test_it_runs_without_being_installed(monkeypatch):
-    """From a checkout, the version says so."""
     monkeypatch.setattr(process_parts, "distribution_version", _not_found)
     assert process_parts.version() == "0 (not installed)"
 
@@ -283,5 +275,4 @@ def _not_found(name):
 
 
 def test_the_harness_runs_this_checkout():
-    """Not some other version that is installed."""
     assert Path(tap.__file__).parent.parent == Path(__file__).parent.parent

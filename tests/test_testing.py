@@ -27,7 +27,6 @@ def test_what_each_helper_says():
 
 
 def test_a_capture_is_loaded_line_by_line(tmp_path):
-    """Each line of a capture becomes a request; a body may be empty or missing."""
     file = tmp_path / "client-scenario.jsonl"
     records = [
         {"method": "HEAD", "path": "/", "headers": {"Host": "h"}, "body": "", "t": 0.1},
@@ -42,7 +41,6 @@ def test_a_capture_is_loaded_line_by_line(tmp_path):
 
 @pytest.mark.parametrize(("ending", "packing"), [(".xz", lzma), (".gz", gzip)])
 def test_a_packed_capture_is_read_as_if_it_were_unpacked(ending, packing, tmp_path):
-    """By the end of the file's name."""
     file = tmp_path / f"client-scenario.jsonl{ending}"
     line = json.dumps({"method": "POST", "path": "/", "headers": {}, "body": "é"})
     file.write_bytes(packing.compress(line.encode()))
@@ -63,7 +61,6 @@ def test_captures_are_found_in_the_nearest_folder_for_them(tmp_path):
 
 
 def test_a_test_without_its_captures_fails(tmp_path):
-    """Else it would pass without having looked at anything."""
     (tmp_path / "one" / "tests" / "captures").mkdir(parents=True)
     with pytest.raises(AssertionError, match=r"matches one\*\.jsonl"):
         find_captures("one*.jsonl", tmp_path / "one" / "test_x.py")

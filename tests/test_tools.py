@@ -17,7 +17,6 @@ NAMES = sorted(file.parent.name for file in ROOT.glob("tools/*/setup.cfg"))
 
 
 def test_a_command_that_is_not_installed_says_how_to_get_it():
-    """For each tool."""
     assert {name: f"tools/{name}" for name in NAMES} == TOOLS
 
 
@@ -32,7 +31,6 @@ def test_the_tests_have_them_all():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_described_and_named_alike(name):
-    """Its distribution, package, entry point and page."""
     folder = ROOT / "tools" / name
     read = configparser.ConfigParser()
     read.read(folder / "setup.cfg")

@@ -31,7 +31,6 @@ def test_what_each_is_told(monkeypatch):
 
 
 def test_a_file_is_for_its_owner_alone(tmp_path):
-    """It may hold a token. Folders are made; what was there is replaced."""
     file = tmp_path / "a/b/c"
     write(file, MARK.encode())
     write(file, MARK.encode())
@@ -50,7 +49,6 @@ def test_whose_file_it_is(tmp_path):
 
 
 def test_what_cannot_be_written(tmp_path):
-    """Is said in one line."""
     (tmp_path / "a").write_text("")
     with pytest.raises(UnitError, match=r"cannot write .*/a/x: (Not a directory|File exists)"):
         write(tmp_path / "a/x", b"")
@@ -58,7 +56,6 @@ def test_what_cannot_be_written(tmp_path):
 
 @pytest.mark.slow
 def test_commands_run_in_order_until_one_fails(tmp_path):
-    """Those that may fail do not count."""
     marks = [tmp_path / name for name in "abc"]
     touch = [f"touch {mark}" for mark in marks]
     manager = systemd(tmp_path)
@@ -104,7 +101,6 @@ def test_systemd_understands_it(tmp_path):
 
 
 def test_launchd_s_file_comes_back_as_it_was():
-    """With what XML would take for its own."""
     words = ("--upstream=http://h/<&>\"'", "--enable=ü")
     found = plistlib.loads(launchd(Path()).render(unit(*words, CACHEPROXY_TOKEN="<&>")))
     assert found["ProgramArguments"][-2:] == [*words]

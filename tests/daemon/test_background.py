@@ -48,7 +48,6 @@ def reloads_and_ends(pid, port, held, pidfile, log):
 
 
 def test_the_pid_file_goes_whatever_the_exit_code(tmp_path, upstream):
-    """Else the next start would be refused for it."""
     upstream.reset(Held())
     pid_file = tmp_path / "proxy.pid"
     command = twistd(
@@ -151,7 +150,6 @@ def test_a_terminal_that_closes_ends_it(tmp_path, upstream):
 
 
 def test_a_terminal_that_closes_does_not_end_it_under_nohup(tmp_path, upstream):
-    """The user has said so."""
     port = free_port()
     command = twistd("--port", str(port), "--upstream", upstream.url)
     nohup = ["/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *command]

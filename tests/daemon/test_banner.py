@@ -109,7 +109,6 @@ def test_the_first_line_says_who_listens_where_and_where_requests_go():
     ],
 )
 def test_the_totals_in_one_sentence(line, said):
-    """Nothing where there are none."""
     assert line == said
 
 
@@ -119,5 +118,4 @@ def test_the_totals_in_one_sentence(line, said):
      (1_204_118, "1.20M"), (2_500_000_000, "2.50G")],
 )  # fmt: skip
 def test_large_numbers_are_short(number, text):
-    """Three figures and a letter."""
     assert short(number) == text

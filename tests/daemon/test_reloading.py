@@ -203,7 +203,6 @@ WRONG = [
 
 
 def test_what_is_wrong_changes_nothing(reloaded, client, first, tmp_path):
-    """It is one line, and the proxy goes on as it was."""
     good = f'upstream = "{first.url}"\n' + STAMP
     proxy = reloaded.start(good)
     for text, words in WRONG:
@@ -306,7 +305,6 @@ class Asked:
 
 
 def test_one_reload_at_a_time():
-    """Else an older file might be put in force after a newer one."""
     gate, files = threading.Event(), [Config(grace=1.0), Config(grace=2.0)]
 
     def read():
@@ -357,7 +355,6 @@ def test_what_never_ends_is_given_up():
     ],
 )
 def test_the_summary_names_what_changed(changes, line):
-    """In the order of the table."""
     assert summary(Config(), msgspec.structs.replace(Config(), **changes)) == line
 
 

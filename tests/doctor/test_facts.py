@@ -36,7 +36,6 @@ def findings(url):
 
 @pytest.mark.llama
 def test_the_real_server(llama):
-    """Which one, its context and slots, and that it counts."""
     server, metrics = findings(llama.url)
     assert (server.name, server.state) == ("upstream", FindingState.OK)
     assert "llama-server" in server.text
@@ -59,7 +58,6 @@ def test_without_metrics_and_with_a_key(model):
 
 
 def test_nobody_there(nobody):
-    """The reason in the system's words."""
     (finding,) = findings(nobody)
     assert finding.state is FindingState.FAIL
     assert finding.text == f"no model server answers at {nobody}: Connection refused"
@@ -239,7 +237,6 @@ def test_the_blocks_are_told_by_the_page(peer, mamba, is_hybrid):
 
 @pytest.mark.parametrize("page", [b"", b"\xff\x00{", b"vllm:cache_config_info{} 1\n"])
 def test_a_page_that_says_nothing(peer, nobody, page):
-    """What was not told stays so."""
     for site in (Site(peer({"/metrics": page}).url), Site(nobody)):
         counters = PromptSender(upstream=site, counts=True)
         assert counters.figures() == ServerFigures()
@@ -324,5 +321,4 @@ def test_each_is_told_by_its_pages_and_gets_its_own_lines(router, peer):
 
 
 def test_another_gets_the_general_line(peer):
-    """HAProxy shows itself nowhere."""
     assert "docs/fleet.md has the lines for each router" in router_cure(Site(peer({}).url))

@@ -20,12 +20,7 @@ from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.profile import (
-    Profile,
-    ServerFacts,
-    Thinking,
-    ThinkingProfile,
-)
+from cacheproxy.core.servers.profile import Profile, ServerFacts, Thinking, ThinkingProfile
 from cacheproxy.core.servers.status import MetricsPage, Slot
 from cacheproxy.doctor.examine import CHECKS
 from cacheproxy.doctor.facts import Proxy, SeenUpstream
@@ -327,7 +322,6 @@ def shown(name, known, findings):
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_said_of_it(name):
-    """The answer, and what mends each finding."""
     golden.agrees(FILE, name, shown(name, *examined(**CASES[name])))
 
 
@@ -366,5 +360,4 @@ def test_a_report_in_a_terminal(monkeypatch, width, colour):
 
 
 def test_no_text_is_left_over():
-    """Each is one of a case."""
     golden.complete(FILE, [*CASES, "the report", "a report"])

@@ -77,7 +77,6 @@ def test_a_conversation_that_outlived_another_prompt_shows_the_ram_cache(between
 
 
 def test_nothing_is_shown_without_such_a_turn():
-    """Nor by a server with more slots than one, nor by a turn that lost its conversation."""
     assert not kept(recorded(*MAIN), 1, 0.1)
     assert not kept(NO_RECORD, 1, 0.1)
     assert not kept(recorded(MAIN[0], TITLE, MAIN[1]), 2, 0.1)

@@ -41,7 +41,6 @@ def proxy_of(peer):
 
 @pytest.mark.llama
 def test_the_real_proxy(proxy, llama):
-    """Its version, upstream and rules, and that only this machine reaches it."""
     found = asking.look_at_proxy(proxy.url, {})
     assert (found.is_up, found.upstream, found.reachable) == (True, llama.url, None)
     assert "claude-billing-header" in found.rules
@@ -53,7 +52,6 @@ def test_another_server_is_told_apart(proxy_of, health):
 
 
 def test_nobody_there(nobody):
-    """In the system's words."""
     found = asking.look_at_proxy(nobody, {})
     assert found.problem == f"no proxy answers at {nobody}: Connection refused"
     assert asking.learned(Site(nobody), UNKNOWN) is UNKNOWN
@@ -61,7 +59,6 @@ def test_nobody_there(nobody):
 
 @pytest.mark.parametrize("url", [5, "ftp://x", "http://[", None])
 def test_a_health_page_that_names_no_upstream(proxy_of, url):
-    """Then the configuration's is taken."""
     found = proxy_of({"version": "9", "upstream": {"url": url}, "rules": ["a", 5]})
     assert (found.version, found.upstream, found.rules) == ("9", None, ("a",))
 
@@ -190,13 +187,11 @@ STRANGE = [[5, {}], [{"number": "x", "usage": 5, "wall": None, "turn": True}], {
     ],
 )
 def test_a_page_that_is_no_record(kept, answer, is_kept):
-    """Nothing is claimed, whoever answers there."""
     found = kept(answer, is_page=True)
     assert (found.rows, found.is_kept) == ((), is_kept)
 
 
 def test_who_is_failing():
-    """Not who only tried, or failed more than an hour ago."""
     tries = [seen(n, n, client="curl", status=400) for n in (1, 2, 3)]
     assert recorded(*tries[:1]).failing == {}
     assert recorded(*tries).failing.keys() == {"curl"}
@@ -204,7 +199,6 @@ def test_who_is_failing():
 
 
 def test_what_the_proxy_would_refuse():
-    """The same error as there."""
     with pytest.raises(PluginError, match="nobody"):
         configured(Config(enable=("nobody",)))
 

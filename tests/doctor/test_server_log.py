@@ -103,7 +103,6 @@ def test_what_the_server_itself_said():
     ],
 )
 def test_a_log_of_another_kind(log, words):
-    """One line."""
     with pytest.raises(CommandError, match=words) as caught:
         read(log.splitlines(), "my.log")
     assert str(caught.value).startswith("my.log ")

@@ -77,7 +77,6 @@ def test_through_the_proxy_it_is_reused_and_directly_not(api, site, proxy, marks
 
 @pytest.mark.llama
 def test_the_installed_rules_do_the_same_in_this_process(site, rules, marks):
-    """Where no proxy runs yet."""
     trial = measure(CHAT, site, None, rules, "random", next(marks))
     assert trial.works
     assert "with the rules installed here" in check(trial).text
@@ -98,7 +97,6 @@ def test_without_a_rule_the_server_is_not_blamed(site, marks):
 
 @pytest.mark.llama
 def test_without_a_client_package_one_prompt_is_sent_again(site, marks):
-    """No head is known that changes: the trial shows whether the server reuses anything."""
     trial = measure(CHAT, site, None, (), "random", next(marks), heads=None)
     assert trial.works
     assert trial.without is None
@@ -109,7 +107,6 @@ def test_without_a_client_package_one_prompt_is_sent_again(site, marks):
 
 @pytest.mark.llama
 def test_a_server_that_keeps_nothing(model, rules, marks):
-    """Its prompt cache is off: not even the very same prompt is reused."""
     with LlamaServer(model, n_ctx=2048, cache_prompt=False) as server:
         trial = measure(CHAT, Site(server.url), None, rules, "random", next(marks))
     assert not trial.same.is_reused
@@ -120,7 +117,6 @@ def test_a_server_that_keeps_nothing(model, rules, marks):
 
 @pytest.mark.llama
 def test_a_context_too_small_for_the_prompt(model, rules, marks):
-    """The server's own words, and what mends it."""
     with LlamaServer(model, n_ctx=512) as server:
         trial = measure(CHAT, Site(server.url), None, rules, "random", next(marks))
     assert "/v1/chat/completions answered 400 (request (" in trial.error
@@ -175,7 +171,6 @@ def test_an_answer_that_is_an_error_is_one_line(peer, answer, error, fix):
 
 
 def test_a_path_that_is_not_served_is_no_trial(peer, nobody):
-    """Nor is a server that is gone one."""
     assert measure(MESSAGES, Site(peer({}).url), None, (), "m", "x") is None
     assert "Connection refused" in measure(CHAT, Site(nobody), None, (), "m", "x").error
 
@@ -199,7 +194,6 @@ def test_a_path_that_the_proxy_translates_is_measured_through_it_alone(peer):
 
 
 def test_a_path_that_is_served_no_more_is_said_so(peer):
-    """Where there is no proxy to translate it."""
     answers = iter([{"usage": {"prompt_tokens": 640}}] * 2)
     gone = (404, {"error": {"message": "File Not Found"}})
     trial = tried(peer, lambda _: next(answers, gone))

@@ -8,12 +8,7 @@ import textwrap
 
 import pytest
 
-from tests.plugin.installing import (
-    CLIENT,
-    EDITING,
-    HEAD,
-    distribution,
-)
+from tests.plugin.installing import CLIENT, EDITING, HEAD, distribution
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ def cacheproxy_commands():
 
 
 def test_a_plugins_command_is_listed_and_run(install):
-    """With the first line of its help, like our own."""
     install("saying", COMMAND.format(name="say-it"))
     assert "say-it" in printed("--help")
     assert "Say a word." in printed("--help")

@@ -151,7 +151,6 @@ def test_what_an_entry_point_may_not_be(install, name, target, error):
 
 
 def test_an_object_is_as_good_as_a_module(install):
-    """An entry point may name an object with hooks."""
     install(
         "thing",
         """
@@ -172,7 +171,6 @@ def test_an_object_is_as_good_as_a_module(install):
 
 
 def test_a_blocked_package_is_not_imported(install):
-    """Blocking keeps its code from running at all."""
     install("bad", "raise SystemExit(3)")
     install("good", RULE.format("good"))
     plugins = loaded(block=("bad",))
@@ -186,7 +184,6 @@ def test_a_blocked_package_is_not_imported(install):
 
 
 def test_blocking_a_package_that_is_not_there_is_an_error(install):
-    """A misspelt name would block nothing."""
     install("good", RULE.format("good"))
     with pytest.raises(PluginError, match="block names no installed plugin: baad, wrong"):
         loaded(block=("wrong", "good", "baad"))
@@ -232,7 +229,6 @@ def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(inst
 
 
 def test_who_only_looks_needs_no_client(install):
-    """An observer sees everybody's exchanges."""
     install("alpha", "@hookimpl\ndef cacheproxy_exchange_finished(exchanges): pass", client=False)
     (package,) = loaded()
     assert (package.error, package.client) == (None, None)
@@ -270,7 +266,6 @@ def test_what_was_installed_since_is_loaded_and_what_is_in_use_stays(install, tm
 
 
 def test_who_takes_the_name_of_what_is_in_use_has_to_wait(install):
-    """Wherever its distribution is found."""
     install("same", RULE.format("one"), module="plugin_of_one", own_name="z")
     first = loaded()
     install("same", RULE.format("two"), module="plugin_of_two", own_name="a")
@@ -282,7 +277,6 @@ def test_who_takes_the_name_of_what_is_in_use_has_to_wait(install):
 
 
 def test_installed_packages_of_this_environment_do_not_clash():
-    """Whatever is installed here loads side by side."""
     plugins = Packages.load()
     assert [package.error for package in plugins if package.error] == []
     names = [rule.name for rule in plugins.normalizers()]
@@ -306,7 +300,6 @@ def names():
 
 @pytest.mark.parametrize("entry", ["", ".", "{here}", "{link}", "{here}/../here"])
 def test_the_working_directory_is_left_out(here, tmp_path, entry):
-    """However it is spelled."""
     (tmp_path / "link").symlink_to(here)
     distribution(here, "evil", "evil", "evil")
     before = list(sys.path)
@@ -339,7 +332,6 @@ def test_an_absolute_python_path_counts_a_relative_one_does_not(here, monkeypatc
 
 
 def test_an_editable_install_counts(here, tmp_path, monkeypatch):
-    """A .pth file in a site-packages folder names the working directory."""
     packages = tmp_path / "site-packages"
     packages.mkdir()
     (packages / "other.pth").write_text("import os\n# comment\n\n/no/such/folder\n")
@@ -352,7 +344,6 @@ def test_an_editable_install_counts(here, tmp_path, monkeypatch):
 
 
 def test_inside_a_site_packages_folder_nothing_is_hidden(here, monkeypatch):
-    """Who stands in it has not come from elsewhere."""
     monkeypatch.setattr("site.getsitepackages", lambda: [str(here)])
     distribution(here, "mine", "mine", "mine")
     sys.path.append(str(here))
@@ -370,7 +361,6 @@ def test_the_first_distribution_of_a_name_counts(here, tmp_path):
 @pytest.mark.parametrize("file", ["METADATA", "entry_points.txt"])
 @pytest.mark.parametrize("content", [None, "", "no such thing", "[cacheproxy\n=\n", "\xff\0"])
 def test_a_broken_distribution_hides_no_other(here, tmp_path, file, content):
-    """It is as good as not installed."""
     broken = distribution(tmp_path / "a", "broken", "x", "broken")
     if content is None:
         (broken / file).unlink()
@@ -394,7 +384,6 @@ def test_without_the_working_directory_nothing_is_imported_from_it(here):
 
 
 def test_a_working_directory_that_is_gone(here):
-    """There is nothing to be loaded from it."""
     sys.path.insert(0, "")
     here.rmdir()
     assert "" not in search_path()
@@ -497,7 +486,6 @@ def files(*paths):
 
 
 def test_a_table_of_rules_is_a_whole_plugin(write):
-    """CLIENT and RULES stand for the two hooks that return them."""
     packages = files(write(TABLE))
     assert [(package.name, package.client.name) for package in packages] == [("rules", "*")]
     assert edited(packages, "it is 12:34") == "it is 00:00"
@@ -613,13 +601,11 @@ def test_two_plugins_of_one_name_are_an_error_that_names_both(write, tmp_path):
 
 
 def test_a_file_named_twice_is_one_plugin(write):
-    """As in two spellings of one setting."""
     path = write(TABLE)
     assert len(files(path, path)) == 1
 
 
 def test_block_keeps_a_file_from_being_run(write):
-    """By its name, as with a package."""
     path = str(write("raise RuntimeError"))
     (package,) = Packages().with_files([path], ["rules"])
     assert (package.blocked, package.rules) == (True, ())
@@ -682,7 +668,6 @@ def test_a_client_is_found_by_its_name_before_a_package_is(install):
 
 
 def test_one_that_is_not_there(install):
-    """The message says what is, what cannot be loaded, and how to get others."""
     with pytest.raises(PluginError, match="no client called 'mine' is installed; there is none"):
         Setups(others()).package("mine")
     install("mine-package", "raise OSError('no disk')")
@@ -701,7 +686,6 @@ def test_one_that_is_not_there(install):
     ],
 )
 def test_a_hook_that_fails_is_one_line_with_its_plugins_name(install, does, said):
-    """Whatever it raises or returns."""
     install("mine-package", with_setup("mine", does))
     with pytest.raises(PluginError) as caught:
         Setups(others()).package("mine").setup(NEED)

@@ -33,7 +33,6 @@ from tests.plugin.installing import (
     "second", [RULE.format("beta"), "@hookimpl\ndef cacheproxy_normalize(request): return None"]
 )
 def test_one_rule_name_in_two_packages_is_an_error_that_names_both(install, second):
-    """Names are how users switch rules; a normalize hook goes under its package's."""
     install("alpha", RULE.format("beta"))
     install("beta", second)
     with pytest.raises(PluginError, match="rule 'beta' comes from both alpha and beta"):
@@ -201,13 +200,11 @@ RULES = [
     ],
 )
 def test_choose_changes_the_defaults(enable, disable, names):
-    """Order stays; what is enabled by name is on."""
     assert [rule.name for rule in choose(RULES, enable, disable)] == names
 
 
 @pytest.mark.parametrize(("enable", "disable"), [(("onn",), ()), ((), ("onn", "zzz"))])
 def test_choose_refuses_unknown_names_and_lists_the_known(enable, disable):
-    """A misspelt name is an error with what could have been meant."""
     with pytest.raises(PluginError, match=r"no rule is called onn.*the rules are: code, off, on"):
         choose(RULES, enable, disable)
     with pytest.raises(PluginError, match="no client package is installed"):
@@ -227,7 +224,6 @@ def from_agent(agent: str, system: str = "") -> Request:
 
 
 def test_what_a_package_brings_is_for_its_client_alone(install):
-    """Rules, the normalize hook, the session hook."""
     hook = NORMALIZE.format(arguments="request", new="z")
     install("mine", MINE + RULE.format("first") + hook + SESSION.format("mine"))
     install("other", 'CLIENT = Client("known", agents=("codex",))\nRULES = ()')

@@ -18,12 +18,7 @@ from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Observer, Plugins
 from cacheproxy.proxy.exchange.workers import Workers
 from tests.observe.exchanges import exchange as exchange_of
-from tests.plugin.installing import (
-    Watcher,
-    loaded,
-    running,
-    stop,
-)
+from tests.plugin.installing import Watcher, loaded, running, stop
 from tests.turning import TurningReactor
 
 SECONDS = 120
@@ -95,7 +90,6 @@ def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
     [("exchange_finnished", "exchanges", "unknown hook"), ("session", "nonsense", "nonsense")],
 )
 def test_registering_a_hook_that_cannot_work_registers_nothing(hook, arguments, words):
-    """Ours are checked as packages' are; what was registered before goes on."""
     namespace = {"hookimpl": hookimpl}
     exec(f"@hookimpl\ndef cacheproxy_{hook}(self, {arguments}): ...", namespace)
     odd = type("Odd", (), namespace)()
@@ -231,7 +225,6 @@ def test_exchanges_are_seen_in_order_in_a_thread_that_is_not_ours(make):
 
 
 def test_it_sees_a_copy(make):
-    """What it does to a body's JSON reaches nobody."""
     unit = make()
     shown = exchange(body=b'{"a":[1]}')
     before = exchange(body=b"{}").received
@@ -273,7 +266,6 @@ def test_it_is_told_again_when_it_had_caught_up_in_between(make, log):
 
 
 def test_what_has_been_seen_waits_no_more(make):
-    """Its bytes are free for others."""
     unit = make(most_bytes=800)
     for _ in range(3):
         unit.put(*[exchange(body=b"x" * 200)] * 4)
@@ -282,7 +274,6 @@ def test_what_has_been_seen_waits_no_more(make):
 
 
 def test_one_that_is_larger_than_all_that_may_wait_is_seen(make, log):
-    """If nothing else waits."""
     unit = make(most_bytes=10)
     unit.put(exchange(body=b"x" * 20))
     unit.finish()
@@ -352,7 +343,6 @@ def test_what_it_has_not_seen_when_it_is_given_up_is_counted_and_told(make, log)
 
 
 def test_one_that_never_saw_anything_is_finished_at_once(make):
-    """There is nothing to wait for, and nothing is taken any more."""
     unit = make()
     unit.finish()
     unit.put(exchange())

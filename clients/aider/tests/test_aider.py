@@ -73,7 +73,6 @@ def test_the_note_and_the_reminder_stay_behind_the_same_message():
 
 
 def test_a_message_that_was_edited_gets_no_reminder():
-    """It is another message now."""
     after = normalized(RULES, turn("bye", "more"), turn("hello"))
     assert after.json["messages"][1]["content"] == "bye"
 

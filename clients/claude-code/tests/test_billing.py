@@ -10,13 +10,7 @@ from cacheproxy_claude_code.billing import CONSTANT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.testing import (
-    assert_idempotent,
-    assert_untouched,
-    normalized,
-    request,
-    rule_named,
-)
+from cacheproxy.testing import assert_idempotent, assert_untouched, normalized, request, rule_named
 
 CONSTANT_RULE = rule_named(RULES, "claude-billing-header")
 DROP = rule_named(RULES, "claude-drop-billing-header")
@@ -137,7 +131,6 @@ def test_a_quoted_header_stays_wherever_it_stands(header):
 
 
 def test_a_header_is_changed_at_the_head_and_left_in_the_same_body():
-    """Of two headers in one body only that at the head changes."""
     body = {"messages": [user(SEEN[0])], "system": [block(SEEN[0]), block(SEEN[0])]}
     wanted = {"messages": [user(SEEN[0])], "system": [block(CONSTANT), block(SEEN[0])]}
     assert normalized(ON, request(body)).body == request(wanted).body

@@ -40,7 +40,6 @@ def test_without_claude_code_nothing_is_said(settings):
 
 
 def test_the_settings_file_wins_over_the_shell(settings):
-    """As Claude Code itself has it."""
     found = check(settings({"ANTHROPIC_BASE_URL": SERVER}, ANTHROPIC_BASE_URL=PROXY))["claude"]
     assert found.state is FindingState.FAIL
     assert "in Claude Code's settings.json: this is the model server, past the proxy" in found.text
@@ -109,7 +108,6 @@ def test_the_header_that_is_off(settings, env, environ, off):
     "text", ["{", "[]", '{"env": 5}', '{"env": {"ANTHROPIC_BASE_URL": 5}}', ""]
 )
 def test_a_settings_file_of_another_kind(settings, text):
-    """It is no reason to stop."""
     found = settings(text=text)
     texts = [finding.text for finding in cacheproxy_checkup(found).findings]
     assert ("Claude Code's settings.json is not JSON" in texts) is (text in ("{", ""))

@@ -82,7 +82,6 @@ def test_a_rule_that_pins_works_behind_a_gateway_too(path, shape):
 @each_shape
 @pytest.mark.parametrize("agent", OTHERS)
 def test_a_user_agent_that_names_another_client_is_believed(path, shape, agent):
-    """Even where its prompt begins as Claude Code's does."""
     turn = request(shape(HEADER, IDENTITIES[0], DATE.format(1)), path, {"User-Agent": agent})
     assert_untouched(RULES, from_another(turn), request(shape(HEADER, DATE.format(2)), path))
 
@@ -125,6 +124,5 @@ def test_its_words_elsewhere_do_not_tell(path, shape, agent, text):
     ],
 )
 def test_its_own_settings_are_advised(verdict, lines):
-    """Where they help."""
     found = [f"{one.do}: {one.why}" for one in advice(verdict, client=CLIENT)]
     assert all(line.startswith(start) for line, start in zip(found, lines, strict=False)), found

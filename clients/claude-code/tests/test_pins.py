@@ -107,7 +107,6 @@ def test_the_first_value_stays_and_the_new_one_is_told_once(case, translated):
 
 
 def test_git_status_ends_where_another_section_starts():
-    """A heading or a tag after the git status is not the client's git status."""
     rules = [rule_named(RULES, "claude-pin-git-status")]
     said = turns([["hi"], ["ho"], ["next"]], translated=True)
 
@@ -135,7 +134,6 @@ def test_git_status_ends_where_another_section_starts():
     ],
 )
 def test_what_a_user_quotes_stays(quote):
-    """Outside the client's own reminder, system text and tool, nothing is pinned or told."""
     assert len(PINS) == 4
     result = {"type": "tool_result", "tool_use_id": "1", "content": quote}
     for content in (quote, [text(quote)], [result, text(quote)]):

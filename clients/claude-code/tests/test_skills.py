@@ -125,7 +125,6 @@ def test_what_a_user_quotes_stays(quote):
 
 
 def test_a_message_that_was_rewritten_gets_no_list():
-    """Nor does one of another client, or of a conversation without a turn before."""
     first, later = turn((OLD, "hello")), turn("goodbye", (OLD, "again"))
     assert_untouched(KEEP, later, first)
     assert_untouched(KEEP, turn("hello", (OLD, "again")))

@@ -39,7 +39,6 @@ def turn(system, headers, *said, **more):
 
 @pytest.mark.parametrize("headers", OWN)
 def test_its_own_headers_tell(headers):
-    """Whatever the prompt begins with, and whatever program it runs in."""
     assert CLIENT.sent(turn("Be kind.", headers, "hi"))
 
 

@@ -64,17 +64,14 @@ def test_a_resumed_session_sends_each_response_once():
     ],
 )
 def test_what_is_not_the_same_response_stays(parts):
-    """Another call, another output, no id; and whatever a user typed twice."""
     assert_untouched(RULES, turn(*parts))
 
 
 def test_the_same_response_in_another_content_stays():
-    """Only beside it is it a copy."""
     contents = [{"parts": [response("a")], "role": "user"}] * 2
     assert_untouched(RULES, request({"contents": contents}, PATH, AGENT))
 
 
 def test_other_clients_are_left_alone():
-    """The user agent tells."""
     assert_untouched(RULES, turn(response("a"), response("a"), headers={"User-Agent": "curl/8"}))
     assert len(responses(normalized(RULES, turn(response("a"), response("a"))))) == 1

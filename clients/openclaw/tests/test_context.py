@@ -128,7 +128,6 @@ def test_what_a_user_typed_is_not_put_back(text):
 
 
 def test_what_looks_like_many_notes_behind_a_context_takes_no_time():
-    """In how many ways they may be one: else this never ends."""
     text = f"{BEGIN}\nx\n{END}" + "\n\n<system-reminder>\nx\n</system-reminder>" * 99 + "!"
     assert_untouched([RULE], chat(user("one"), user(text)), chat(user("one"), user("two")))
 

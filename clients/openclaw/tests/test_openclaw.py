@@ -104,7 +104,6 @@ def test_ids_become_constant_and_timestamps_go(api, as_blocks):
 @each_api
 @each_form
 def test_a_later_turn_extends_the_earlier_whatever_is_written_anew(api, as_blocks):
-    """Ids of each turn in system text, and stamps rewritten in the history, part nothing."""
     system, anew = system_text(UUIDS[0], "x-1"), system_text(UUIDS[1], "x-2")
     first = body(api, system, wrapper("1") + STAMP + "hello", as_blocks=as_blocks)
     later = body(api, anew, wrapper("2") + STAMPS[2] + "hello", "ho", STAMPS[3] + "next")
@@ -125,7 +124,6 @@ def test_a_later_turn_extends_the_earlier_whatever_is_written_anew(api, as_block
 )
 @each_api
 def test_each_rule_works_alone(api, rule, wanted):
-    """Each can be switched on and off without the others."""
     rules = [rule_named(RULES, rule)]
     turn = body(api, system_text("1"), wrapper("1") + STAMP + "hi")
     assert normalized(rules, turn).body == body(api, *wanted).body
@@ -158,7 +156,6 @@ def test_one_edit_per_timestamp_and_per_message_id():
 
 @pytest.mark.parametrize("stamp", STAMPS)
 def test_every_shape_of_timestamp_goes(stamp):
-    """Seconds, zones by name or offset, and no zone."""
     assert normalized(ON, request({"input": stamp + "hi"}, "/v1/responses")).json["input"] == "hi"
 
 
@@ -203,7 +200,6 @@ def test_what_a_user_typed_stays(api, text):
 
 
 def test_behind_the_metadata_the_users_own_text_begins():
-    """A second wrapper or a second stamp there is the user's."""
     typed = wrapper("7") + STAMP + "hi"
     turn = body("chat", "", wrapper("5") + typed, "", wrapper("5") + STAMP + "x " + typed)
     wanted = body("chat", "", wrapper("0") + typed, "", wrapper("0") + "x " + typed)
@@ -441,7 +437,6 @@ def test_another_clients_requests_are_left_alone(api, as_blocks, system):
 
 
 def test_a_session_is_not_guessed():
-    """Bodies without the line, and bodies that are no JSON, have none."""
     for raw in ("", "sessionId=1", '{"messages":"sessionId=1"}', '{"messages":[{"content":[]}]}'):
         assert cacheproxy_session(request(raw)) is None
 
@@ -474,7 +469,6 @@ TEXTS = st.lists(
 
 @given(TEXTS, TEXTS, st.sampled_from(list(APIS)))
 def test_what_stands_in_the_middle_stays(quote, other, api):
-    """Whatever follows the first words of a user, the assistant or a tool is theirs."""
     assert_untouched(ON, body(api, "You are.", "so " + quote, quote, "and " + other, other))
 
 

@@ -103,7 +103,6 @@ def test_a_file_that_quotes_the_git_status_stays():
 
 
 def test_a_message_that_was_edited_gets_no_reminder():
-    """It is another message now."""
     first = turn("hello", "again")
     later = turn("hello", "once more", "and more")
     after = normalized(RULES, later, first)
@@ -129,7 +128,6 @@ def test_a_user_who_says_just_what_a_reminder_says_has_it_once():
 
 
 def test_another_client_may_say_the_same():
-    """The user agent of Qwen Code tells, or the beginning of its system text."""
     for agent in ("opencode/1.2", "claude-cli/2.1"):
         first, later = (
             from_another(turn(*texts, day=day, headers={"User-Agent": agent}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import CALLS_AS_BEFORE, TOOLS_AS_BEFORE
 from cacheproxy.core.rules.fold import normalize
+from tests import transcript
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 PATHS = (CHAT, MESSAGES, RESPONSES)
@@ -71,56 +73,19 @@ def tools_of(request):
     return [item.spelled.decode() for item in request.document.array("tools").items]
 
 
-def a_with(schema):
-    return f'{{"name":"a","input_schema":{schema}}}'
+def kept(earlier, now):
+    """How the tools go on, by their names: in each API, before the messages and behind them."""
+    found = set()
+    for path, before in itertools.product(PATHS, (True, False)):
+        asked = listing(*now, path=path, before=before)
+        after = sent(TOOLS_AS_BEFORE, asked, listing(*earlier, path=path, before=before))
+        assert (after is asked) == (tools_of(after) == list(now))
+        found.add(tuple(tools_of(after)))
+    ((*tools,),) = found
+    return " ".join(NAMES.get(each, each) for each in tools)
 
 
-@each_path
-@pytest.mark.parametrize("before", [True, False], ids=["before the messages", "behind them"])
-@pytest.mark.parametrize(
-    ("earlier", "now", "expected"),
-    [
-        # known ones come first, as they were; new ones follow in the client's order
-        ((A, C), (A, B, C), (A, C, B)),
-        ((A, B, C), (C, B, A), (A, B, C)),
-        ((A, B, C), (C, A), (A, C)),
-        ((A, B), (B, A_AGAIN), (A, B)),
-        ((A, B), (C, A), (A, C)),
-        ((A,), (), ()),
-        ((), (B, A), (B, A)),
-        # a function is known by its name, and a built-in tool by its type
-        ((SEARCH, WRAPPED), (A, WRAPPED, SEARCH), (SEARCH, WRAPPED, A)),
-        # one that says something else is the client's
-        *(((A, B), (one, B), (one, B)) for one in map(a_with, ('{"x":1,"y":[2,3]}',
-          '{"x":true,"y":[2]}', '{"x":"1","y":[2]}'))),
-        # those that cannot be told apart stay where they are
-        ((A, B), (B, B, A), (B, B, A)),
-        ((A, A, B), (B, A), (B, A)),
-        ((A, B), (B, '{"no":"name"}', A), (B, '{"no":"name"}', A)),
-        ((A, B), ("1",), ("1",)),
-    ],
-)  # fmt: skip
-def test_known_tools_come_first_as_they_were(earlier, now, expected, before, path):
-    asked = listing(*now, path=path, before=before)
-    found = sent(TOOLS_AS_BEFORE, asked, listing(*earlier, path=path, before=before))
-    assert tools_of(found) == list(expected)
-    assert found is asked or now != expected
-
-
-def test_equal_tools_cost_no_reading_of_the_turn_before():
-    """Though the messages have grown, on either side of them."""
-    for before in (True, False):
-        now, previous = listing(A, B, before=before), listing(A, B, before=before)
-        grown = now.with_text(now.body.decode().replace('"messages":[]', '"messages":[{}, {}]'))
-        assert sent(TOOLS_AS_BEFORE, grown, previous) is grown
-        assert not previous.is_read
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"tools":{}}', b'{"tools":[1,"a",null]}'])
-def test_odd_bodies_go_on_as_they_came(body):
-    odd, asked = Request("POST", MESSAGES, body=body), listing(B, A)
-    assert sent(TOOLS_AS_BEFORE, odd, listing(A, B)) is odd
-    assert sent(TOOLS_AS_BEFORE, asked, odd) is sent(TOOLS_AS_BEFORE, asked, None) is asked
+NAMES = {A: "a", A_AGAIN: "a again", B: "b", C: "c", SEARCH: "search", WRAPPED: "f"}
 
 
 NAMED = st.dictionaries(st.sampled_from("abcdefg"), VALUES, max_size=7)
@@ -188,35 +153,20 @@ def asking(path, *messages, head="", memo=None):
 
 
 OLD, NEW, OTHER = (FIRST,), (AGAIN,), (AGAIN, "call_2")
-MANY = [[(text, f"call_{number}") for number in range(60)] for text in (FIRST, AGAIN)]
 
 
-@each_path
-@pytest.mark.parametrize("head", ["", "1"], ids=["same place", "moved by a byte"])
-@pytest.mark.parametrize(
-    ("before", "now", "expected"),
-    [
-        pytest.param(["go", OLD, "done"], ["go", NEW, "done", "more"],
-                     ["go", OLD, "done", "more"], id="as the turn before sent it"),
-        pytest.param(["one", "two", OLD, "done"], ["two", NEW, "done"], ["two", OLD, "done"],
-                     id="found by its id in a history that was cut"),
-        pytest.param([OLD], [OTHER], [OTHER], id="another id is another call"),
-        pytest.param([OLD, "done", NEW, "done"], [OLD, "Done", NEW, "done"],
-                     [OLD, "Done", NEW, "done"], id="of calls with one id unchanged ones stay"),
-        pytest.param(*MANY, MANY[0], id="of many each keeps its own"),
-        *(pytest.param([OLD], [(text,), "more"], [(text,), "more"], id=f"changed: {text}")
-          for text in ('{"b":1,"a":"e"}', '{"a":"é","b":true}', '{"a":"é"}',
-                       '{"a":"é","b":1,"c":null}', "{}")),
-    ],
-)  # fmt: skip
-def test_a_call_keeps_its_first_spelling_unless_the_client_changed_it(
-    path, head, before, now, expected
-):
-    """Nothing else of the body changes, wherever the call stands in it."""
-    asked = asking(path, *now, head=head)
-    found = sent(CALLS_AS_BEFORE, asked, asking(path, *before))
-    assert found.body == asking(path, *expected, head=head).body
-    assert found is asked or now != expected
+def spelled_as(before, now, expected):
+    """Whether the request goes on as expected: in each API, where it was and moved by a byte."""
+    for path, head in itertools.product(PATHS, ("", "1")):
+        asked = asking(path, *now, head=head)
+        found = sent(CALLS_AS_BEFORE, asked, asking(path, *before))
+        assert found.body == asking(path, *expected, head=head).body, path
+        assert (found is asked) == (now == expected)
+    return True
+
+
+def test_what_goes_on():
+    transcript.holds("as_before.txt", globals())
 
 
 class Searched(bytes):
@@ -251,32 +201,6 @@ def test_what_was_only_appended_costs_no_reading_of_the_turn_before(path):
     now = asking(path, "go", OLD, "Done", OTHER)
     assert sent(CALLS_AS_BEFORE, now, before) is now
     assert not before.is_read
-
-
-@pytest.mark.parametrize("text", ["not JSON", '"text"', "[1]", '{"a":NaN}', "[" * 5000, ""])
-def test_odd_arguments_stay(text):
-    now, before = (asking(CHAT, (one,)) for one in (text, FIRST))
-    assert sent(CALLS_AS_BEFORE, now, before) is now
-    assert sent(CALLS_AS_BEFORE, before, now) is before
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        '{"role":"user","content":[{"type":"tool_use","id":"call_1","input":{"b":1}}]}',
-        '{"role":"tool","tool_call_id":"call_1","content":"{\\"b\\":1}"}',
-        '{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1","content":"{}"}]}',
-        '{"role":"assistant","tool_calls":[1,{"id":"call_1","function":"f"}],"content":["x"]}',
-        '{"role":"assistant","tool_calls":{"id":"call_1"},"content":{"id":"call_1"}}',
-        '"call_1"',
-    ],
-)
-def test_what_is_no_call_of_the_model_stays(message):
-    """What a user typed or a tool returned may look like one."""
-    other = message.replace('"b":1', '"b":1.0').replace("}", " }")
-    now, before = asking(MESSAGES, other), asking(MESSAGES, message)
-    assert sent(CALLS_AS_BEFORE, now, before) is now
-    assert sent(CALLS_AS_BEFORE, now, Request("POST", MESSAGES, body=b"no json")) is now
 
 
 @given(st.data(), st.sampled_from(PATHS), st.lists(st.dictionaries(st.text(), VALUES), max_size=4))

@@ -47,7 +47,6 @@ def test_without_the_client_package_it_says_what_to_install(monkeypatch):
 
 
 def test_serve_is_for_the_embedded_server():
-    """And there is no result to print."""
     for option in ("--upstream=http://localhost:8080", "--json"):
         assert "leave out --upstream and --json" in refused("--serve", option)
 

@@ -132,7 +132,6 @@ def test_it_dies_with_its_parent(model):
 
 
 def test_a_start_that_fails_is_an_error_with_the_end_of_the_log(model, tmp_path):
-    """A setting nobody knows, a model that is not there."""
     with pytest.raises(StartFailedError, match="nonsense"):
         LlamaServer(model, nonsense=1)
     with pytest.raises(StartFailedError, match="did not start"):

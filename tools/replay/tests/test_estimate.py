@@ -25,7 +25,6 @@ def test_a_prompt_that_parts_early_may_reuse_little(rules):
 
 
 def test_equal_prompts_that_were_not_reused_are_not_explained(rules):
-    """Nobody else asked anything of the server in between."""
     _, second = assessed(turns(rules, [(1000, 0), (1050, 0)], through=True))
     verdict = second.verdict
     assert (verdict.judgement, verdict.reason, verdict.evidence) == ("BREAK", "unknown", ())
