@@ -240,10 +240,11 @@ CODE = "\n".join(file.read_text() for file in (ROOT / "cacheproxy").rglob("*.py"
 
 def test_the_page_on_the_log_has_the_words_of_the_code():
     """Most pairs of words stand side by side in the code; the others meet there at a value."""
+    said = re.sub(r"\{[^{}\n]*\}", "", CODE)
     rows = re.findall(r"^\| `(.+?)` \|", LOG, re.MULTILINE)
     for form in (row for row in rows if row.count(" ") > 2):
         pairs = re.findall(r"\b(?=([a-z]+[,:]? [a-z]+\b))", form)
-        assert sum(pair in CODE for pair in pairs) >= len(pairs) * 0.6, form
+        assert sum(pair in said for pair in pairs) >= len(pairs) * 0.6, form
 
 
 def test_the_page_on_the_log_has_each_line_of_the_log():

@@ -136,21 +136,6 @@ def test_a_rendering_page_of_nonsense_tells_nothing(start, answer):
     assert send(proxy, {"model": "m", "messages": []}).status == 200
 
 
-@pytest.mark.parametrize(
-    "pages",
-    [
-        {"/props": STATUS["/props"] | {"total_slots": "many", "default_generation_settings": 7}},
-        {"/slots": whole(b"[" * 100_000), "/v1/models": {"data": "qwen"}},
-    ],
-)
-def test_status_pages_of_nonsense_tell_nothing_wrong(start, pages):
-    """What they do say counts."""
-    profile = profile_of(start(Llama(thinking, STATUS | pages)))
-    memory = profile.get("memory", {})
-    assert set(memory.items()) <= {*ONE_SLOT.items(), ("slots", 3)}
-    assert profile["thoughts"] == {"way": "dropped"}
-
-
 def test_what_the_models_of_a_router_do_not_have_in_common_is_left_out(start):
     """A verdict on a turn of one must not rest on the template of the other."""
     templates = {"one": strict, "two": partial(thinking, keeps=lambda late, kwargs: True)}
