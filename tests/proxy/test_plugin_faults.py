@@ -1,7 +1,5 @@
 """A plugin or a pattern that misbehaves harms only itself: the real proxy, request by request."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,7 +10,7 @@ import pytest
 from tests.core.document.test_search import LATE
 from tests.plugin.installing import distribution
 
-from .harness import Client, Proxy, Upstream, answer_ok
+from .harness import Proxy, Upstream, answer_ok
 from .trickle import Trickle, pieces_meanwhile
 
 pytestmark = pytest.mark.slow
@@ -203,8 +201,7 @@ def body(fault="none", note="", stamp=1, more=""):
 
 def ask(proxy, fault="none", **more):
     """Send a request through."""
-    with Client(proxy.address) as client:
-        answer = client.ask("/v1/messages", body(fault, **more), b"X-Session-Id: one").answer()
+    answer = proxy.ask("/v1/messages", body(fault, **more), b"X-Session-Id: one")
     assert (answer.status, answer.end) == (200, "whole"), proxy.output
 
 
@@ -216,9 +213,7 @@ def sent(server):
 
 
 def failures(proxy):
-    with Client(proxy.address) as client:
-        answer = client.ask("/_cacheproxy/health", method=b"GET").answer()
-    return json.loads(answer.body)["failures"]
+    return proxy.page("health")["failures"]
 
 
 @pytest.mark.parametrize("fault", FAILING)

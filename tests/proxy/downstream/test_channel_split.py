@@ -4,8 +4,6 @@ What is no request is refused, as RFC 9110 and 9112 ask for; names in capitals a
 of Http11Probe (github.com/MDA2AV/Http11Probe).
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest
