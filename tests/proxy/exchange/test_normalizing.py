@@ -272,7 +272,6 @@ def test_a_rule_that_hangs_is_left_out_and_the_others_do_their_work(make, reacto
 
 
 def test_a_large_body_has_more_time(make, reactor, hang):
-    """In proportion to its size."""
     found = make(CodeRule("hangs", "", hang)).begin(asking(body_with(b"x", 4 << 20)))
     reactor.turn_until(lambda: hang.entered.acquire(blocking=False))
     reactor.advance(1.9)
@@ -299,7 +298,6 @@ def test_a_session_hook_that_hangs_is_no_answer(make, reactor, hang, answer, ses
 @pytest.mark.parametrize("mark", [quick, lambda function: function], ids=["quick", "slow"])
 @pytest.mark.parametrize("said", [5, "x" * 1000, "a\nb", b"bytes"], ids=type)
 def test_a_session_hook_that_says_nonsense_is_counted(make, mark, said):
-    """The core decides."""
     prepares = make(hooks=[SessionHook("odd", mark(lambda request: said))])
     assert prepares(small()).session.id == "one"
     assert prepares.failed() == {"odd: cacheproxy_session": (1, 0)}
