@@ -116,3 +116,15 @@ def plainly(value: Any) -> str:
 def _default(field: Any) -> Any:
     made = field.default_factory
     return field.default if made is dataclasses.MISSING else made()
+
+
+def columns(rows: list[dict[str, Any]]) -> str:
+    """Rows side by side, as text: a member to a line."""
+    return "\n".join(
+        f"{name}: {' | '.join(plainly(row[name]) for row in rows)}" for name in rows[0]
+    )
+
+
+def members(found: dict[str, Any]) -> str:
+    """A value as text: a member to a line."""
+    return columns([found])

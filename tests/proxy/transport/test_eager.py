@@ -61,7 +61,7 @@ class Pair:
 
     def read_all(self):
         """Let the reactor write what is left, as long as there is some."""
-        found = self.read()
+        found = bytearray(self.read())
         while self.transport in self.reactor.writers:
             assert self.transport.doWrite() is None
             found += self.read()
