@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-pytest.importorskip("anthropic")
-
+from cacheproxy.asking import Site
+from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.testing import request
 from cacheproxy.translate.translation import MessagesToChat
-from tests.translate.chunks import MESSAGE, assembled, events
+from tests.translate.chunks import assembled, assert_valid, events
 
 from .replay import by_way_of, end_of_a_prompt, erase, post
 
@@ -58,6 +58,16 @@ CASES = {
 }
 
 
+THINKING = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
+    "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "<think>\n{% if enable_thinking is defined and not enable_thinking %}\n</think>\n\n"
+    "{% endif %}{% endif %}"
+)
+"""A template that opens the thinking itself, as those of many models do."""
+
+
 def native(url, body, path="/v1/messages"):
     return post(url, path, json.dumps(body).encode())
 
@@ -94,7 +104,7 @@ def test_the_server_says_the_same(case, stream, llama):
             assert status == 200
             message = assembled(events(answer)) if stream else json.loads(answer)
             if way is translated and not stream:
-                MESSAGE.validate_python(message, strict=True)
+                assert_valid("Message", message)
             answers.append(plain(message))
         found[way] = answers
     assert found[native][0]["content"][0]["text"]
@@ -102,6 +112,40 @@ def test_the_server_says_the_same(case, stream, llama):
     cold, warm = found[translated]
     assert cold["cache_read_input_tokens"] == 0
     assert warm["input_tokens"] == 1
+
+
+def test_thinking_is_the_server_s_own(serve):
+    """As a block of its own there, as ``reasoning_content`` here; a replayed one is read."""
+    server = serve(THINKING, n_ctx=4096)
+    for messages in (SAID, [*SAID, {"role": "assistant", "content": CALLED[:2]}, *SAID]):
+        found = []
+        for way in (native, translated):
+            erase(server.url)
+            message = json.loads(way(server.url, ASKED | {"messages": messages})[1])
+            texts = [(block["type"], block[block["type"]]) for block in message["content"]]
+            found.append((texts, message["usage"]))
+        assert found[0][0] == found[1][0]
+        assert len(found[0][0][0][1]) > 12
+        assert found[0][1]["input_tokens"] == found[1][1]["input_tokens"]
+
+
+def test_what_the_proxy_says_besides_is_the_server_s_own(serve):
+    """How many tokens there are, that they are too many, and which models it has."""
+    server, path = serve("inline", n_ctx=4096), "/v1/messages/count_tokens"
+    too_long = ASKED | {"messages": [{"role": "user", "content": " of" * 5000}]}
+    with Proxy(server.url, "--dialect", "openai") as proxy:
+        for case in ("plain", "system", "tools"):
+            body = {"model": "random", **CASES[case]}
+            assert native(proxy.url, body, path) == native(server.url, body, path)
+        for stream in (False, True):
+            status, answer = native(proxy.url, too_long | {"stream": stream})
+            error = json.loads(answer)["error"]
+            assert (status, error["type"]) == (400, "invalid_request_error")
+            assert error["message"].startswith("prompt is too long: ")
+        site = Site(proxy.url, {"anthropic-version": "2023-06-01"})
+        [model] = site.tell("/v1/models")["data"]
+    assert (model["id"], model["type"]) == ("random", "model")
+    assert model["max_input_tokens"]
 
 
 def test_a_stop_sequence_ends_the_text_at_the_same_place(llama):

@@ -1,7 +1,5 @@
 """The client leaves: the upstream connection closes at once, in every phase."""
 
-from __future__ import annotations
-
 import threading
 import time
 

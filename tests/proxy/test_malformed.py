@@ -4,8 +4,6 @@ Names as in the list of Http11Probe (github.com/MDA2AV/Http11Probe). What is ref
 framed, cut anywhere: downstream/test_channel_split.py.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from .downstream.test_channel_split import chunked, get

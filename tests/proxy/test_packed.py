@@ -1,7 +1,5 @@
 """Packed requests are unpacked, edited, and sent on plain; to a remote upstream as they came."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib
@@ -12,7 +10,7 @@ import pytest
 from cacheproxy.core.http1.content_coding import zstd
 
 from .conftest import MOST_MIB, RULES
-from .harness import Client, Proxy, free_port, sound_upstream, whole
+from .harness import Proxy, free_port, sound_upstream, whole
 
 pytestmark = pytest.mark.slow
 
@@ -165,8 +163,7 @@ def remote(folder, more=""):
         with Proxy(folder, "--config", "config.toml") as proxy:
 
             def send(body, *fields):
-                with Client(proxy.address) as client:
-                    assert client.ask("/v1/messages", body, *fields).answer().status == 200
+                assert proxy.ask("/v1/messages", body, *fields).status == 200
                 while (received := upstream.received()).line.startswith(b"GET"):
                     pass  # a question of the proxy's own
                 return received.body, received.values(b"content-encoding")

@@ -1,7 +1,5 @@
 """A connection to the upstream carries one request: none goes out on one that may be dying."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

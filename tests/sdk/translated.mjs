@@ -1,21 +1,16 @@
-// Asks with Anthropic's SDK, one job after another. Standard input: a JSON list of {url, how, body, extra,
-// results, first}. Standard output: a JSON list of {value} or {error, events}, in its order.
+// Asks with Anthropic's SDK, one job after another. Standard input: a JSON list of {url, how, body,
+// results}. Standard output: a JSON list of {value} or {error, events}, in its order.
 // how: "create" (at once), "events" (a raw stream), "helper" (the SDK's own accumulation), "turns" (the
-// same twice: the second time with the answer and `results` behind it), "count", "models". extra: what
-// the body has besides. first: a URL to POST to before.
+// same twice: the second time with the answer and `results` behind it).
 import Anthropic from "@anthropic-ai/sdk";
 
-async function ask({ url, how, body: known, extra, results, first }) {
-  const body = { ...known, ...extra };
+async function ask({ url, how, body, results }) {
   const events = [];
   try {
-    if (first) await fetch(first, { method: "POST", body: "{}" });
     const client = new Anthropic({ baseURL: url, apiKey: "none", maxRetries: 0, timeout: 60_000 });
     const helper = (body) => client.messages.stream(body).finalMessage();
     if (how === "create") return { value: await client.messages.create(body) };
     if (how === "helper") return { value: await helper(body) };
-    if (how === "count") return { value: await client.messages.countTokens(body) };
-    if (how === "models") return { value: (await client.models.list()).data };
     if (how === "turns") {
       const { content } = await helper(body);
       const messages = [...body.messages, { role: "assistant", content }, ...results];

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,25 +70,16 @@ def _ask(
     *,
     url: str,
     how: str,
-    body: Json | None = None,
-    extra: Json | None = None,
+    body: Json,
     results: list[Json] | None = None,
-    first: str | None = None,
 ) -> Json:
     events: list[Json] = []
-    body = {**(body or {}), **({"extra_body": extra} if extra else {})}
     try:
-        if first is not None:
-            _post(first)
         client = _client(url)
         if how == "create":
             return {"value": _plain(client.messages.create(**body))}
         if how == "helper":
             return {"value": _plain(_helper(client, **body))}
-        if how == "count":
-            return {"value": _plain(client.messages.count_tokens(**body))}
-        if how == "models":
-            return {"value": [_plain(model) for model in client.models.list().data]}
         if how == "turns":
             answer = {"role": "assistant", "content": _helper(client, **body).content}
             messages = [*body["messages"], answer, *(results or [])]
@@ -105,9 +95,3 @@ def _plain(value: Any) -> Json:
     """Return what an SDK read, as it came: without the fields that it knows but did not get."""
     plain: Json = value.to_dict(mode="json")
     return plain
-
-
-def _post(url: str) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(url, b"{}"), timeout=120):
-        pass

@@ -1,7 +1,5 @@
 """The channel and its requests, without a network: what is written when, and who is told."""
 
-from __future__ import annotations
-
 import gc
 import socket
 import weakref

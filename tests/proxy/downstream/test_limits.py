@@ -1,7 +1,5 @@
 """What is too large is refused, in the client's dialect, before it costs anything."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Whoever leaves, whatever comes, and whichever API is spoken: the request goes its way."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,7 +1,5 @@
 """A server is asked by its page, or else by two short prompts; the request goes on in any case."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What was reused is told by what the counters gained, where a request ran alone."""
 
-from __future__ import annotations
-
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 

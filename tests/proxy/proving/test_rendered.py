@@ -3,8 +3,6 @@
 Pages that make no sense, are too large or hang prove nothing, and nobody fails for them.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 

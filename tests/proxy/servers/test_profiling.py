@@ -128,27 +128,11 @@ def test_a_llama_server_tells_what_its_template_does_whatever_is_done_about_it(
     ],
 )
 def test_a_rendering_page_of_nonsense_tells_nothing(start, answer):
-    """Nor does it keep the proxy from anything."""
     proxy = start(Llama(inline, pages={PAGE: says(whole(answer))}))
     profile = profile_of(proxy)
     assert {"thoughts", "order", "page", "clock"}.isdisjoint(profile)
     assert profile["reporting"] == "always"
     assert send(proxy, {"model": "m", "messages": []}).status == 200
-
-
-@pytest.mark.parametrize(
-    "pages",
-    [
-        {"/props": STATUS["/props"] | {"total_slots": "many", "default_generation_settings": 7}},
-        {"/slots": whole(b"[" * 100_000), "/v1/models": {"data": "qwen"}},
-    ],
-)
-def test_status_pages_of_nonsense_tell_nothing_wrong(start, pages):
-    """What they do say counts."""
-    profile = profile_of(start(Llama(thinking, STATUS | pages)))
-    memory = profile.get("memory", {})
-    assert set(memory.items()) <= {*ONE_SLOT.items(), ("slots", 3)}
-    assert profile["thoughts"] == {"way": "dropped"}
 
 
 def test_what_the_models_of_a_router_do_not_have_in_common_is_left_out(start):
@@ -174,9 +158,3 @@ def test_what_the_models_of_a_router_do_not_have_in_common_is_left_out(start):
     assert send(proxy, late(model="two")).status == 200
     assert {"thoughts", "order"}.isdisjoint(profile_of(proxy))
     assert profile_of(proxy)["page"] == PAGE
-
-
-def test_a_server_without_pages_has_an_empty_profile(start):
-    """It is there, and that is all."""
-    profile = profile_of(start(ModelServer(inline)))
-    assert profile == {"told_by": "its status pages", "says": {}}
