@@ -393,7 +393,6 @@ def test_what_waits_behind_an_answer_that_is_broken_off_is_dropped(how):
 
 
 def test_limits_are_those_of_when_a_request_began():
-    """New ones hold for the next."""
     down = Down(at_once, data=GET[:-2])
     tight = Limits(headers=0)
     down.site.adopt(down, tight, Access())
@@ -412,7 +411,6 @@ def test_a_refused_head_request_gets_no_body():
 
 
 def test_a_timeout_is_told_in_the_dialect_of_what_was_asked_for():
-    """As far as it is known."""
     for data, shape in (
         (b"POST /v1/messages HTTP/1.1\r\nHost: loc", b'{"type": "error"'),
         (b"POST /v1/mess", b'{"error": {'),
@@ -427,7 +425,6 @@ def test_a_timeout_is_told_in_the_dialect_of_what_was_asked_for():
 
 
 def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
-    """On TCP: the socket is told so."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = socket.create_connection(listener.getsockname())
         ours, _ = listener.accept()
