@@ -1,7 +1,10 @@
 """Turns to be judged: prompts, what was counted of them, and changes in them."""
 
+from msgspec import structs
+
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Break, TokenCount
 from cacheproxy.core.judge.evidence import Before, Evidence
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.prompt.prompt import prompt_of
@@ -65,3 +68,26 @@ def summarised():
     *_, one = chat(5)
     two = {**one, "messages": [one["messages"][0], {"role": "user", "content": "In short."}]}
     return prompts([one, two])
+
+
+def _counted(count):
+    return f"{'~' * (count.source == 'estimated')}{count.tokens}"
+
+
+def _member(name, value):
+    if isinstance(value, TokenCount):
+        value = _counted(value)
+    elif isinstance(value, Break):
+        at = f"{value.path}:{value.byte} {_counted(value.position)} {value.kind}"
+        value = f"{at} {value.was[:20]!r} {value.now[:20]!r}"
+    elif isinstance(value, tuple):
+        value = "; ".join(value)
+    elif isinstance(value, float):
+        value = f"{value:.2f}"
+    return str(value) if name == "judgement" else f"{name} {value}"
+
+
+def spelled(verdict):
+    """All that a verdict says, in a line; tokens with ~ are estimated."""
+    fields = structs.asdict(verdict).items()
+    return ", ".join(_member(name, value) for name, value in fields if value not in (None, ()))

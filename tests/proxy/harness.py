@@ -298,6 +298,28 @@ def answer_ok(peer: Peer, _: Received) -> None:
     peer.send(whole(b'{"ok":true}', b"Content-Type: application/json"))
 
 
+class Says:
+    """A script: sends ``pieces`` one after the other, then leaves with ``fin`` or ``rst``.
+
+    ``waits``: it does not leave; ``closed`` is set when the proxy does.
+    """
+
+    def __init__(self, *pieces: bytes, then: str = "fin", waits: bool = False) -> None:
+        self.closed = threading.Event()
+        self._pieces, self._then, self._waits = pieces, then, waits
+
+    def __call__(self, peer: Peer, _: Received) -> None:
+        for number, piece in enumerate(self._pieces):
+            time.sleep(0.05 if number else 0)
+            peer.send(piece)
+        if self._waits:
+            if peer.wait_closed():
+                self.closed.set()
+        else:
+            time.sleep(0.05 if self._then == "rst" else 0)  # else it would overtake the data
+            peer.leave(self._then)
+
+
 class Upstream:
     """A server whose every connection runs ``script`` in a thread; ``requests`` has what came."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 
 import pytest
 
 from .conftest import RULES, proxy_with
-from .harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream, answer_ok, eventually, whole
+from .harness import CHUNKED, Client, Proxy, Upstream, answer_ok, eventually, whole
 from .trickle import Trickle, pieces_meanwhile
 
 pytestmark = pytest.mark.slow
@@ -47,36 +46,6 @@ def test_clients_that_do_not_read_stall_their_upstreams(connect, serve, proxy):
 
 
 impatient = proxy_with("--idle-timeout", "0.5")
-
-
-@pytest.mark.parametrize("field", [b"X: keep-alive", b"Connection: close"])
-def test_a_slow_reader_gets_every_byte(impatient, serve, field):
-    """However long it takes: reading an answer is not being idle, not even its last part."""
-    piece = bytes(range(256)) * 1024
-    count = 48
-
-    def script(peer, _):
-        peer.sock.settimeout(TIMEOUT)
-        if b"close" in field:
-            peer.send(whole(count * piece))
-            return
-        peer.send(CHUNKED)
-        for _ in range(count):
-            peer.chunk(piece)
-        peer.send(b"0\r\n\r\n")
-
-    serve(script)
-    digest = hashlib.sha256()
-    with Client(impatient.address, buffer=1 << 16) as client:
-        answer = client.ask("/v1/messages", b"{}", field).begin()
-        allowed = 0
-        for part in client.pieces(answer):
-            digest.update(part)
-            allowed += len(part)
-            if allowed > 4 * MIB:  # three times slower than the limit allows for silence
-                time.sleep(0.7)
-                allowed = 0
-    assert digest.digest() == hashlib.sha256(count * piece).digest()
 
 
 def test_a_client_that_pauses_longer_than_the_limit_gets_every_byte(impatient, serve):

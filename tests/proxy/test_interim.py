@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 
-from .harness import TIMEOUT, head, whole
+from .harness import TIMEOUT, Says, head, whole
 
 CONTINUE = head(status=b"100 Continue")
 EXPECT = b"Expect: 100-continue"
@@ -23,7 +22,6 @@ EXPECT = b"Expect: 100-continue"
     ],
 )
 def test_who_is_refused_is_not_told_to_continue(connect, upstream, status, fields):
-    """The refusal comes first, before any of the body is sent."""
     client = connect()
     lines = (b"POST /v1/messages HTTP/1.1", EXPECT, *fields, b"Content-Length: 10", b"", b"")
     client.send(b"\r\n".join(lines))
@@ -65,19 +63,13 @@ def test_a_websocket_is_refused_in_the_dialect(connect, upstream, path, kind):
 
 def test_the_protocol_is_never_switched(connect, serve, upstream):
     """The upstream does not see the wish; one that switches all the same is closed: 502."""
-    closed = threading.Event()
-
-    def script(peer, _):
-        peer.send(head(b"Upgrade: h2c", b"Connection: Upgrade", status=b"101 Switching") + b"other")
-        if peer.wait_closed():
-            closed.set()
-
-    serve(script)
+    switch = head(b"Upgrade: h2c", b"Connection: Upgrade", status=b"101 Switching")
+    serve(script := Says(switch + b"other", waits=True))
     upgrade = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAM")
     answer = connect().ask("/v1/messages", None, *upgrade, method=b"GET").answer()
     assert (answer.status, answer.end, answer.interim) == (502, "whole", [])
     assert b"other" not in answer.body
-    assert closed.wait(TIMEOUT)
+    assert script.closed.wait(TIMEOUT)
     received = upstream.received()
     assert received.values(b"connection") == [b"close"]
     assert not received.values(b"upgrade")

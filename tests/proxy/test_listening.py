@@ -1,7 +1,5 @@
 """Clients that come over TLS, or by a socket in the file system: the same, and a quiet log."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import stat

@@ -4,8 +4,6 @@ Names as in the list of Http11Probe (github.com/MDA2AV/Http11Probe). What is ref
 framed, cut anywhere: downstream/test_channel_split.py.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from .downstream.test_channel_split import chunked, get
@@ -82,7 +80,6 @@ def test_what_is_right_goes_on(connect, proxy, upstream, name):
     ids=["METHOD-TRACE", "ASTERISK-WITH-GET", "UPGRADE-WEBSOCKET"],
 )
 def test_what_is_refused_for_what_it_asks_keeps_the_connection(connect, upstream, data, statuses):
-    """The next request is one."""
     client = connect()
     client.send(data + NEXT)
     answer = client.answer()

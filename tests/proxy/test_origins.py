@@ -1,26 +1,21 @@
 """Web pages of other origins, on real sockets: what their browsers are sent, and what is not."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest
 
-from .harness import CHUNKED, Client, Proxy, whole
+from .conftest import proxy_with
+from .harness import CHUNKED, Proxy, whole
 
 PAGE = b"Origin: http://localhost:3000"
 OTHER = b"Origin: http://localhost:3001"
 TOKEN = "a-token-for-tests"
-ALLOW = ("--allow-origin", "http://localhost:3000,tauri://localhost")
 
 
-@pytest.fixture(scope="module")
-def _shared(_upstream, tmp_path_factory):
-    environ = {"CACHEPROXY_TOKEN": TOKEN}
-    folder = tmp_path_factory.mktemp("origins")
-    arguments = ("--upstream", _upstream.url, "--max-body", "1")
-    with Proxy(folder, *ALLOW, *arguments, **environ) as proxy:
-        yield proxy
+_shared = proxy_with(
+    *("--allow-origin", "http://localhost:3000,tauri://localhost", "--max-body", "1"),
+    CACHEPROXY_TOKEN=TOKEN,
+)
 
 
 @pytest.fixture
@@ -115,7 +110,6 @@ def test_so_may_a_stream_and_an_error(
 
 @pytest.mark.parametrize("path", ["", "/", "/exchanges", "/health", "/ready", "/static/x.js"])
 def test_our_own_pages_are_for_nobody_elses(connect, path):
-    """Nor is anybody told that they might be."""
     fields = (KEY, b"Access-Control-Request-Method: GET")
     for method in (b"GET", b"OPTIONS"):
         client = connect().ask("/_cacheproxy" + path, None, PAGE, *fields, method=method)
@@ -125,20 +119,14 @@ def test_our_own_pages_are_for_nobody_elses(connect, path):
     assert shared(answer) == ([], [], False)
 
 
-def status_of(proxy):
-    with Client(proxy.address) as client:
-        return client.ask("/x", b"{}", PAGE).answer().status
-
-
 def test_a_reload_lets_in_and_shuts_out(upstream, tmp_path):
-    """From the next request on."""
     file = tmp_path / "config.toml"
     file.write_text("")
     with Proxy(tmp_path, "--config", str(file), "--upstream", upstream.url) as proxy:
-        assert status_of(proxy) == 403
+        assert proxy.ask("/x", b"{}", PAGE).status == 403
         for text, status in (('allow_origin = ["http://localhost:3000"]', 200), ("", 403)):
             file.write_text(text)
             mark = proxy.mark()
             proxy.signal(signal.SIGHUP)
             proxy.wait_for("reloaded", mark)
-            assert status_of(proxy) == status
+            assert proxy.ask("/x", b"{}", PAGE).status == status

@@ -1,7 +1,5 @@
 """Packed requests are unpacked, edited, and sent on plain; to a remote upstream as they came."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib
@@ -12,7 +10,7 @@ import pytest
 from cacheproxy.core.http1.content_coding import zstd
 
 from .conftest import MOST_MIB, RULES
-from .harness import Client, Proxy, free_port, sound_upstream, whole
+from .harness import Proxy, free_port, sound_upstream, whole
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +133,6 @@ def test_what_is_broken_is_refused(connect, upstream, coding, path):
 
 
 def test_one_that_is_too_large_is_refused(connect, upstream):
-    """As a plain one is."""
     packed = gzip.compress(large(MOST_MIB * MIB), 1)
     said = f"cacheproxy: the request body is larger than {MOST_MIB} MiB once it is unpacked"
     for path in PATHS:
@@ -146,7 +143,6 @@ def test_one_that_is_too_large_is_refused(connect, upstream):
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 def test_a_packed_answer_is_counted_and_stays_packed(connect, respond, proxy, coding):
-    """Its usage is read beside it."""
     usage = {"prompt_tokens": 13400, "prompt_tokens_details": {"cached_tokens": 400}}
     packed = CODINGS[coding](json.dumps({"choices": [], "usage": usage}).encode())
     respond(whole(packed, JSON, coded(coding)))
@@ -165,8 +161,7 @@ def remote(folder, more=""):
         with Proxy(folder, "--config", "config.toml") as proxy:
 
             def send(body, *fields):
-                with Client(proxy.address) as client:
-                    assert client.ask("/v1/messages", body, *fields).answer().status == 200
+                assert proxy.ask("/v1/messages", body, *fields).status == 200
                 while (received := upstream.received()).line.startswith(b"GET"):
                     pass  # a question of the proxy's own
                 return received.body, received.values(b"content-encoding")

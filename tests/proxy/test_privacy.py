@@ -3,8 +3,6 @@
 That it does not show in what is printed: tests/test_canaries.py.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from .harness import Client, Proxy, sound_upstream

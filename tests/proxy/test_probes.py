@@ -1,7 +1,5 @@
 """Doctor's test requests: relayed and edited like any other, and kept in no record."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -10,7 +8,7 @@ import pytest
 from cacheproxy.core.conversation.session import DOCTOR
 
 from .conftest import RULES
-from .harness import Client, Proxy, whole
+from .harness import Proxy, whole
 
 pytestmark = pytest.mark.slow
 
@@ -32,29 +30,22 @@ def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
     with Proxy(tmp_path, *arguments, "--upstream", upstream.url) as proxy:
 
         def ask(*headers):
-            with Client(proxy.address) as client:
-                answer = client.ask(PATH, BODY, *headers).answer()
+            answer = proxy.ask(PATH, BODY, *headers)
             assert (answer.status, answer.body) == (200, ANSWER)
             while (received := upstream.received()).line.split()[1] != PATH.encode():
                 pass  # the proxy's own questions
             return received
 
-        def page(path):
-            with Client(proxy.address) as client:
-                answer = client.ask(f"/_cacheproxy/{path}", method=b"GET").answer()
-            assert answer.status == 200
-            return answer.body.decode()
-
         running = []
 
         def answer(peer, received):
             if received.line.split()[1] == PATH.encode():
-                running.append(len(json.loads(page("data?window=15m"))["prefills"]))
+                running.append(len(proxy.page("data?window=15m")["prefills"]))
             peer.send(whole(ANSWER, b"Content-Type: application/json"))
 
         upstream.reset(answer)
         plain = ask(b"User-Agent: opencode/1", b"X-Session-ID: s")
-        secret = json.loads(page("health"))["probe"].encode()
+        secret = proxy.page("health")["probe"].encode()
         assert len(secret) == 32
         probe = ask(b"X-Cacheproxy-Probe: " + secret, b"User-Agent: " + DOCTOR.encode() + b"/1")
         later = ask(b"User-Agent: opencode/1", b"X-Session-ID: s")
@@ -62,10 +53,11 @@ def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
         assert running == [1, 0, 1]
         assert not any(name.lower().startswith(b"x-cacheproxy") for name, _ in probe.headers)
         proxy.wait_for("#2")
-        exchanges = json.loads(page("exchanges"))["exchanges"]
+        exchanges = proxy.page("exchanges")["exchanges"]
         shown = [(one["number"], one["client"], one["turn"]) for one in exchanges]
         assert shown == [(1, "opencode", 1), (2, "opencode", 2)]
-        metrics, shown = page("metrics"), page("data?window=15m")
+        shown = json.dumps(proxy.page("data?window=15m"))
+        metrics = proxy.ask("/_cacheproxy/metrics", None, method=b"GET").body.decode()
         assert re.search(r'cacheproxy_requests_total\{[^}]*client="opencode"[^}]*\} 2\b', metrics)
         for text in (metrics, shown, proxy.output):
             assert DOCTOR not in text

@@ -1,7 +1,5 @@
 """A request that the upstream turns down: the client hears it whole, the log in one line."""
 
-from __future__ import annotations
-
 import json
 import threading
 
@@ -10,7 +8,7 @@ import pytest
 from cacheproxy.core.placement.refusal import WITHHELD
 from tests.observe.exchanges import body
 
-from .harness import Client, Proxy, eventually, head, whole
+from .harness import Proxy, eventually, head, whole
 
 JSON = b"Content-Type: application/json"
 SESSION = b"X-Session-Id: refused1"
@@ -22,8 +20,8 @@ def turned_down(error, status=b"400 Bad Request"):
     return whole(json.dumps(error).encode(), JSON, b"Server: llama.cpp", status=status)
 
 
-def say(client, *texts, path=MESSAGES):
-    return client.ask(path, json.dumps(body(*texts or (TYPED,))).encode(), SESSION)
+def say(client, path=MESSAGES):
+    return client.ask(path, json.dumps(body(TYPED)).encode(), SESSION)
 
 
 @pytest.mark.parametrize(
@@ -94,31 +92,22 @@ def test_it_is_no_turn(upstream, respond, tmp_path):
         (answered(10, 900), ("a" * 3000, "b", "d")),
     ]
     with Proxy(tmp_path, "--upstream", upstream.url) as proxy:
-
-        def page(name):
-            with Client(proxy.address) as client:
-                target = f"/_cacheproxy/{name}"
-                return client.ask(target, None, method=b"GET").answer(method=b"GET").body
-
-        def listed():
-            return json.loads(page("exchanges"))["exchanges"]
-
         for answer, said in turns:
             respond(answer)
-            with Client(proxy.address) as client:
-                say(client, *said).answer()
-        eventually(lambda: len(listed()) == len(turns))
-        found = listed()
+            proxy.ask(MESSAGES, json.dumps(body(*said)).encode(), SESSION)
+        eventually(lambda: len(proxy.page("exchanges")["exchanges"]) == len(turns))
+        found = proxy.page("exchanges")["exchanges"]
         assert [(one["turn"], one["verdict"], one["error"]) for one in found] == [
             (1, "cold", None),
             (0, None, "no such slot"),
             (0, None, "File Not Found"),
             (2, "ok", None),
         ]
-        assert json.loads(page("diagnose/last"))["number"] == found[3]["number"]
-        why = json.loads(page(f"diagnose/{found[1]['number']}"))["error"]
+        assert proxy.page("diagnose/last")["number"] == found[3]["number"]
+        why = proxy.page(f"diagnose/{found[1]['number']}")["error"]
         assert why.endswith("failed with status 400 (no such slot): the server evaluated nothing")
-        requests = json.loads(page("health"))["requests"]
+        requests = proxy.page("health")["requests"]
         assert requests == {"last": 4, "failed": {"400": 1, "404": 1}}
-        assert b'status="4xx",upstream' in page("metrics").replace(b'outcome="complete",', b"")
+        metrics = proxy.ask("/_cacheproxy/metrics", None, method=b"GET").body
+        assert b'status="4xx",upstream' in metrics.replace(b'outcome="complete",', b"")
         proxy.wait_for('  404 from llama-server at /v1/messages: "File Not Found"')

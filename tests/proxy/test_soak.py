@@ -3,8 +3,6 @@
 Both ends draw what happens to a stream from its number, so that each knows what the other meant.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random
@@ -13,6 +11,7 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Self
 
 import pytest
 
@@ -22,7 +21,7 @@ from .harness import CHUNKED, Client, Peer, Proxy, Received, Upstream, eventuall
 pytestmark = pytest.mark.slow
 
 AT_A_TIME = 60
-WARM, ALL = 150, 700
+WARM = 100
 SESSIONS = 5
 """Few, so that what is remembered of each does not look like a leak."""
 
@@ -39,7 +38,7 @@ class Plan:
     how: str
 
     @classmethod
-    def of(cls, number: int) -> Plan:
+    def of(cls, number: int) -> Self:
         drawn = random.Random(number)
         pieces = tuple(
             b"data: %d %s\n\n" % (index, drawn.randbytes(drawn.randint(0, 900)).hex().encode())
@@ -143,11 +142,15 @@ def soak(proxy: Proxy, source: Source, numbers: range) -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    "watched",
-    [pytest.param(False, marks=pytest.mark.nightly), True],
-    ids=["plain", "rules and capture"],
+    ("watched", "count"),
+    [
+        pytest.param(False, 700, marks=pytest.mark.nightly),
+        pytest.param(True, 700, marks=pytest.mark.nightly),
+        (True, 400),
+    ],
+    ids=["plain", "rules and capture, for long", "rules and capture"],
 )
-def test_nothing_is_lost_and_nothing_left(tmp_path, watched):
+def test_nothing_is_lost_and_nothing_left(tmp_path, watched, count):
     """Each whole stream is whole and unchanged; a cut one never looks whole; all end."""
     upstream = Upstream()
     upstream.reset(source := Source())
@@ -156,15 +159,15 @@ def test_nothing_is_lost_and_nothing_left(tmp_path, watched):
     with Proxy(tmp_path, "--upstream", upstream.url, *more) as proxy:
         soak(proxy, source, range(WARM))  # what is kept for good is there by now
         before, files = proxy.memory(), len(proxy.open_files())
-        became = soak(proxy, source, range(WARM, ALL))
+        became = soak(proxy, source, range(WARM, count))
         grown = proxy.memory() - before
         eventually(lambda: len(proxy.open_files()) <= files)
     upstream.close()
-    plans = [Plan.of(number) for number in range(WARM, ALL)]
+    plans = [Plan.of(number) for number in range(WARM, count)]
     died = sum(plan.dies is not None for plan in plans)
     left = sum(plan.leaves is not None for plan in plans)
     assert became == {"good": len(plans) - died - left, "died": died, "left": left}
-    assert min(died, left) > 30
+    assert min(died, left) > 15
     assert grown < 30 << 20
     assert not upstream.errors
     assert "Traceback" not in proxy.output

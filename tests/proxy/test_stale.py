@@ -1,7 +1,5 @@
 """A connection to the upstream carries one request: none goes out on one that may be dying."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -51,23 +49,6 @@ def test_an_upstreams_connection_is_not_used_again(connect, upstream, name):
     assert len(upstream.peers) == 6
     eventually(lambda: all(peer.sock.fileno() < 0 for peer in upstream.peers))
     assert again == []
-
-
-@pytest.mark.parametrize("how", ["fin", "rst"])
-def test_an_upstream_that_closes_idle_connections_is_no_trouble(connect, upstream, how):
-    """llama-server does so after seconds: the request after that must not find out."""
-
-    def script(peer, _):
-        peer.send(HELLO)
-        time.sleep(0.02)
-        peer.leave(how)
-
-    upstream.reset(script)
-    client = connect()
-    for _ in range(8):
-        assert client.ask("/v1/messages", b"{}").answer().body == b"hi"
-        time.sleep(0.03)
-    assert upstream.requests.qsize() == len(upstream.peers) == 8
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])

@@ -1,23 +1,16 @@
 """The key of a conversation on its way to a router, on real sockets."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
-from .harness import Client, Proxy
+from .conftest import proxy_with
 
 BODY = json.dumps({"messages": [{"role": "user", "content": "Hello."}]}).encode()
 NAMES = "X-Session-ID,X-SMG-Routing-Key"
 
 
-@pytest.fixture(scope="module")
-def stamping(_upstream, tmp_path_factory):
-    """A proxy that is told which headers the router reads."""
-    arguments = ("--session-header", NAMES, "--upstream", _upstream.url)
-    with Proxy(tmp_path_factory.mktemp("stamping"), *arguments) as proxy:
-        yield proxy
+stamping = proxy_with("--session-header", NAMES)
 
 
 @pytest.fixture
@@ -25,8 +18,7 @@ def keys(stamping, upstream):
     """What the upstream gets in each of ``NAMES``."""
 
     def ask(*fields, path="/v1/messages", body=BODY):
-        with Client(stamping.address) as client:
-            assert client.ask(path, body, *fields).answer().status == 200
+        assert stamping.ask(path, body, *fields).status == 200
         received = upstream.received()
         return [received.values(name.lower().encode()) for name in NAMES.split(",")]
 

@@ -1,7 +1,5 @@
 """Request targets go upstream as they came, and nowhere else, whatever they look like."""
 
-from __future__ import annotations
-
 import select
 import socket
 
@@ -9,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .harness import Client, Proxy
+from .harness import Proxy
 
 # What URL libraries repair on the way: each is another request for a server that is strict.
 ODD = [
@@ -45,33 +43,28 @@ def test_the_upstream_is_named_as_people_copy_it(upstream, tmp_path, written):
         while b"/v1/models" not in asked:  # who it is
             asked.add(upstream.received().line.split()[1])
         assert b"/props" in asked
-        with Client(proxy.address) as client:
-            assert client.ask("/v1/messages?x", b"{}").answer().status == 200
+        assert proxy.ask("/v1/messages?x", b"{}").status == 200
         while b"/messages" not in (line := upstream.received().line):  # what it is asked besides
             pass
         assert line == b"POST /v1/messages?x HTTP/1.1"
 
 
-@pytest.mark.parametrize("method", [b"GET", b"POST"])
-def test_odd_targets_arrive_as_they_came(connect, upstream, method):
-    """Neither decoded nor encoded, neither shortened nor completed."""
-    client = connect()
-    for target in ODD:
-        body = b"{}" if method == b"POST" else None
-        assert client.ask(target, body, method=method).answer().status == 200
-        assert upstream.received().line == method + b" " + target + b" HTTP/1.1"
+def test_odd_targets_arrive_as_they_came(connect, proxy, upstream):
+    """Neither decoded nor encoded, neither shortened nor completed.
 
-
-def test_a_url_of_ours_arrives_as_its_path(connect, proxy, upstream):
-    """Neither its host nor what Host says goes up; the connection serves the next request."""
-    client = connect()
+    Of a URL of ours the path goes up, neither its host nor what Host says; the connection serves
+    the next request.
+    """
+    client, ours = connect(), proxy.url.encode()
     for target in ODD:
-        client.send(b"GET %b%b HTTP/1.1\r\nHost: a.example\r\n\r\n" % (proxy.url.encode(), target))
-        assert client.answer(method=b"GET").status == 200
-        received = upstream.received()
-        assert received.line == b"GET " + target + b" HTTP/1.1"
-        assert received.values(b"host") == [b"127.0.0.1:%d" % upstream.port]
-    client.send(b"OPTIONS %b HTTP/1.1\r\nHost: a.example\r\n\r\n" % proxy.url.encode())
+        for begin, method in ((b"", b"GET"), (b"", b"POST"), (ours, b"GET")):
+            line = b"%b %b%b HTTP/1.1\r\nHost: " % (method, begin, target)
+            client.send(line + (b"a.example" if begin else b"localhost") + b"\r\n\r\n")
+            assert client.answer().status == 200
+            received = upstream.received()
+            assert received.line == method + b" " + target + b" HTTP/1.1"
+            assert received.values(b"host") == [b"127.0.0.1:%d" % upstream.port]
+    client.send(b"OPTIONS %b HTTP/1.1\r\nHost: a.example\r\n\r\n" % ours)
     assert client.answer(method=b"OPTIONS").status == 200
     assert upstream.received().line == b"OPTIONS * HTTP/1.1"
 
@@ -90,8 +83,7 @@ def test_any_target_arrives_as_it_came(proxy, upstream, tail):
     target = b"/" + tail
     if target.startswith((b"/_cacheproxy", b"/dashboard")):
         return
-    with Client(proxy.address) as client:
-        status = client.ask(target, method=b"GET").answer().status
+    status = proxy.ask(target, None, method=b"GET").status
     if any(byte > 0x7E for byte in tail):
         assert status == 400
         assert upstream.requests.empty()
@@ -118,7 +110,6 @@ def test_no_target_leads_elsewhere(connect, upstream, trap, form):
 
 @pytest.mark.parametrize("form", PATHS)
 def test_a_path_that_names_a_host_is_a_path(connect, upstream, trap, form):
-    """It goes to the upstream."""
     target = form.format(trap)
     assert connect().ask(target, b"{}").answer().status == 200
     assert upstream.received().line == f"POST {target} HTTP/1.1".encode()

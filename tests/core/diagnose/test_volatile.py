@@ -46,7 +46,7 @@ def system_path(body):
 
 
 @given(bodies_of=shapes, kind=st.sampled_from(sorted(TOKENS)), at=at, seed=seed)
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_a_token_anywhere_in_the_system_text(bodies_of, kind, at, seed):
     def change(body, turn):
         set_system(body, lambda text: insert(text, at, f"id: {numbered(kind, turn, seed)}."))
@@ -66,7 +66,7 @@ def test_a_token_anywhere_in_the_system_text(bodies_of, kind, at, seed):
 
 
 @given(places=st.lists(st.tuples(st.sampled_from(sorted(TOKENS)), at), min_size=2, max_size=4))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_several_tokens_are_all_found(places):
     """Masking goes on behind the first, whatever line the others are on."""
     places = [(kind, at, f"{letter}=") for (kind, at), letter in zip(places, "wxyz", strict=False)]
@@ -86,7 +86,7 @@ def test_several_tokens_are_all_found(places):
 
 
 @given(bodies_of=shapes, seed=seed)
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_a_clock_in_each_user_message_rewritten_each_turn(bodies_of, seed):
     def change(body, turn):
         for message in body["messages"]:

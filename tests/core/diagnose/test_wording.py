@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from itertools import pairwise
 
@@ -26,17 +25,18 @@ OWN = "You are Example, an agent that was made by us.\n"
 CHAT = "/v1/chat/completions"
 
 
-def turn(agent, date, *said, head=OWN):
-    system = f"{head}Be kind.\nCurrent date: {date}\n"
-    return conversation(CHAT, system, *said, headers={"User-Agent": agent})
+def turn(agent, day, length, head=OWN):
+    system = f"{head}Be kind.\nCurrent date: 2026-11-{day}\n"
+    return conversation(CHAT, system, *"abc"[:length], headers={"User-Agent": agent})
+
+
+def over_midnight(agent, head=OWN):
+    return [turn(agent, 21, 1, head), turn(agent, 22, 3, head)]
 
 
 def proposed(agent, head=OWN):
     """The proposal for a session over midnight, or the reason why there is none."""
-    turns = [
-        turn(agent, f"2026-11-{21 + day}", *["hi", "ho", "so"][: 2 * day + 1], head=head)
-        for day in (0, 1)
-    ]
+    turns = over_midnight(agent, head)
     steps = list(pairwise(turns))
     (answer,) = propose(fields(steps), steps, turns, whose=lambda one: Client(client_of(one)))
     return answer
@@ -51,21 +51,19 @@ def test_a_librarys_name_alone_gets_a_rule_for_prompts_that_begin_alike(agent):
     assert f'head = "{OWN.strip()}"\n' in table
     (rule,) = msgspec.convert(tomllib.loads(table), Config).rules()
     assert rule == proposal.rule
-    before, after = turn(agent, "2026-11-21", "a"), turn(agent, "2026-11-22", "a", "b", "c")
-    assert normalize(after, [rule], before).reports
-    other = turn(agent, "2026-11-22", "a", "b", "c", head="You are kind.\n")
-    assert not normalize(
-        other, [rule], turn(agent, "2026-11-21", "a", head="You are kind.\n")
-    ).reports
-    elsewhere = turn("Named/1", "2026-11-22", "a", "b", "c")
-    assert not normalize(elsewhere, [rule], turn("Named/1", "2026-11-21", "a")).reports
+    for others, fires in (
+        ((agent,), True),
+        ((agent, "You are kind.\n"), False),
+        (("Named/1",), False),
+    ):
+        before, after = over_midnight(*others)
+        assert bool(normalize(after, [rule], before).reports) is fires
 
 
 @pytest.mark.parametrize("head", ["", "Be good.\n", "key sk-proj-abcdefghijklmnop1234567890 is\n"])
 def test_where_the_prompt_tells_nothing_there_is_no_rule(head):
     """Too few words, or some that may not be written down; the reason is a sentence."""
-    refusal = proposed("ls/JS 5.23.2", head)
-    assert refusal.why == (
+    assert proposed("ls/JS 5.23.2", head).why == (
         "ls is the name of a library, and no system text tells this program from others that use it"
     )
 
@@ -81,14 +79,11 @@ def test_a_program_that_says_who_it_is_needs_no_more():
 def test_the_words_end_where_the_prompts_part():
     """A long line is cut between two words, and what changes is no part of them."""
     long = proposed("ls/JS 1.0", f"You are Example, {'very ' * 30}kind.\n").rule.client
-    assert long is not None
     assert long.must_begin == f"You are Example, {'very ' * 12}".rstrip()
 
 
 def test_for_every_client_it_says_so():
     """Requests without any name have a rule for all, and a line says it."""
-    turns = [turn("", f"2026-11-2{day}", *["hi", "ho", "so"][: 2 * day - 1]) for day in (1, 2)]
-    steps = list(pairwise(turns))
-    (proposal,) = propose(fields(steps), steps, turns)
+    turns = over_midnight("")
+    (proposal,) = propose(fields([tuple(turns)]), [tuple(turns)], turns)
     assert proposal.toml().startswith("# For every client: no name tells whose requests these are.")
-    assert json.loads(turns[0].body)["messages"][0]["role"] == "system"

@@ -15,7 +15,8 @@ texts = st.one_of(
 @pytest.fixture(autouse=True, scope="module")
 def _small_steps():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_AT_ONCE", 4)
+        patch.setattr(module, "_AT_ONCE", 8)
+        patch.setattr(module, "_FEW", 2)
         yield
 
 

@@ -1,25 +1,35 @@
 """Whether a turn reused the one before, why not, and what it cost."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
-    Basis,
     Judgement,
     Reason,
-    Sign,
+    Rewrite,
     TokenCount,
-    Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.judge.evidence import Before, Evidence, Meanwhile
-from cacheproxy.core.judge.judge import describe_change, excerpt, located, order_of, parted_at
+from cacheproxy.core.judge.evidence import Before, Evidence, Meanwhile, Proof
+from cacheproxy.core.judge.judge import (
+    describe_change,
+    excerpt,
+    judge,
+    located,
+    order_of,
+    parted_at,
+    wants_proof,
+)
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
-from cacheproxy.core.servers.profile import Memory, Profile
+from cacheproxy.core.servers.profile import Memory, Profile, Reporting
 from cacheproxy.core.servers.profile import MemoryKind as Memories
+from tests import golden
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.judging import (
     FIRST,
@@ -31,87 +41,151 @@ from tests.core.judging import (
     judged,
     prompts,
     shared,
+    spelled,
     summarised,
     verdict,
     with_history,
+    with_last,
     with_nonce,
     with_tool,
 )
 from tests.core.planting import anthropic, chat, numbered, plant, request
 
-_BEGUN = Verdict(Judgement.COLD, evidence=(Sign.BEGUN_ELSEWHERE,))
+
+def in_order(order, change):
+    """Two prompts in the order that we assume, and what a server of another ``order`` reuses."""
+    one, two = changed(change)
+    return one, two, shared(*(reordered(prompt, order) for prompt in (one, two)))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "usage", "verdict"),
-    [
-        (FIRST, Usage(TOKENS, 0), Verdict(Judgement.COLD)),
-        (SECOND, Usage(GROWN, 700), Verdict(Judgement.OK)),
-        (SECOND, Usage(GROWN, 400), _BEGUN),
-        (SECOND, Usage(), _BEGUN),
-        (FIRST, Usage(TOKENS, 400), Verdict(Judgement.COLD)),
-        (FIRST, Usage(TOKENS, 900), Verdict(Judgement.OK)),
-    ],
-)
-def test_the_first_turn_that_we_see_is_cold_only_where_the_server_had_little(
-    prompt, usage, verdict
-):
-    """It may have begun elsewhere, or share its head with others."""
-    assert judged(None, prompt, usage, is_first=True) == verdict
+FILE = Path(__file__).with_name("verdicts.txt")
+NEVER = Profile(reporting=Reporting.NEVER)
+CHECKPOINTED = Profile(memory=Memory(Memories.CHECKPOINTED))
+ONE, TWO = changed(with_nonce)
+LONG, SHORT = summarised()
+EXACT = shared(ONE, TWO)
+REWRITTEN = Proof(TOKENS, GROWN, 600, rewrite=Rewrite.THINKING)
 
 
-def test_a_side_request_of_a_conversation_that_we_know_began_here():
-    """It repeats what was said, so it has answers in it."""
-    found = judged(None, SECOND, Usage(GROWN, 0), is_first=True, is_known=True)
-    assert found == Verdict(Judgement.COLD)
+def blocks(size, **more):
+    return Profile(memory=Memory(Memories.BLOCKS, block=size, **more))
 
 
-@pytest.mark.parametrize("reused", [TOKENS, TOKENS - 32, TOKENS - 50])
-def test_what_is_reused_but_for_a_batch_is_ok(reused):
-    found = verdict(reused)
-    assert (found.judgement, found.reason, found.where) == (Judgement.OK, None, None)
-    assert found.expected == TokenCount(TOKENS, "measured")
-    assert found.lost == TokenCount(TOKENS - reused, "measured")
+def edited(reused, change=with_nonce, **more):
+    """The second of two turns between which the client changed something."""
+    one, two = changed(change)
+    reused = shared(one, two) if reused == "shared" else reused
+    return verdict(reused, sent=two, known=before(one), **more)
 
 
-@pytest.mark.parametrize(
-    ("memory", "judgement"),
-    [
-        (Memory(), Judgement.BREAK),
-        (Memory(Memories.BLOCKS, block=16), Judgement.BREAK),
-        (Memory(Memories.BLOCKS, block=512), Judgement.OK),
-        (Memory(Memories.BLOCKS, block=256), Judgement.BREAK),
-        (Memory(Memories.BLOCKS, block=256, is_hybrid=True), Judgement.OK),
-        (Memory(Memories.CHECKPOINTED), Judgement.OK),
-    ],
-)
-def test_a_server_is_judged_by_what_its_memory_can_do(memory, judgement):
-    """488 of 1,000 tokens are missing: less than a block, two blocks, or the last checkpoint."""
-    assert verdict(512, profile=Profile(memory=memory)).judgement is judgement
+def replaced(usage, **more):
+    """A history that the client wrote anew."""
+    return judged(before(LONG), SHORT, usage, is_replaced=True, **more)
 
 
-def test_less_reused_than_the_requests_share_is_a_break_that_nobody_can_explain_yet():
-    found = verdict(30)
-    assert (found.judgement, found.reason, found.where) == (Judgement.BREAK, Reason.UNKNOWN, None)
-    assert (found.basis, found.evidence) == (None, ())
-    assert found.ruled_out == ("this request only appends to the one before",)
-    assert found.lost == TokenCount(TOKENS - 30, "measured")
-    assert found.expected == TokenCount(TOKENS, "measured")
+def first(prompt, *usage, **more):
+    return judged(None, prompt, Usage(*usage), is_first=True, **more)
 
 
-def test_a_change_is_named_placed_and_priced():
-    one, two = changed(with_nonce)
-    reused = shared(one, two)
-    found = verdict(reused, sent=two, known=before(one), seconds=11.0)
-    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
-    assert found.basis is Basis.COUNTED
-    assert found.where.kind is ChangeKind.NONCE
-    assert found.where.path == "/messages/0/content"
-    assert found.where.byte == len("id: ")
-    assert numbered("nonce", 0) in found.where.was
-    assert numbered("nonce", 1) in found.where.now
-    assert found.lost == TokenCount(TOKENS - reused, "measured")
-    assert found.seconds_lost == pytest.approx(11.0 * (TOKENS - reused) / (GROWN - reused))
+def parted(proof):
+    """What was rendered parts elsewhere than the requests do."""
+    where = structs.replace(verdict(10, sent=TWO).where, path="/messages/2/reasoning")
+    return verdict(590, proof=structs.replace(proof, where=where))
+
+
+def without_a_tool(body, turn):
+    _ = turn and body["tools"].pop()
+
+
+def with_model(body, turn):
+    with_history(body, turn)
+    body.update(model=f"m{turn}")
+
+
+SHRUNK = Usage(GROWN // 2, shared(LONG, SHORT))
+CASES = {
+    # the first turn that we see may have begun elsewhere, or share its head with others
+    "first: nothing reused": lambda: first(FIRST, TOKENS, 0),
+    "first: much reused": lambda: first(SECOND, GROWN, 700),
+    "first: answers in it, and little reused": lambda: first(SECOND, GROWN, 400),
+    "first: answers in it, and nothing told": lambda: first(SECOND),
+    "first: no answers, and little reused": lambda: first(FIRST, TOKENS, 400),
+    "first: no answers, and most reused": lambda: first(FIRST, TOKENS, 900),
+    # it repeats what was said, so it has answers in it
+    "side request of one that we know": lambda: first(SECOND, GROWN, 0, is_known=True),
+    **{
+        f"{missing} short of all": lambda missing=missing: verdict(TOKENS - missing)
+        for missing in (0, 32, 50, 51, 970)
+    },
+    # 488 of 1,000 tokens are missing: less than a block, two blocks, or the last checkpoint
+    "half: any memory": lambda: verdict(512),
+    "half: blocks of 16": lambda: verdict(512, profile=blocks(16)),
+    "half: blocks of 512": lambda: verdict(512, profile=blocks(512)),
+    "half: blocks of 256": lambda: verdict(512, profile=blocks(256)),
+    "half: hybrid": lambda: verdict(512, profile=blocks(256, is_hybrid=True)),
+    "half: checkpoints": lambda: verdict(512, profile=CHECKPOINTED),
+    "system text": lambda: edited("shared", seconds=11.0),
+    "a tool went": lambda: edited("shared", without_a_tool),
+    "history": lambda: edited("shared", with_history),
+    # no text is blamed for another model, though one has changed, too
+    "model": lambda: edited(0, with_model),
+    "model, nothing told": lambda: edited(None, with_model),
+    "order known, tools first": lambda: edited(
+        in_order(PromptOrder.SYSTEM_FIRST, with_nonce)[2],
+        profile=Profile(order=PromptOrder.TOOLS_FIRST),
+    ),
+    "order known, system first": lambda: edited(
+        in_order(PromptOrder.SYSTEM_FIRST, with_nonce)[2],
+        profile=Profile(order=PromptOrder.SYSTEM_FIRST),
+    ),
+    # nothing is lost by a compaction: there is nothing more that could have been reused
+    "compacted": lambda: replaced(SHRUNK),
+    "compacted, nothing told": lambda: replaced(Usage(GROWN // 2)),
+    "compacted, told a constant": lambda: replaced(Usage(500, 0), profile=NEVER),
+    "compacted, nothing before": lambda: judged(None, SHORT, SHRUNK, is_replaced=True),
+    # the tools and the system text are equal
+    "compacted, but not its head": lambda: replaced(Usage(GROWN // 2, 0)),
+    "compacted, and slots emptied": lambda: replaced(
+        Usage(GROWN // 2, 0), meanwhile=Meanwhile(emptied=True)
+    ),
+    "compacted, with another system text": lambda: judged(
+        before(ONE), TWO, Usage(GROWN, EXACT), is_replaced=True
+    ),
+    "forgotten: nothing told": lambda: judged(None, SECOND, Usage()),
+    "forgotten: told a constant": lambda: judged(None, SECOND, Usage(GROWN, 0), profile=NEVER),
+    "forgotten: reused": lambda: judged(None, SECOND, Usage(1000, 900)),
+    "forgotten: not reused": lambda: judged(None, SECOND, Usage(1000, 10)),
+    "what the edits saved": lambda: verdict(990, unedited=TWO, known=before(FIRST, ONE)),
+    # where nothing was measured nothing is judged, but a change is shown
+    **{
+        f"{kind}, {name}": lambda pair=pair, given=given: judged(before(pair[0]), pair[1], *given)
+        for kind, pair in (("edited", (ONE, TWO)), ("same", (FIRST, SECOND)))
+        for name, given in (("nothing told", [Usage()]), ("reuse not told", [Usage(GROWN)]))
+    },
+    "edited, told a constant": lambda: edited(0, profile=NEVER),
+    "same, told a constant": lambda: verdict(0, profile=NEVER),
+    "reuses nothing": lambda: verdict(0, profile=Profile(reuses=False)),
+    "reuses nothing, nor counts": lambda: judged(
+        before(), SECOND, Usage(), profile=Profile(reuses=False)
+    ),
+    "rendered anew": lambda: parted(REWRITTEN),
+    # what is beneath a checkpoint keeps its place
+    "checkpoint": lambda: edited(
+        200, with_last, proof=Proof(TOKENS, GROWN, 700, fits=True), profile=CHECKPOINTED
+    ),
+    # a clock in the template stands in no request: it is placed by what was reused
+    "clock": lambda: verdict(60, proof=Proof(TOKENS, GROWN, TOKENS, clock=50)),
+    # no more is shared than the prompt has
+    "shared more than the prompt": lambda: verdict(
+        30, known=before(tokens=1_200), proof=Proof(1_200, GROWN, 1_200)
+    ),
+}
+
+
+def test_verdicts():
+    """Whole: all that is said of a turn; tokens with ~ are estimated."""
+    texts = [f"{name}: {spelled(case())}" for name, case in CASES.items()]
+    golden.agrees(FILE, "verdicts", "\n".join(texts))
 
 
 def tail(*texts):
@@ -123,24 +197,29 @@ def tail(*texts):
     return prompts([body])[0]
 
 
-LONG = " ".join(f"word{number}" for number in range(400))
+WORDS = " ".join(f"word{number}" for number in range(400))
 OTHER = " ".join(f"other{number}" for number in range(400))
 
 
 @pytest.mark.parametrize(
     ("was", "now", "evaluated", "lost"),
     [
-        (("a", "b", LONG, "d"), ("a", "e"), 20, 0),  # a rewind
-        (("a", LONG), ("a", OTHER), 500, 0),  # the last prompt in other words
-        (("a", f"Monday {LONG} Monday"), ("a", f"Friday {LONG} Friday"), 600, 500),  # a clock
-        (("a", LONG), ("a", OTHER, "c", "d"), 600, 0),  # it was answered, and rewritten since
+        (("a", "b", WORDS, "d"), ("a", "e"), 20, 0),  # a rewind
+        (("a", WORDS), ("a", OTHER), 500, 0),  # the last prompt in other words
+        (("a", f"Monday {WORDS} Monday"), ("a", f"Friday {WORDS} Friday"), 600, 500),  # a clock
         (
-            ("a", "b", "c", LONG, "d"),
-            ("a", "e", "c", LONG, "d", "f"),
+            ("a", WORDS),
+            ("a", OTHER, "c", "d"),
+            600,
+            0,
+        ),  # it was answered, and rewritten since
+        (
+            ("a", "b", "c", WORDS, "d"),
+            ("a", "e", "c", WORDS, "d", "f"),
             600,
             480,
         ),  # what is behind it
-        (("a", "b"), ("a", "b", "c", LONG), 900, 0),  # it grew, and all was there
+        (("a", "b"), ("a", "b", "c", WORDS), 900, 0),  # it grew, and all was there
     ],
 )
 def test_a_loss_is_what_was_evaluated_again(was, now, evaluated, lost):
@@ -152,26 +231,6 @@ def test_a_loss_is_what_was_evaluated_again(was, now, evaluated, lost):
     found = verdict(reused, sent=two, known=before(one, tokens=tokens), prompt=reused + evaluated)
     assert (found.judgement is Judgement.BREAK) == bool(lost)
     assert lost <= found.lost.tokens <= evaluated
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda body, turn: turn and body["tools"].pop(), Reason.TOOLS_CHANGED),
-        (with_history, Reason.MESSAGES_CHANGED),
-    ],
-)
-def test_reasons(change, reason):
-    one, two = changed(change)
-    found = verdict(shared(one, two), sent=two, known=before(one))
-    assert (found.judgement, found.reason) == (Judgement.BREAK, reason)
-    assert found.basis is Basis.COUNTED
-
-
-def in_order(order, change):
-    """Two prompts in the order that we assume, and what a server of another ``order`` reuses."""
-    one, two = changed(change)
-    return one, two, shared(*(reordered(prompt, order) for prompt in (one, two)))
 
 
 @pytest.mark.parametrize(
@@ -192,84 +251,29 @@ def test_where_the_order_is_not_known_the_one_that_predicts_what_was_reused_is_t
     assert order_of(Evidence(before(one), two, two, Usage(GROWN, reused))) is order
 
 
-def test_an_order_that_is_known_is_not_guessed():
-    one, two, reused = in_order(PromptOrder.SYSTEM_FIRST, with_nonce)
-    found = verdict(
-        reused, sent=two, known=before(one), profile=Profile(order=PromptOrder.TOOLS_FIRST)
-    )
-    assert found.reason is not Reason.SYSTEM_CHANGED
-    found = verdict(
-        reused, sent=two, known=before(one), profile=Profile(order=PromptOrder.SYSTEM_FIRST)
-    )
-    assert found.reason is Reason.SYSTEM_CHANGED
-
-
 @pytest.mark.parametrize("usage", [Usage(), Usage(GROWN, None), Usage(GROWN, 300)])
 def test_counts_that_fit_no_order_or_both_show_none(usage):
-    one, two = changed(with_nonce)
-    assert order_of(Evidence(before(one), two, two, usage)) is None
+    assert order_of(Evidence(before(ONE), TWO, TWO, usage)) is None
     assert order_of(Evidence(before(), SECOND, SECOND, Usage(GROWN, TOKENS))) is None
 
 
-@pytest.mark.parametrize("reused", [None, "what they share"])
-def test_a_history_that_the_client_wrote_anew_is_no_break(reused):
-    """Nothing is lost: there is nothing more that could have been reused."""
-    one, two = summarised()
-    usage = Usage(GROWN // 2, shared(one, two) if reused else None)
-    found = judged(before(one), two, usage, is_replaced=True)
-    assert (found.judgement, found.reason, found.where) == (Judgement.COMPACTED, None, None)
-    assert (found.lost, found.seconds_lost) == (None, None)
-    assert 0 < found.expected.tokens < GROWN // 2
-    assert judged(None, two, usage, is_replaced=True).judgement == "compacted"
+def is_proof_wanted(reused, **known):
+    turn = Evidence(
+        **{"before": before(), "sent": SECOND, "unedited": SECOND} | known,
+        usage=Usage(GROWN, reused),
+    )
+    return wants_proof(turn, judge(turn))
 
 
-def test_a_compaction_that_found_not_even_its_head_is_a_break():
-    """The tools and the system text are equal."""
-    one, two = summarised()
-    usage = Usage(GROWN // 2, 0)
-    found = judged(before(one), two, usage, is_replaced=True)
-    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.UNKNOWN)
-    seen = Meanwhile(emptied=True)
-    found = judged(before(one), two, usage, meanwhile=seen, is_replaced=True)
-    assert (found.reason, found.evidence) == (Reason.EVICTED, (Sign.SLOTS,))
-
-
-def test_a_compaction_with_another_system_text_broke_there():
-    one, two = changed(with_nonce)
-    usage = Usage(GROWN, shared(one, two))
-    found = judged(before(one), two, usage, is_replaced=True)
-    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
-
-
-@pytest.mark.parametrize("reused", [0, None])
-def test_a_change_of_model_blames_no_text(reused):
-    """Though one has changed, too."""
-    one, two = changed(lambda body, turn: [with_history(body, turn), body.update(model=f"m{turn}")])
-    found = verdict(reused, sent=two, known=before(one))
-    assert (found.reason, found.where) == (Reason.MODEL_CHANGED, None)
-    assert found.expected == TokenCount(0, "estimated")
-
-
-@pytest.mark.parametrize(
-    ("usage", "judgement", "reason"),
-    [
-        (Usage(), Judgement.UNKNOWN, None),
-        (Usage(1000, 900), Judgement.OK, None),
-        (Usage(1000, 10), Judgement.BREAK, Reason.PREVIOUS_NOT_FOUND),
-    ],
-)
-def test_a_turn_whose_predecessor_is_forgotten(usage, judgement, reason):
-    found = judged(None, SECOND, usage)
-    assert (found.judgement, found.reason) == (judgement, reason)
-
-
-def test_what_the_edits_saved_is_told_from_what_would_have_been_reused():
-    one, two = changed(with_nonce)
-    found = verdict(990, unedited=two, known=before(FIRST, one))
-    assert found.judgement is Judgement.OK
-    assert found.unedited.tokens < TOKENS
-    assert found.saved == TokenCount(990 - found.unedited.tokens, "estimated")
-    assert verdict(990).saved == TokenCount(0, "estimated")
+def test_a_proof_is_wanted_where_the_requests_do_not_tell():
+    for reused, wanted in ((EXACT, False), (EXACT + 60, True), (300, True), (TOKENS, False)):
+        turn = {"before": before(ONE), "sent": TWO, "unedited": TWO}
+        assert is_proof_wanted(reused, **turn) is wanted, reused
+    assert is_proof_wanted(30)
+    assert not is_proof_wanted(0, meanwhile=Meanwhile(moved=True))
+    assert not is_proof_wanted(590, proof=REWRITTEN)
+    assert not is_proof_wanted(0, before=None)
+    assert not is_proof_wanted(None)
 
 
 @given(
@@ -280,7 +284,7 @@ def test_what_the_edits_saved_is_told_from_what_would_have_been_reused():
     memory=st.sampled_from(Memories),
 )
 def test_figures_are_never_negative(reused, prompt, tokens, change, memory):
-    one, two = changed(with_nonce) if change else (FIRST, SECOND)
+    one, two = (ONE, TWO) if change else (FIRST, SECOND)
     found = judged(
         Before(one, FIRST, tokens),
         two,

@@ -1,15 +1,12 @@
 """Earlier reasoning is given back to a server whose template keeps it, on real sockets."""
 
-from __future__ import annotations
-
 import json
-import urllib.request
 from functools import partial
 
 import pytest
 
 from tests.core.templates import thinking
-from tests.proxy.harness import TIMEOUT, Client, eventually, whole
+from tests.proxy.harness import Client, eventually, whole
 from tests.proxy.placing.templated import PAGE, PATHS, TOKENIZE, ModelServer, starting
 
 WORD = {"clear_thinking": False}
@@ -126,9 +123,8 @@ def test_a_messages_client_gets_back_what_its_server_takes(start):
     path = f"{PATHS['messages']}/count_tokens"
     server.pages[path] = lambda server, peer, *_: server.send(peer, b"200 OK", {"input_tokens": 1})
     messages = [*agent.messages, {"role": "user", "content": "x"}]
-    with Client(proxy.address) as client:
-        body = json.dumps({"model": "m", "messages": messages}).encode()
-        assert client.ask(path, body, b"X-Session-Id: s").answer().status == 200
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    assert proxy.ask(path, body, b"X-Session-Id: s").status == 200
     (counted,) = server.bodies(path)
     assert counted["messages"][1]["content"][0] == THOUGHT
 
@@ -151,11 +147,9 @@ def test_it_is_said_once_and_shown(start):
     (said,) = (line for line in proxy.lines if "(logged once" in line)
     assert "--keep-thinking no" in said
     assert any(line.startswith("  thinking    drops the thinking") for line in proxy.lines)
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
-        told = json.load(page)["thinking"]
+    told = proxy.page("health")["thinking"]
     assert (told["setting"], told["on"]) == ("yes", True)
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/data", timeout=TIMEOUT) as page:
-        assert json.load(page)["upstream"]["words"]["thinking"] == told["says"]
+    assert proxy.page("data")["upstream"]["words"]["thinking"] == told["says"]
 
 
 @pytest.mark.parametrize(

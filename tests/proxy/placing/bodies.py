@@ -1,10 +1,6 @@
 """Bodies with a late system message, sent to a proxy."""
 
-from __future__ import annotations
-
 import json
-
-from tests.proxy.harness import Client
 
 from .templated import PAGE, PATHS, TOKENIZE, renders
 
@@ -43,6 +39,5 @@ def spoken(body):
 
 def ask(proxy, body=None, api="messages", *fields, path=None):
     body = late(api) if body is None else body
-    with Client(proxy.address) as client:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return client.ask(path or PATHS[api], data, *fields).answer()
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return proxy.ask(path or PATHS[api], data, *fields)

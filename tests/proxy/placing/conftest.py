@@ -1,7 +1,5 @@
 """Proxies before a model server with a template of its own."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

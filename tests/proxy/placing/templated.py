@@ -1,7 +1,5 @@
 """A model server that renders what it is asked with a chat template, as the scripted upstream."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -28,6 +26,7 @@ class ModelServer:
     """Serves ``apis``; ``pages``: what PAGE and TOKENIZE do, 404 where they are not named.
 
     ``reports``: whether it says how many tokens were reused. ``asked``: what came, in order.
+    ``status``: its status pages, of which ``looked`` are those that were asked for.
     """
 
     def __init__(
@@ -37,8 +36,11 @@ class ModelServer:
         pages: dict[str, Any] | None = None,
         apis: tuple[str, ...] = tuple(PATHS),
         reports: bool = True,
+        status: dict[str, Any] | None = None,
     ) -> None:
         self.template = template
+        self.status = status or {}
+        self.looked: list[str] = []
         self.pages = dict(pages or {})
         self.apis = apis
         self.reports = reports
@@ -50,7 +52,10 @@ class ModelServer:
         """Answer one request."""
         path = received.line.split()[1].decode().partition("?")[0]
         if received.line.startswith(b"GET"):
-            self.send(peer, b"404 Not Found", {"error": {"message": "File Not Found"}})
+            self.looked.append(path)
+            missing = {"error": {"message": "File Not Found"}}
+            status = b"200 OK" if path in self.status else b"404 Not Found"
+            self.send(peer, status, self.status.get(path, missing))
             return
         body = json.loads(received.body)
         self.asked.append((path, body))
@@ -83,6 +88,15 @@ class ModelServer:
         else:
             self.send(peer, b"200 OK", found)
 
+    def show(self, peer: Peer, body: dict[str, Any], made: Callable[[str], Any]) -> None:
+        """Send what is ``made`` of the prompt, if the template takes it."""
+        try:
+            prompt = self.template(body["messages"], body.get("tools"))
+        except RefusedError:
+            self.send(peer, b"400 Bad Request", REFUSAL)
+        else:
+            self.send(peer, b"200 OK", made(prompt))
+
     def send(self, peer: Peer, status: bytes, value: Any) -> None:
         """Send a JSON answer."""
         body = json.dumps(value).encode()
@@ -100,23 +114,13 @@ class ModelServer:
 
 def renders(server: ModelServer, peer: Peer, _: Received, body: dict[str, Any]) -> None:
     """llama-server's PAGE."""
-    try:
-        prompt = server.template(body["messages"], body.get("tools"))
-    except RefusedError:
-        server.send(peer, b"400 Bad Request", REFUSAL)
-    else:
-        server.send(peer, b"200 OK", {"prompt": prompt})
+    server.show(peer, body, lambda prompt: {"prompt": prompt})
 
 
 def tokenizes(server: ModelServer, peer: Peer, _: Received, body: dict[str, Any]) -> None:
     """VLLM's TOKENIZE."""
     assert body["return_token_strs"] is True
-    try:
-        tokens = _TOKEN.findall(server.template(body["messages"], body.get("tools")))
-    except RefusedError:
-        server.send(peer, b"400 Bad Request", REFUSAL)
-    else:
-        server.send(peer, b"200 OK", {"tokens": [1] * len(tokens), "token_strs": tokens})
+    server.show(peer, body, lambda prompt: {"token_strs": _TOKEN.findall(prompt)})
 
 
 def says(data: bytes) -> Callable[..., None]:
@@ -134,37 +138,21 @@ def said(api: str, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def answer_of(api: str, prompt: int, reused: int | None) -> dict[str, Any]:
     """An answer that says how many tokens the prompt had."""
-    if api == "messages":
-        usage = {"input_tokens": prompt - (reused or 0), "output_tokens": 1}
-        usage |= {} if reused is None else {"cache_read_input_tokens": reused}
-        text = [{"type": "text", "text": "hi"}]
-        return {
-            "id": "m",
-            "type": "message",
-            "role": "assistant",
-            "model": "m",
-            "content": text,
-            "stop_reason": "end_turn",
-            "usage": usage,
-        }
     details = {} if reused is None else {"cached_tokens": reused}
+    message = {"role": "assistant", "content": "hi"}
     if api == "chat":
-        message = {"role": "assistant", "content": "hi"}
-        return {
-            "id": "c",
-            "object": "chat.completion",
-            "model": "m",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": {
-                "prompt_tokens": prompt,
-                "completion_tokens": 1,
-                "prompt_tokens_details": details,
-            },
-        }
+        counts = {"prompt_tokens": prompt, "completion_tokens": 1, "prompt_tokens_details": details}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return {"id": "c", "model": "m", "choices": [choice], "usage": counts}
     if api == "responses":
         usage = {"input_tokens": prompt, "output_tokens": 1, "total_tokens": prompt + 1}
         return {"object": "response", "usage": usage | {"input_tokens_details": details}}
-    return {"message": {"role": "assistant", "content": "hi"}, "prompt_eval_count": prompt}
+    if api == "ollama":
+        return {"message": message, "prompt_eval_count": prompt}
+    usage = {"input_tokens": prompt - (reused or 0), "output_tokens": 1}
+    usage |= {} if reused is None else {"cache_read_input_tokens": reused}
+    content = [{"type": "text", "text": "hi"}]
+    return {"type": "message", "role": "assistant", "content": content, "usage": usage}
 
 
 def put(upstream: Upstream, server: ModelServer) -> ModelServer:

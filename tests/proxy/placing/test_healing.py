@@ -1,7 +1,5 @@
 """A refusal of what stands where is healed within the request, each by one more attempt."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise, permutations
 

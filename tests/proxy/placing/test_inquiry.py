@@ -1,7 +1,5 @@
 """A server is asked by its page, or else by two short prompts; the request goes on in any case."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -39,7 +37,6 @@ def test_a_page_that_does_not_tell_costs_nothing_but_its_time(shared, upstream, 
 
 
 def test_a_page_that_wants_a_key_gets_that_of_the_request(start):
-    """We have none ourselves."""
 
     def guarded(server, peer, received, body):
         if received.values(b"authorization") == [b"Bearer key"]:

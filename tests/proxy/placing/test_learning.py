@@ -1,16 +1,12 @@
 """What an upstream does with late system messages is learned once, and again from another."""
 
-from __future__ import annotations
-
 import json
 import socket
-import urllib.request
 
 import pytest
 
 from tests.core.templates import as_user, drop, hoist, inline, strict
 from tests.proxy.harness import (
-    TIMEOUT,
     Client,
     Proxy,
     Upstream,
@@ -56,8 +52,7 @@ def test_the_banner_the_page_and_the_log_say_it(knowing):
     proxy, _ = knowing
     words = "refuses late system messages: the proxy sends them as user messages, in their place"
     assert any(line.strip() == f"template    {words}" for line in proxy.lines)
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
-        placement = json.load(page)["placement"]
+    placement = proxy.page("health")["placement"]
     said = [placement[name] for name in ("late", "says", "setting")]
     assert said == ["refused", words, "auto"]
     mark = proxy.mark()
@@ -66,7 +61,6 @@ def test_the_banner_the_page_and_the_log_say_it(knowing):
 
 
 def test_what_is_learned_counts_for_every_api(knowing):
-    """The template is behind all of them."""
     proxy, server = knowing
     for api, path in PATHS.items():
         server.paths()
@@ -76,7 +70,6 @@ def test_what_is_learned_counts_for_every_api(knowing):
 
 
 def test_a_request_without_late_messages_never_waits(start):
-    """It is not looked at, whatever is known."""
     server = ModelServer(strict)
     proxy = start(server)
     server.paths()

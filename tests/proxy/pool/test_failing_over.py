@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 
-from tests.proxy.harness import CHUNKED, TIMEOUT, eventually, head, whole
+from tests.proxy.harness import CHUNKED, TIMEOUT, Says, eventually, head
 
 from .conftest import BIG, conversation, refusing, revived, spoken
 
@@ -42,21 +41,18 @@ def test_a_busy_upstream_is_left_once(pool):
     Nor is it listened to any longer, for it may have no end. Two are enough: the second refusal
     goes down as it came.
     """
-    found, closed = pool(), threading.Event()
+    found = pool()
     home = found.said("a")
+    refusal = Says(head(b"Content-Length: 9", status=LOADING), waits=True)
 
     def refuse(peer, received):
-        if received.line.startswith(b"POST"):
-            peer.send(head(b"Content-Length: 9", status=LOADING))
-            if peer.wait_closed():
-                closed.set()
-        else:
-            peer.send(whole(b"{}", b"Content-Type: application/json"))
+        is_prompt = received.line.startswith(b"POST")
+        (refusal if is_prompt else refusing(BUSY))(peer, received)
 
     found.upstreams[home].reset(refuse)
     other = found.said("a", 2)
     assert other != home
-    assert closed.wait(TIMEOUT)
+    assert refusal.closed.wait(TIMEOUT)
     assert found.said("a", 3) == other
     assert sum(found.prompts(name) for name in BIG) == 3  # since the first turn
     for name in BIG:
@@ -74,11 +70,10 @@ def test_another_refusal_or_a_cut_stream_is_an_answer(pool):
         found.upstreams[home].reset(refusing(status))
         assert found.ask("a", turn).status == int(status[:3])
 
+    broken = Says(CHUNKED + b"9\r\ndata: 1\n\n\r\n", then="rst")
+
     def cut(peer, received):
-        if received.line.startswith(b"POST"):
-            peer.send(CHUNKED)
-            peer.chunk(b"data: 1\n\n")
-            peer.reset()
+        (broken if received.line.startswith(b"POST") else refusing(BUSY))(peer, received)
 
     found.upstreams[home].reset(cut)
     answer = found.ask("a", 5, stream=True)
@@ -88,7 +83,6 @@ def test_another_refusal_or_a_cut_stream_is_an_answer(pool):
 
 
 def test_where_all_are_down_the_error_names_all(pool):
-    """In the client's own dialect."""
     found = pool()
     for name in BIG:
         found.kill(name)

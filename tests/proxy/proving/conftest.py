@@ -1,7 +1,5 @@
 """A reactor to turn; nothing of a prompt may be logged meanwhile."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """An asker whose server is pages in memory, and turns of which they show what they rendered."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

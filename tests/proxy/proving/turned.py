@@ -1,7 +1,5 @@
 """A real reactor that a test turns by hand, its time a clock's, and who asks a server there."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

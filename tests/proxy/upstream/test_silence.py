@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 
 from tests.proxy.conftest import proxy_with
-from tests.proxy.harness import CHUNKED, TIMEOUT
+from tests.proxy.harness import CHUNKED, TIMEOUT, Says
 
 BODY = b'{"model":"m","messages":[]}'
 
@@ -27,27 +26,22 @@ def proxy(impatient, upstream):
 
 @pytest.fixture
 def asked(connect, serve):
-    """Ask, of an upstream that says ``data`` and then nothing; each must be closed."""
+    """Ask, of an upstream that says ``data`` and then nothing; it must be closed."""
 
-    def asked(data, *paths, **more):
-        closed = threading.Semaphore(0)
-
-        def script(peer, _):
-            peer.send(data)
-            if peer.wait_closed():
-                closed.release()
-
-        serve(script)
-        for client in [connect().ask(path, BODY, **more) for path in paths]:
-            yield client.answer()
-            assert closed.acquire(timeout=TIMEOUT)
+    def asked(data, path, **more):
+        serve(script := Says(data, waits=True))
+        answer = connect().ask(path, BODY, **more).answer()
+        assert script.closed.wait(TIMEOUT)
+        return answer
 
     return asked
 
 
 def test_before_the_head_the_client_gets_504(asked, upstream):
     """In its own dialect; it is asked only once, and no ping goes down before."""
-    messages, chat, ollama = asked(b"", "/v1/messages", "/v1/chat/completions", "/api/chat")
+    messages = asked(b"", "/v1/messages")
+    assert upstream.requests.qsize() == 1
+    chat, ollama = (asked(b"", path) for path in ("/v1/chat/completions", "/api/chat"))
     error = json.loads(messages.body)["error"]
     assert error["type"] == "timeout_error"
     assert error["message"] == (
@@ -57,16 +51,15 @@ def test_before_the_head_the_client_gets_504(asked, upstream):
     assert "--upstream-silence" in json.loads(chat.body)["error"]["message"]
     assert "--upstream-silence" in json.loads(ollama.body)["error"]
     assert [(one.status, one.end) for one in (messages, chat, ollama)] == [(504, "whole")] * 3
-    assert upstream.requests.qsize() == 3
 
 
 def test_after_the_head_the_answer_breaks_off(asked, proxy):
     """Without a proper end; our own pings do not count as a word from the upstream."""
     mark = proxy.mark()
-    (answer,) = asked(CHUNKED, "/v1/chat/completions")
+    answer = asked(CHUNKED, "/v1/chat/completions")
     assert (answer.status, answer.framed) == (200, True)
     assert answer.end in ("fin", "rst")
     line = proxy.wait_for("UPSTREAM FAILED", mark)
     assert "UPSTREAM FAILED: the upstream sent nothing for 1 s" in line
-    (answer,) = asked(CHUNKED, "/v1/messages", version=b"HTTP/1.0")
+    answer = asked(CHUNKED, "/v1/messages", version=b"HTTP/1.0")
     assert answer.end == "rst"  # it has no chunks to tell it

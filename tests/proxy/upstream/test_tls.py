@@ -16,7 +16,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream, eventually, head, whole
+from tests.proxy.harness import (
+    CHUNKED,
+    TIMEOUT,
+    Client,
+    Proxy,
+    Says,
+    Upstream,
+    eventually,
+    head,
+    whole,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -130,16 +140,7 @@ def test_an_https_url_for_a_server_that_speaks_none(folder, certificate):
 
 
 def test_requests_and_answers_pass(connect, secure):
-    """As they do without TLS; SSL_CERT_FILE names whom to trust."""
-    answer = connect().ask("/v1/messages?x", b"{}").answer()
-    assert (answer.status, answer.body, answer.end) == (200, b'{"ok":true}', "whole")
-    received = secure.received()
-    assert received.line == b"POST /v1/messages?x HTTP/1.1"
-    assert received.values(b"host") == [f"localhost:{secure.port}".encode()]
-
-
-def test_a_stream_comes_as_it_is_sent(connect, secure):
-    """Each event at once, not when the answer ends."""
+    """Each event at once; SSL_CERT_FILE names whom to trust."""
     seen = threading.Semaphore(0)
 
     def script(peer, _):
@@ -150,14 +151,16 @@ def test_a_stream_comes_as_it_is_sent(connect, secure):
         peer.send(b"0\r\n\r\n")
 
     secure.reset(script)
-    client = connect().ask()
+    client = connect().ask("/v1/messages?x", b"{}")
     for piece in client.pieces(client.begin()):
         assert piece == EVENT
         seen.release()
+    received = secure.received()
+    assert (received.line, received.body) == (b"POST /v1/messages?x HTTP/1.1", b"{}")
+    assert received.values(b"host") == [f"localhost:{secure.port}".encode()]
 
 
 def test_the_client_s_pauses_pause_the_upstream(connect, secure):
-    """And the whole arrives when it reads on."""
     body = bytes(range(256)) * 65536
     sent = threading.Event()
 
@@ -174,50 +177,27 @@ def test_the_client_s_pauses_pause_the_upstream(connect, secure):
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 def test_a_client_that_leaves_closes_it(connect, secure, how):
-    """At once, in the middle of an answer."""
-    closed = threading.Event()
-
-    def script(peer, _):
-        peer.send(CHUNKED)
-        peer.chunk(EVENT)
-        if peer.wait_closed():
-            closed.set()
-
-    secure.reset(script)
+    secure.reset(script := Says(CHUNKED + b"a\r\n" + EVENT + b"\r\n", waits=True))
     client = connect().ask()
     next(client.pieces(client.begin()))
     client.leave(how)
-    assert closed.wait(TIMEOUT)
-
-
-CUT = {
-    "until it closes": head() + EVENT,
-    "chunked": CHUNKED + b"a\r\n" + EVENT + b"\r\n",
-}
+    assert script.closed.wait(TIMEOUT)
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-@pytest.mark.parametrize("name", CUT)
-def test_tls_that_just_ends_is_no_end(connect, secure, name, how):
+@pytest.mark.parametrize("begun", [head() + EVENT, CHUNKED + b"a\r\n" + EVENT + b"\r\n"])
+def test_tls_that_just_ends_is_no_end(connect, secure, begun, how):
     """Anybody on the way can close a connection: only close_notify is the server's word.
 
     Without a length or chunks, nothing else would tell.
     """
-
-    def script(peer, _):
-        peer.send(CUT[name])
-        time.sleep(0.05)
-        peer.leave(how)
-
-    secure.reset(script)
+    secure.reset(Says(begun, b"", then=how))
     answer = connect().ask().answer()
     assert (answer.status, answer.framed) == (200, True)
     assert answer.end in ("fin", "rst")
 
 
 def test_close_notify_ends_a_body_without_length(connect, secure):
-    """It is the server's own word."""
-
     def script(peer, _):
         peer.send(head() + EVENT)
         peer.sock = peer.sock.unwrap()  # what it sends says so
@@ -246,7 +226,6 @@ def test_an_upstream_that_does_not_answer_the_end_is_left(proxy, connect, secure
 
 
 def test_an_address_can_be_trusted_as_well_as_a_name(secure, folder, certificate):
-    """The certificate has to say it."""
     with before(folder, secure.port, certificate, host="127.0.0.1") as proxy:
         assert asked(proxy).status == 200, proxy.output
 
@@ -259,7 +238,6 @@ def test_an_address_can_be_trusted_as_well_as_a_name(secure, folder, certificate
     ],
 )
 def test_a_certificate_that_is_not_trusted_or_for_another_host_is_502(tmp_path, name, trusts, said):
-    """The request is not sent."""
     upstream = SecureUpstream(write_certificate(tmp_path / "its.pem", name))
     write_certificate(tmp_path / "another.pem", "localhost")
     with before(tmp_path, upstream.port, tmp_path / trusts) as proxy:
@@ -282,13 +260,8 @@ def test_a_certificate_that_is_not_trusted_or_for_another_host_is_502(tmp_path, 
 )
 def test_a_handshake_that_does_not_come_about(upstream, folder, certificate, *, says, status, said):
     """With a guess at what is wrong; the handshake counts as silence."""
-
-    def greet(peer):
-        peer.send(says)
-        if not says:
-            peer.wait_closed()
-
-    upstream.reset(on_connection=greet)
+    script = Says(says, waits=not says)
+    upstream.reset(on_connection=lambda peer: script(peer, None))
     with before(folder, upstream.port, certificate, "--upstream-silence", "0.5") as proxy:
         answer = asked(proxy)
     assert answer.status == status
