@@ -7,7 +7,7 @@ from tests.proxy.conftest import proxy_with
 from tests.proxy.harness import Proxy
 
 from .bodies import LLAMA, of_this_test
-from .templated import ModelServer, put, starting
+from .templated import ModelServer, put
 
 
 @pytest.fixture(autouse=True)
@@ -15,13 +15,6 @@ def model(request):
     """A model that no other test asks for, so that they can share a proxy."""
     of_this_test["model"] = request.node.name
     return request.node.name
-
-
-@pytest.fixture
-def start(tmp_path, upstream):
-    """Start a proxy, which is new to the upstream, before a model server."""
-    with starting(tmp_path, upstream) as start:
-        yield start
 
 
 _shared, _quiet = proxy_with(), proxy_with("--placement", "quiet")
