@@ -6,7 +6,8 @@
 
 A statement is run, an expression's value shown: text line by line behind ``| ``, all else behind
 ``= ``, an exception behind ``! ``. ``GOLDEN=write python -m pytest FILE`` writes anew what is said;
-whoever does reads the difference. Fields with their defaults are left out.
+whoever does reads the difference. Fields with their defaults are left out. ``grouped``
+shows many cases by their answers.
 """
 
 from __future__ import annotations
@@ -116,3 +117,15 @@ def plainly(value: Any) -> str:
 def _default(field: Any) -> Any:
     made = field.default_factory
     return field.default if made is dataclasses.MISSING else made()
+
+
+def columns(rows: list[dict[str, Any]]) -> str:
+    """Rows side by side, as text: a member to a line."""
+    return "\n".join(
+        f"{name}: {' | '.join(plainly(row[name]) for row in rows)}" for name in rows[0]
+    )
+
+
+def members(found: dict[str, Any]) -> str:
+    """A value as text: a member to a line."""
+    return columns([found])

@@ -14,7 +14,7 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from tests import needs
-from tests.proxy.harness import TIMEOUT, Proxy
+from tests.proxy.harness import TIMEOUT, Proxy, Upstream, whole
 
 ARTIFACTS = "TEST_ARTIFACTS"
 """Names the folder for screenshots, one of each state."""
@@ -28,9 +28,9 @@ CANARY = "<img src=x onerror=window.hit=1>"
 WORDS = "of or in is to for and the not if "
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser():
-    """Debian's Chromium. Its event loop runs in this thread, so it ends with its module."""
+    """Debian's Chromium. Its event loop runs in this thread, so it ends with these tests."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = needs.program("chromium", "chromium-browser")
     with api.sync_playwright() as playwright:
@@ -39,13 +39,13 @@ def browser():
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def model(tmp_path_factory):
     needs.llama()
     return write_model(tmp_path_factory.mktemp("browser") / "tiny.gguf", text=WORDS * 30)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def llama(model):
     """A server that is called by a canary."""
     with LlamaServer(model, n_ctx=8192, n_parallel=2, model_alias=[CANARY]) as server:
@@ -59,7 +59,25 @@ def fresh(llama, tmp_path):
         yield proxy
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def upstream():
+    """One that takes no time, and finds everything in its cache."""
+    usage = {"prompt_tokens": 90, "prompt_tokens_details": {"cached_tokens": 80}}
+    answer = json.dumps({"choices": [], "usage": usage}).encode()
+    upstream = Upstream()
+    upstream.reset(lambda peer, _: peer.send(whole(answer, b"Content-Type: application/json")))
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture
+def quick(upstream, tmp_path):
+    """A proxy before that."""
+    with started(upstream.url, tmp_path) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="package")
 def used(llama, tmp_path_factory):
     """A proxy that has seen a conversation, a break, canaries, and an error."""
     with started(llama.url, tmp_path_factory.mktemp("used")) as proxy:

@@ -8,7 +8,7 @@ import threading
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
-from tests.proxy.harness import CHUNKED, TIMEOUT, Upstream, whole
+from tests.proxy.harness import CHUNKED, TIMEOUT, whole
 
 from .conftest import CANARY, WORDS, ask, started
 
@@ -45,7 +45,7 @@ def test_a_request_appears_by_itself(fresh, visit):
     assert past.rows() == []
 
 
-def test_a_request_is_shown_while_it_runs(visit, tmp_path):
+def test_a_request_is_shown_while_it_runs(visit, upstream, tmp_path):
     """With how far its prompt is, if its server says; it leads to its conversation."""
     go_on = threading.Event()
 
@@ -59,7 +59,6 @@ def test_a_request_is_shown_while_it_runs(visit, tmp_path):
         peer.chunk(b"data: [DONE]\n\n")
         peer.send(b"0\r\n\r\n")
 
-    upstream = Upstream()
     upstream.reset(script)
     said = [{"role": "user", "content": WORDS}]
     with started(upstream.url, tmp_path) as proxy:
@@ -87,7 +86,6 @@ def test_a_request_is_shown_while_it_runs(visit, tmp_path):
         page.page.wait_for_selector("#prefills[hidden]", state="attached")
         asking.join(TIMEOUT)
         page.close()
-    upstream.close()
     assert not upstream.errors
 
 
@@ -133,11 +131,11 @@ def test_filters_and_search(visit, used):
     page.until(lambda: len(page.rows()) == 7)
 
 
-def test_the_latest_request_stays_first(fresh, visit):
+def test_the_latest_request_stays_first(quick, visit):
     """Where more are listed than at first, and the stream begins anew with older ones."""
     for number in range(60):
-        ask(fresh, [{"role": "user", "content": f"{number}"}], session=f"agent:main:{number}")
-    page = visit(fresh.url)
+        ask(quick, [{"role": "user", "content": f"{number}"}], session=f"agent:main:{number}")
+    page = visit(quick.url)
     page.page.wait_for_selector("#rows tr >> nth=29")
     assert "agent/agent:main:59" in page.rows()[0]
     for which, shown in (("breaks", 0), ("all", 50)):
@@ -148,6 +146,7 @@ def test_the_latest_request_stays_first(fresh, visit):
     keys = "(all) => all.map((each) => Number(each.dataset.key.slice(4)))"
     found = page.page.locator("#rows [data-key]").evaluate_all(keys)
     assert found == sorted(found, reverse=True)
+    page.close()
 
 
 def test_a_number_leads_to_what_it_counts(visit, used):
@@ -237,17 +236,16 @@ def test_a_bar_over_time_lists_its_requests_until_all_are_asked_for(visit, used)
     again.expected = "400"  # the browser complains of each answer that says so
 
 
-@pytest.mark.parametrize("window", ["15m", "24h", "30d"])
-def test_other_windows(visit, used, window):
+def test_other_windows(visit, used):
     """Chosen once, kept for the next visit."""
     page = visit(used.url)
     page.page.wait_for_selector("#rows tr")
-    page.page.locator(f"#windows input[value='{window}']").check()
-    words = {"15m": "15 minutes", "24h": "24 hours", "30d": "30 days"}[window]
-    page.until(lambda: words in page.page.inner_text("#standing-text"))
+    for window, words in {"15m": "15 minutes", "24h": "24 hours", "30d": "30 days"}.items():
+        page.page.locator(f"#windows input[value='{window}']").check()
+        page.until(lambda words=words: words in page.page.inner_text("#standing-text"))
+        page.shoot(f"window-{window}")
     page.page.reload()
-    page.until(lambda: words in page.page.inner_text("#standing-text"))
-    page.shoot(f"window-{window}")
+    page.until(lambda: "30 days" in page.page.inner_text("#standing-text"))
 
 
 def test_the_server_goes_and_comes_back(visit, model, tmp_path):
@@ -298,9 +296,9 @@ def test_several_upstreams_have_a_row_each(visit, model, llama, tmp_path):
         page.close()
 
 
-def test_the_token_in_the_address_opens_it_and_is_gone(visit, llama, tmp_path):
+def test_the_token_in_the_address_opens_it_and_is_gone(visit, upstream, tmp_path):
     """From then on the cookie does; without either, the page asks."""
-    with started(llama.url, tmp_path, CACHEPROXY_TOKEN="signs=&%") as proxy:
+    with started(upstream.url, tmp_path, CACHEPROXY_TOKEN="signs=&%") as proxy:
         page = visit(proxy.url, path="/_cacheproxy/#token=signs%3D%26%25")
         page.page.wait_for_selector("#empty:not([hidden])")
         assert page.page.url == f"{proxy.url}/_cacheproxy/"
@@ -323,9 +321,9 @@ def test_the_token_in_the_address_opens_it_and_is_gone(visit, llama, tmp_path):
         stranger.close()
 
 
-def test_totals_that_are_not_kept_say_why(visit, llama, tmp_path):
+def test_totals_that_are_not_kept_say_why(visit, upstream, tmp_path):
     (tmp_path / "state").write_text("in the way")
-    with started(llama.url, tmp_path) as proxy:
+    with started(upstream.url, tmp_path) as proxy:
         ask(proxy, [{"role": "user", "content": WORDS}], session="s1")
         page = visit(proxy.url)
         page.until(lambda: len(page.rows()) == 1)
@@ -333,9 +331,9 @@ def test_totals_that_are_not_kept_say_why(visit, llama, tmp_path):
         page.close()
 
 
-def test_a_proxy_that_comes_back_is_found_again(visit, llama, tmp_path):
+def test_a_proxy_that_comes_back_is_found_again(visit, upstream, tmp_path):
     """With what was before: totals are kept."""
-    with started(llama.url, tmp_path) as proxy:
+    with started(upstream.url, tmp_path) as proxy:
         ask(proxy, [{"role": "user", "content": WORDS}], session="s1")
         page = visit(proxy.url)
         page.until(lambda: len(page.rows()) == 1)
@@ -343,16 +341,15 @@ def test_a_proxy_that_comes_back_is_found_again(visit, llama, tmp_path):
         page.expected = "ERR_"  # the browser complains of who is not there
     page.page.wait_for_selector("#link:not([hidden])")
     page.shoot("reconnecting")
-    again = ("--port", str(port))
-    with started(llama.url, tmp_path, *again) as proxy:
+    with started(upstream.url, tmp_path, "--port", str(port)) as proxy:
         page.until(lambda: not page.page.locator("#link").is_visible())
         ask(proxy, [{"role": "user", "content": WORDS}], session="s2")
         page.until(lambda: len(page.rows()) == 2)
 
 
-def test_a_proxy_without_its_records_is_shown_as_it_is(llama, visit, tmp_path):
+def test_a_proxy_without_its_records_is_shown_as_it_is(upstream, visit, tmp_path):
     """Requests of the one before, counted from 1 as well, do not keep its own out of the list."""
-    with started(llama.url, tmp_path) as proxy:
+    with started(upstream.url, tmp_path) as proxy:
         for number in range(40):
             ask(proxy, [{"role": "user", "content": f"{number}"}], session="old")
         page = visit(proxy.url, path="/_cacheproxy/#/?filter=errors")
@@ -362,6 +359,6 @@ def test_a_proxy_without_its_records_is_shown_as_it_is(llama, visit, tmp_path):
         port = proxy.address[1]
         page.expected = "ERR_"  # the browser complains of who is not there
     again = ("--port", str(port), "--state-dir", str(tmp_path / "new"))
-    with started(llama.url, tmp_path, *again) as proxy:
+    with started(upstream.url, tmp_path, *again) as proxy:
         ask(proxy, [{"role": "user", "content": WORDS}], session="new")
         page.until(lambda: ["new" in each for each in page.rows()] == [True])

@@ -16,8 +16,14 @@ FIRST_LOAD = 75_000
 """Bytes of all that the first view asks for, as they are sent."""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        *((390, "light"), (1280, "dark")),
+        pytest.param(390, "dark", marks=pytest.mark.nightly),
+        pytest.param(1280, "light", marks=pytest.mark.nightly),
+    ],
+)
 def test_axe_finds_nothing_in_any_view(visit, used, scheme, width):
     """On a phone and on a desk; nothing has to be scrolled sideways."""
     page = visit(used.url, width=width, scheme=scheme)
@@ -42,6 +48,7 @@ def test_the_first_three_answers_are_seen_at_once(visit, used):
         assert len(bottoms) == 3
         assert max(bottoms) <= height
         assert page.sideways() == 0
+        assert page.page.evaluate("document.getAnimations().length") == 0  # for anybody
         page.close()
 
 
@@ -59,12 +66,10 @@ def test_the_first_load_is_small(browser, used):
         "all => all.map((e) => e.href)"
     )
     context.close()
-    entries = (
-        used.url + "/_cacheproxy/static/dashboard.js",
-        used.url + "/_cacheproxy/static/uplot.js",
-    )
-    assert {url for url in sizes if url.endswith(".js")} == {*preloaded, *entries}
-    assert used.url + "/_cacheproxy/static/words.js" in sizes
+    static = used.url + "/_cacheproxy/static/"
+    scripts = {url for url in sizes if url.endswith(".js")}
+    assert scripts == {*preloaded, static + "dashboard.js", static + "uplot.js"}
+    assert static + "words.js" in sizes
     assert 30_000 < sum(sizes.values()) < FIRST_LOAD
 
 
@@ -141,10 +146,3 @@ def test_a_link_to_a_request_opens_it_and_back_closes_it(visit, used):
     again = visit(used.url, path=link)
     again.page.wait_for_selector("#detail[open] dl")
     assert "clumsy" in again.page.inner_text("#detail")
-
-
-def test_nothing_moves_for_who_wants_less_motion(visit, used):
-    """Nothing moves for anybody."""
-    page = visit(used.url)
-    page.page.wait_for_selector("#rows tr")
-    assert page.page.evaluate("document.getAnimations().length") == 0

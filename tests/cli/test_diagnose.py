@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests import golden
 from tests.cli.invoking import invoke, one_line, transcript
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, insert, jsonl, numbered, plant
-from tests.peer import NOBODY, Peer
+from tests.peer import Peer
 
 FILE = Path(__file__).with_name("diagnose.txt")
 run = partial(invoke, "diagnose")
@@ -121,28 +120,6 @@ def test_something_else_answers(proxy, page):
     assert url in line or line == "cacheproxy: there is none"
 
 
-def test_nobody_is_there():
-    line = one_line(run("--proxy", NOBODY))
-    assert line.endswith("start it (cacheproxy serve), or look in a capture with --from FILE")
-
-
-@pytest.mark.parametrize(
-    "kind", ["uuid", pytest.param("clock", marks=pytest.mark.slow), "nonce", "counter"]
-)
-@pytest.mark.parametrize("bodies", [anthropic, chat])
-def test_applied_it_covers_the_field(tmp_path, kind, bodies):
-    """It is shown as it is written, into a file that is private."""
-    file = planted(tmp_path, kind, bodies)
-    result = propose("--from", file)
-    config = default_file()
-    assert f"Appended to {config}" in result.stdout
-    (table,) = tomllib.loads(config.read_text())["rule"]
-    assert config.read_text() in result.stdout
-    assert config.stat().st_mode & 0o777 == 0o600
-    assert f"3 of 3     {table['name']}\n" in invoke("inspect", file).stdout
-    assert "Nothing to propose" in run("--propose", "--from", file).stdout
-
-
 @pytest.mark.parametrize(
     ("agents", "client"),
     [
@@ -179,6 +156,7 @@ def test_appended_to_what_is_there(tmp_path):
 
 
 def test_a_named_file_is_made(tmp_path):
+    """It is private."""
     config = tmp_path / "new" / "mine.toml"
     assert propose("-c", config, "--from", planted(tmp_path)).exit_code == 0
     assert config.stat().st_mode & 0o777 == 0o600
@@ -190,11 +168,3 @@ def test_a_file_that_is_wrong_before_or_after_is_left(tmp_path, before):
     config.write_text(before)
     assert str(config) in one_line(propose("-c", config, "--from", planted(tmp_path)))
     assert config.read_text() == before
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written(tmp_path):
-    folder = tmp_path / "locked"
-    folder.mkdir(mode=0o500)
-    result = propose("-c", folder / "x.toml", "--from", planted(tmp_path))
-    assert "cannot write" in one_line(result)

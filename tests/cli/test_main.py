@@ -10,6 +10,7 @@ import pytest
 
 from cacheproxy.cli.main import COMMANDS, main
 from tests.cli.invoking import printed, refused
+from tests.peer import NOBODY
 from tests.test_imports import loaded_by
 
 RUN = """
@@ -70,8 +71,12 @@ def test_the_command_tells_its_version_and_how_the_proxy_is_run():
         (["diagnose", "--proxy", "ftp://x"], "--proxy takes a URL"),
         (["diagnose", "--proxy", "http://["], "--proxy takes a URL"),
         (["diagnose", "--proxy", "http://x:y"], "--proxy takes a URL"),
-        (["diagnose", "--apply"], "--apply"),
-        (["diagnose", "--propose", "--proxy", "http://127.0.0.1:9"], "no cacheproxy answers"),
+        (["diagnose", "--apply"], "--apply needs --propose"),
+        (["diagnose", "--propose", "--proxy", NOBODY], "start it"),
+        (["diagnose", "--proxy", NOBODY], "(cacheproxy serve), or look in a capture with --from F"),
+        (["run", "emacs"], "no client called 'emacs' is installed; there are aider, "),
+        (["run", "librechat"], "cacheproxy env librechat prints what it needs"),
+        (["top", "--window", "2h"], "15m"),
         (["inspect"], "Missing argument"),
         (["plugins", "--config", "/nope"], "cannot read the config file"),
     ],

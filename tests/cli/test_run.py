@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -45,7 +46,7 @@ ANSWER = {
     "usage": {"input_tokens": 25, "cache_read_input_tokens": 75, "output_tokens": 1},
 }
 LOST = ANSWER | {"usage": {"input_tokens": 2900, "cache_read_input_tokens": 10}}
-CHANGED = re.compile(rb"The time is 2026-11-21 12:0[12]")
+CHANGED = re.compile(rb"Today's date: 2026-11-2[12]")
 CLIENT = r"""#!{python}
 import json, os, signal, sys, time
 from urllib.request import Request, urlopen
@@ -55,7 +56,7 @@ def ask(turns=1, system="You are Claude Code, Anthropic's official CLI for Claud
     for turn in range(turns):
         messages.append(dict(role="user", content=f"question {{turn}}"))
         if words[0] == "break":
-            system = f"{{system[:57]}}\nThe time is 2026-11-21 12:0{{turn}}.\n{{'Be kind. ' * 900}}"
+            system = f"{{system[:57]}}\nToday's date: 2026-11-2{{turn}}.\n{{'Be kind. ' * 900}}"
         body = dict(model=os.environ["ANTHROPIC_MODEL"], system=system, messages=messages)
         headers = {{"Content-Type": "application/json", "User-Agent": "claude-cli/1",
                    "X-Claude-Code-Session-Id": "3f9a"}}
@@ -219,15 +220,6 @@ def test_a_client_is_started_and_nothing_stays(user):
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_one_that_crashes(user):
-    """128 and the signal's number. Two dashes may stand before the words: these alone go."""
-    result = user.run("--", "crash", "1", "--", "x")
-    assert user.client["words"] == ["crash", "1", "--", "x"]
-    assert result.returncode == 128 + signal.SIGSEGV
-    assert result.lines[-1] == "cacheproxy: 1 turn, 75 % reused, no break."
-    assert user.left() == LOG
-
-
 def test_a_proxy_that_runs_is_used_and_stays(user):
     """Only the client's requests since then are told."""
     with Proxy(user.folder, "--upstream", user.url, CACHEPROXY_BLOCK="") as proxy:
@@ -251,10 +243,16 @@ def test_a_proxy_before_another_server_is_not_used(user):
 
 
 def test_one_whose_address_is_not_known_is_not_used(user):
-    """It may listen at a Unix socket: the command starts its own."""
-    result = user.run("0", CACHEPROXY_LISTEN=f"unix:{user.folder / 'socket'}")
-    assert result.returncode == 0
+    """It may listen at a Unix socket: the command starts its own.
+
+    Two dashes may stand before the words: these alone go. A crash is 128 and the signal's number.
+    """
+    listen = f"unix:{user.folder / 'socket'}"
+    result = user.run("--", "crash", "1", "--", "x", CACHEPROXY_LISTEN=listen)
+    assert user.client["words"] == ["crash", "1", "--", "x"]
+    assert result.returncode == 128 + signal.SIGSEGV
     assert result.lines[1].endswith("log: ~/state/cacheproxy/log")
+    assert result.lines[-1] == "cacheproxy: 1 turn, 75 % reused, no break."
 
 
 def test_a_file_that_cannot_be_written(user):
@@ -276,7 +274,7 @@ def test_a_file_that_cannot_be_written(user):
 
 
 def test_two_at_once_have_a_log_each(user):
-    """And a proxy; a third that comes after both has the first one's file."""
+    """And a proxy. One that comes after has the first one's file: see the cure's."""
     with user.started("wait", ready="ready") as one:
         user.said_in.unlink()
         with user.started("wait", ready="ready") as other:
@@ -285,28 +283,28 @@ def test_two_at_once_have_a_log_each(user):
                 process.send_signal(signal.SIGTERM)
             assert (one.wait(TIMEOUT), other.wait(TIMEOUT)) == (143, 143)
     assert user.left() == LOG | {"state/cacheproxy/log.2"}
-    assert user.run("0").lines[1].endswith("log: ~/state/cacheproxy/log")
 
 
 def test_the_break_and_what_cures_it(user):
     """A proxy that ends with the client has the rule written at its end, if that is asked for."""
     last = user.run("break", "3").lines[-1]
-    assert last.startswith("cacheproxy: 3 turns, 2 % reused, 2 breaks (clock")
+    assert last.startswith("cacheproxy: 3 turns, 2 % reused, 2 breaks (date")
     assert last.endswith("). Cure, when it breaks again: cacheproxy run --cure claude")
     assert user.left() == LOG
-    last = user.run("break", "3", options=("--cure",)).lines[-1]
+    lines = user.run("break", "3", options=("--cure",)).lines
+    assert lines[1].endswith("log: ~/state/cacheproxy/log")
+    last = lines[-1]
     assert "). Cured: Made " in last
     file = user.folder / "cacheproxy/config.toml"
     assert str(file) in last
     assert "[[rule]]" in file.read_text()
-    assert "no break" in user.run("break", "3").lines[-1]
 
 
 def test_a_proxy_that_runs_is_asked_for_the_cure(user):
     """By a command that does it as it stands."""
     with Proxy(user.folder, "--upstream", user.url, CACHEPROXY_BLOCK="") as proxy:
         ways = ("--proxy", proxy.url)
-        last = user.run("break", "3", options=ways).lines[-1]
+        last = user.run("break", "2", options=ways).lines[-1]
         cure = last.partition("Cure: cacheproxy ")[2]
         assert cure.endswith(f" --propose --apply --proxy {proxy.url}")
         command = [*user.command()[:3], *cure.split()]
@@ -314,26 +312,21 @@ def test_a_proxy_that_runs_is_asked_for_the_cure(user):
             command, env=user.env, capture_output=True, timeout=TIMEOUT, check=False
         )
         assert done.returncode == 0, done.stderr
-        assert "Cure" not in user.run("break", "3", options=ways).lines[-1]
+        assert "Cure" not in user.run("break", "2", options=ways).lines[-1]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("SIGTERM", "SIGINT"),
-        *(
-            pytest.param(name, marks=pytest.mark.nightly)
-            for name in ("SIGHUP", "SIGUSR1", "SIGQUIT")
-        ),
-    ],
-)
+NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in ("HUP", "USR1", "QUIT")]
+
+
+@pytest.mark.parametrize("name", ["INT", *NIGHTLY])
 def test_what_is_sent_to_it_alone_is_passed_on(user, name):
-    """Without a terminal Ctrl-C is a signal like others."""
+    """Without a terminal Ctrl-C is a signal like others; SIGTERM is sent to two at once."""
+    number = getattr(signal, f"SIG{name}")
     with user.started("wait", ready="ready") as process:
         assert user.client["group"] == os.getpgid(process.pid)
         (pid,) = set(children(process.pid)) - {user.client["pid"]}
-        process.send_signal(getattr(signal, name))
-        assert process.wait(TIMEOUT) == 128 + getattr(signal, name)
+        process.send_signal(number)
+        assert process.wait(TIMEOUT) == 128 + number
         assert not runs(pid)
     assert process.lines[-1].startswith("cacheproxy: 1 turn, ")
     assert user.left() == LOG
@@ -429,9 +422,7 @@ def test_a_crash_leaves_the_terminal_as_it_was(user):
 
 def test_it_stops_and_goes_on_with_the_client(user):
     """As a shell sees it: with job control it gets the terminal back."""
-    shell = (
-        f"{' '.join(map(quoted, user.command('stop')))}; echo stopped $?; fg; echo gone $?; exit"
-    )
+    shell = f"{shlex.join(user.command('stop'))}; echo stopped $?; fg; echo gone $?; exit"
     pid, file = pty.fork()
     if pid == 0:
         os.execvpe("bash", ["bash", "--norc", "-i"], user.env | {"PS1": ""})
@@ -443,17 +434,10 @@ def test_it_stops_and_goes_on_with_the_client(user):
     os.close(file)
     os.waitpid(pid, 0)
     text = output.decode()
-    assert (
-        f"\nstopped {128 + signal.SIGSTOP}" in text or f"\nstopped {128 + signal.SIGTSTP}" in text
-    )
+    assert re.search(rf"\nstopped ({128 + signal.SIGSTOP}|{128 + signal.SIGTSTP})", text)
     assert "goes on" in user.said()
     assert "cacheproxy: 1 turn, " in text
     assert text.replace("\r", "").rstrip().endswith("exit") or "\ngone 0" in text.replace("\r", "")
-
-
-def quoted(word: str) -> str:
-    """As bash reads it."""
-    return "'" + word.replace("'", "'\\''") + "'"
 
 
 def test_without_a_server_one_line_says_how_to_start_one(user, upstream):
@@ -485,32 +469,12 @@ def test_not_all_that_listens_is_a_model_server(upstream, status, body, is_one):
     assert answers(upstream.url) == is_one
 
 
-@pytest.fixture
-def nobody(monkeypatch, tmp_path):
-    """A PATH without clients."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-
-@pytest.mark.usefixtures("nobody")
-@pytest.mark.parametrize(
-    ("name", "install"),
-    [
-        ("claude", "npm install --global @anthropic-ai/claude-code"),
-        ("claude-code", "npm install --global @anthropic-ai/claude-code"),
-        ("codex", "npm install --global @openai/codex"),
-    ],
-)
-def test_a_program_that_is_not_there(name, install):
+@pytest.mark.parametrize("name", ["claude", "claude-code"])
+def test_a_program_that_is_not_there(name, monkeypatch, tmp_path):
     """One line says how to get it."""
-    program = name.partition("-")[0]
-    line = refused("run", name)
-    assert line == f"cacheproxy: {program} is not on your PATH; this installs it: {install}"
-
-
-def test_a_client_that_is_not_known():
-    """Or that has no command."""
-    assert "no client called 'emacs' is installed; there are aider, " in refused("run", "emacs")
-    assert "cacheproxy env librechat prints what it needs" in refused("run", "librechat")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = "claude is not on your PATH; this installs it: npm install --global @anthropic-ai/claude"
+    assert refused("run", name) == f"cacheproxy: {said}-code"
 
 
 def test_a_named_proxy_has_to_be_there(monkeypatch, tmp_path):

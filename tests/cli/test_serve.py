@@ -12,14 +12,14 @@ import pytest
 
 from cacheproxy.cli.settings import arguments
 from cacheproxy.config import options
-from tests.cli.invoking import printed, refused
+from tests.cli.invoking import invoke, printed, refused
 from tests.proxy.harness import Client, Proxy, Upstream, environment, whole
 
 UPSTREAM = "http://127.0.0.1:9"
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "cacheproxy", "serve", *arguments]
+    return [sys.executable, "-m", "cacheproxy", "serve", *arguments]
 
 
 class Serving(Proxy):
@@ -80,41 +80,40 @@ def test_settings_reach_the_proxy(tmp_path):
     upstream.close()
 
 
-def test_a_pid_file_that_cannot_be_written_is_one_line():
-    """With exit code 1: no setting is wrong."""
-    line = refused("serve", "--pidfile", "/nowhere/p.pid", code=1)
-    assert "cannot write /nowhere/p.pid" in line
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("none/p.pid", "cannot write {folder}/none/p.pid"),
+        ("mine.pid", "which the pid file names, is still running"),
+        ("odd.pid", "non-numeric"),
+    ],
+)
+def test_what_is_wrong_with_a_pid_file_is_one_line(tmp_path, file, words):
+    """With twistd's exit code, 1: no setting is wrong."""
+    (tmp_path / "mine.pid").write_text(str(os.getppid()))
+    (tmp_path / "odd.pid").write_text("odd")
+    line = refused("serve", "--pidfile", tmp_path / file, code=1)
+    assert words.format(folder=tmp_path) in line
+
+
+def test_a_wrong_setting_is_one_line(capfd):
+    """With exit code 2."""
+    assert invoke("serve", "--port", "http").exit_code == 2
+    assert capfd.readouterr().err == "cacheproxy: --port must be a whole number, not text\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("given", "code", "words"),
-    [
-        (["--port", "http"], 2, "--port must be"),
-        (["--port", "{busy}"], 1, "choose another port with --port"),
-        (["--pidfile", "mine.pid"], 1, "which the pid file names, is still running"),
-        (["--pidfile", "odd.pid"], 1, "non-numeric"),
-    ],
-)
-def test_what_twistd_refuses_is_one_line_too(tmp_path, given, code, words):
-    """With twistd's exit code, and without its several lines on a pid file."""
-    (tmp_path / "mine.pid").write_text(str(os.getpid()))
-    (tmp_path / "odd.pid").write_text("odd")
+def test_a_port_that_another_has_is_one_line_too(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        busy = str(listener.getsockname()[1])
         result = subprocess.run(
-            command(*(part.format(busy=busy) for part in given)),
-            env=environment(tmp_path),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert (result.returncode, result.stdout) == (code, "")
+            command("--port", str(listener.getsockname()[1])),
+            env=environment(tmp_path), cwd=tmp_path, capture_output=True, text=True,
+            timeout=120, check=False,
+        )  # fmt: skip
+    assert (result.returncode, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith("cacheproxy: ")
-    assert words in line
+    assert "choose another port with --port" in line
 
 
 @pytest.mark.slow

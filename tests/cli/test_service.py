@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import plistlib
 import re
-import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from cacheproxy.units import MARK
 from tests import golden
 from tests.cli.invoking import invoke, one_line, printed, transcript
 
@@ -71,7 +69,6 @@ def said(home, *commands):
 
 
 SETTINGS = {
-    "CACHEPROXY_UPSTREAM": "http://h:1",
     "CACHEPROXY_PORT": "1",
     "CACHEPROXY_VERBOSE": "true",
     "CACHEPROXY_EDIT_REMOTE": "false",
@@ -102,14 +99,30 @@ CASES = {
         "install --nonsense",
         "install --name a/b",
     ],
+    "the environment, in a dry run": ["install --port 2 --config a.toml --dry-run"],
+    "the environment": ["install --port 2 --capture ~/caps --config a.toml"],
+    "the environment, with a token that is given": ["install --token amsel --config a.toml"],
+    "a unit of somebody else": ["install", "install --dry-run", "uninstall"],
+    "a unit of somebody else, by force": ["install --force", "install --port 5"],
     "launchd": ["install --port 9000 --kind launchd", "logs --kind launchd"],
     "launchd, uninstalled": ["install --kind launchd", "uninstall --kind launchd"],
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_it_says_and_does(home, name):
-    """Each line, each command that is run, and the files that are left."""
+def test_what_it_says_and_does(home, name, monkeypatch):
+    """Each line, each command that is run, and the files that are left.
+
+    The service would not see the environment: it is passed on, paths become absolute, and the
+    command line wins. Secrets are on none, but in the unit's file, which its owner alone can read.
+    """
+    if name.startswith("the environment"):
+        (home / "a.toml").write_text(TABLES)
+        for variable, value in SETTINGS.items():
+            monkeypatch.setenv(variable, value)
+    if name.startswith("a unit of somebody else"):
+        unit(home).parent.mkdir(parents=True)
+        unit(home).write_text("[Service]\nExecStart=/bin/true\n")
     golden.agrees(FILE, name, said(home, *CASES[name]))
 
 
@@ -124,50 +137,6 @@ def test_a_dry_run_says_exactly_what_install_does(home):
         f"would run {line}" for line in ran(home)
     ]
     assert (home / ".local/state/cacheproxy").is_dir()
-
-
-def test_the_environment_is_passed_on_and_secrets_are_on_no_command_line(home, monkeypatch):
-    """The service would not see it. The command line wins, and paths become absolute.
-
-    Secrets stand in the unit's file, which its owner alone can read.
-    """
-    (home / "a.toml").write_text(TABLES)
-    for name, value in SETTINGS.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("CACHEPROXY_UPSTREAM")
-    given = ("install", "--port", "2", "--capture", "~/caps", "--config", "a.toml")
-    dry = printed("service", *given, "--dry-run")
-    printed("service", *given)
-    text = unit(home).read_text()
-    secrets = {line for line in text.splitlines() if line.startswith("Environment=")}
-    assert secrets == {
-        'Environment="CACHEPROXY_TOKEN=kanarien\\"vogel"',
-        'Environment="A_KEY=zeisig"',
-        'Environment="CACHEPROXY_SECRET=fink"',
-    }
-    (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
-    words = shlex.split(line.removeprefix("ExecStart="))
-    assert words[:5] == [sys.executable, "-P", "-m", "cacheproxy", "serve"]
-    assert set(words[5:]) == {
-        *(f"--config={home}/a.toml", "--port=2", f"--capture={home}/caps", "--verbose")
-    }
-    assert "(the token)" in dry
-    assert not [secret for secret in ("kanarien", "zeisig", "fink") if secret in dry + line]
-    printed("service", "install", "--token", "amsel", "--config", "a.toml")
-    assert 'Environment="CACHEPROXY_TOKEN=amsel"' in unit(home).read_text()
-
-
-def test_a_unit_of_somebody_else_stays(home):
-    """Unless --force is given; our own is written anew."""
-    unit(home).parent.mkdir(parents=True)
-    unit(home).write_text("[Service]\nExecStart=/bin/true\n")
-    for words in (["install"], ["install", "--dry-run"], ["uninstall"]):
-        assert "--force" in one_line(invoke("service", *words), 1)
-    assert ran(home) == []
-    assert MARK not in unit(home).read_text()
-    printed("service", "install", "--force")
-    printed("service", "install", "--port", "5")
-    assert '"--port=5"' in unit(home).read_text()
 
 
 def test_a_service_manager_that_fails(home):

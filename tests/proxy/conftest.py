@@ -117,6 +117,18 @@ def connect(proxy) -> Iterator[Callable[..., Client]]:
         client.close()
 
 
+@pytest.fixture
+def epoll() -> Iterator[Any]:
+    """A reactor of the test's own, which it turns."""
+    reactor = pytest.importorskip("twisted.internet.epollreactor").EPollReactor()
+    reactor.startRunning(installSignalHandlers=False)
+    yield reactor
+    for descriptor in reactor.removeAll():
+        if hasattr(descriptor, "socket"):
+            descriptor.socket.close()
+    reactor._poller.close()
+
+
 @pytest.fixture(scope="session")
 def orphan(tmp_path_factory) -> Iterator[Proxy]:
     """A proxy whose upstream is down."""

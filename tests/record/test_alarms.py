@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 
 import pytest
 
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
+from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import configured
@@ -19,7 +16,7 @@ from cacheproxy.record.alarms import AlarmLimits, Alarms
 from cacheproxy.testing import capture_name, find_captures, load_capture
 from tests.core.perfect import Server, exchanges
 from tests.core.planting import numbered, prose
-from tests.observe.exchanges import body, exchange
+from tests.record.test_transcripts import broken
 
 DAY = 86_400.0
 ALL = configured(Config())
@@ -173,115 +170,9 @@ def test_an_eviction_raises_one():
     assert [*found] == [3]
 
 
-# What is told, how often, and from where on.
-
-COMMAND = "cacheproxy diagnose 3"
-
-
-def broken(lost=25_000, reused=1_000, seconds=30.0, reason=Reason.EVICTED, **more):
-    """A turn that lost the cache."""
-    verdict = Verdict(
-        Judgement.BREAK if reason else Judgement.OK,
-        reason,
-        lost=TokenCount(lost, "measured"),
-        seconds_lost=seconds,
-    )
-    fields = {"turn": 3, "number": 3, "verdict": verdict, "usage": Usage(lost + reused, reused)}
-    return exchange(body("a"), **fields | more)
-
-
-def fine(reused=20_000):
-    return broken(lost=10, reused=reused, seconds=0.1, reason=None)
-
-
-@pytest.fixture
-def alarms():
-    return Alarms(AlarmLimits())
-
-
-def test_an_alarm_names_cause_cost_and_command(alarms):
-    """In words; and where it happened."""
-    alarm = alarms.see(broken(), 0.0, " --proxy http://localhost:9")
-    assert alarm.command == f"{COMMAND} --proxy http://localhost:9"
-    assert alarm.title == "agent/s lost its prompt cache"
-    assert alarm.text == "The server had dropped the earlier prompt. 25,000 tokens, 30 s lost."
-    assert (alarm.client, alarm.session, alarm.turn) == ("agent", "agent/s", 3)
-    assert (alarm.upstream, alarm.at) == ("http://localhost:8080", 1_700_000_001.0)
-
-
-def test_a_cause_is_told_once_a_day_in_each_conversation(alarms):
-    """Another cause, and another conversation, have alarms of their own."""
-    assert alarms.see(broken(), 0.0)
-    assert alarms.see(broken(), DAY - 1) is None
-    assert alarms.see(broken(reason=Reason.MODEL_CHANGED), DAY - 1)
-    assert alarms.see(broken(session="other"), DAY - 1)
-    assert alarms.see(broken(), DAY)
-
-
-def test_a_subagent_is_part_of_its_conversation(alarms):
-    """What breaks in both is told once."""
-    own, sub = Session("agent", "s"), Session("agent", "s:helper")
-    assert alarms.see(replace(broken(), session=own), 0.0)
-    assert alarms.see(replace(broken(), session=sub), 0.0) is None
-
-
-@pytest.mark.parametrize(
-    "quiet",
-    [
-        broken(lost=19_999, seconds=39.9),
-        broken(lost=19_999, seconds=None),
-        broken(side=True),
-        fine(),
-        replace(broken(), verdict=None),
-        replace(broken(), verdict=Verdict(Judgement.BREAK, Reason.PREVIOUS_NOT_FOUND)),
-        replace(broken(), verdict=Verdict(Judgement.UNKNOWN, lost=TokenCount(90_000, "estimated"))),
-        replace(broken(), session=None),
-    ],
-)
-def test_what_costs_little_or_is_not_known_raises_none(alarms, quiet):
-    """Nor does a request beside the conversation."""
-    assert alarms.see(quiet, 0.0) is None
-
-
-def test_lost_seconds_are_enough(alarms):
-    """On a slow machine few tokens take long."""
-    assert alarms.see(broken(lost=2_000, seconds=40.0), 0.0)
-
-
-def test_small_breaks_raise_one_when_they_add_up(alarms):
-    """Where the last turns reused less than half together; it names what they lost in all."""
-    assert alarms.see(broken(lost=9_000, seconds=None), 0.0) is None
-    assert alarms.see(broken(lost=9_000, seconds=None), 0.0) is None
-    alarm = alarms.see(broken(lost=9_000, seconds=None), 0.0)
-    assert (alarm.tokens, alarm.seconds, alarm.turns) == (27_000, None, 3)
-    assert alarm.text.endswith(". 27,000 tokens lost in 3 turns.")
-
-
-def test_small_breaks_among_good_turns_raise_none(alarms):
-    """Most was reused."""
-    turns = [broken(lost=9_000), fine(), fine()] * 10
-    assert not any(alarms.see(each, 0.0) for each in turns)
-
-
-def test_nought_switches_a_limit_off():
-    """All of them, if they all are."""
-    assert Alarms(AlarmLimits(tokens=0)).see(broken(seconds=None), 0.0) is None
-    assert Alarms(AlarmLimits(seconds=0)).see(broken(lost=5, seconds=1e6), 0.0) is None
-    small = Alarms(AlarmLimits(reuse=0))
-    assert not any(small.see(broken(lost=9_000, seconds=None), 0.0) for _ in range(9))
-
-
-def test_names_are_cut_and_bare(alarms):
-    """A client names itself and its sessions: with a key, or what moves a cursor."""
-    key = "sk-ant-api03-" + "a1B2" * 12
-    alarm = alarms.see(replace(broken(), session=Session(f"x\x1b[2J{key}", "s" * 999)), 0.0)
-    assert key not in repr(alarm)
-    assert "\x1b" not in alarm.title
-    assert len(alarm.title) < 100
-
-
-def test_memory_is_bounded(alarms):
-    """Ten times as many conversations take no more than some."""
-    for number in range(10_000):
+def test_memory_is_bounded():
+    """Five times as many conversations take no more than some."""
+    alarms = Alarms(AlarmLimits())
+    for number in range(5_000):
         alarms.see(broken(session=f"s{number}"), 0.0)
     assert len(alarms._turns) + len(alarms._raised) <= 5_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -140,95 +139,6 @@ def test_long_bodies_are_spelled_piece_by_piece(size, unit):
     captured = recorded("POST", "/", body=(unit * size)[:size], response_body=unit * size)
     assert from_line(to_line(captured)) == captured
     assert json.loads(to_line(captured))
-
-
-def test_what_is_kept_of_an_exchange():
-    """All but credentials, the edits' values and the excerpts."""
-    kept = from_line(to_line(exchange()))
-    assert kept.received.target == "/v1/messages?beta=true&key=redacted"
-    assert kept.received.headers == (
-        (b"User-Agent", b"claude-cli/2.1"),
-        (b"X-Api-Key", b"redacted"),
-    )
-    assert kept.response_headers[1] == (b"Set-Cookie", b"redacted")
-    assert kept.received.body == b'{"system": "cch=1;"}'
-    assert kept.sent is not None
-    assert kept.sent.json == {"system": "cch=0;"}
-    assert kept.reports == (
-        applied("billing", ("/system", "/x")),
-        applied("broken", (), "ValueError"),
-    )
-    assert (kept.number, kept.turn, kept.side) == (812, 14, True)
-    assert kept.verdict is not None
-    assert kept.verdict.where is not None
-    assert kept.verdict.where.kind is ChangeKind.DATE
-    assert SECRET not in repr(kept)
-    assert SECRET.encode() not in to_line(kept)
-    assert from_line(to_line(kept)) == kept
-
-
-def test_what_went_up_is_not_written_twice():
-    """Nor anything of a request that never did; a translated one keeps where it went."""
-    refused = from_line(to_line(exchange(sent=None, reports=(), verdict=None)))
-    assert from_line(to_line(refused)) == refused
-    assert refused.sent is None
-    whole = exchange().received
-    line = to_line(exchange(sent=whole))
-    assert (line.count(b"cch=1"), line.count(b"sent_path")) == (1, 0)
-    assert from_line(line).sent.path == "/v1/messages"
-    translated = exchange(sent=replace(whole, target="/v1/chat/completions"))
-    assert from_line(to_line(translated)).sent.path == "/v1/chat/completions"
-
-
-def test_words_of_another_version_are_not_known():
-    """A newer proxy's verdict does not spoil the line."""
-    fields = json.loads(to_line(exchange()))
-    fields |= {
-        "outcome": "teleported",
-        "verdict": {"judgement": "splendid"},
-        "usage": {"prompt": "many"},
-        "novelty": [1],
-    }
-    kept = from_line(json.dumps(fields))
-    assert (kept.outcome, kept.verdict, kept.usage) == (None, None, Usage())
-    assert kept.turn == 14
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("", "cut off"),
-        ("{", "cut off"),
-        (GOOD_LINE[:-20], "cut off"),
-        (GOOD_LINE[:-1], "cut off"),
-        (GOOD_LINE[:-4] + "\\u12", "cut off"),
-        (f"{SECRET} {{}}", "not JSON"),
-        ("[1]", "not a captured exchange: Expected object, got array"),
-        ("{}", "not a captured exchange: Object missing required field method"),
-        ('{"method": 1, "path": ""}', "not a captured exchange: method: Expected str, got int"),
-        (json.dumps(GOOD | {"body": {SECRET: 1}}), "body: Expected str | null, got object"),
-        (json.dumps(GOOD | {"headers": [[SECRET]]}), "headers[0]: Expected array of length 2"),
-        (json.dumps(GOOD | {"body_base64": f"{SECRET}!"}), "body_base64 is not base64"),
-        (json.dumps({**GOOD, f"{SECRET}\ud83d": 1}), "captured exchange: a key is not"),
-        (b"\xff\xfe\xff", "not UTF-8"),
-        (b'{"method": "\xff"}', "not UTF-8"),
-        ("[" * 100_000, "cannot be read"),
-        ('{"t": ' + "1" * 5000 + "}", "cannot be read"),
-    ],
-)
-def test_a_line_that_is_none(line, why):
-    """Says what is wrong, and nothing of what it holds."""
-    with pytest.raises(CapturedError) as caught:
-        from_line(line)
-    assert why in str(caught.value)
-    assert SECRET not in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("t", ["NaN", "-1", "1e300", "Infinity"])
-def test_a_time_that_is_none(t):
-    """Becomes 0: dates are made of it."""
-    assert from_line(GOOD_LINE[:-1] + f', "t": {t}}}').wall == 0
 
 
 odd_values = st.recursive(

@@ -135,13 +135,8 @@ def test_what_was_spared_before_is_priced_as_the_totals_had_it():
     migrate(old)
     prices = [row[0] for row in old.execute("SELECT spared_ms FROM exchanges ORDER BY id")]
     assert prices == [2500, None, 0, 7500, -1000]
-    assert [row[0] for row in old.execute(f"SELECT spared_ms {OF_HOURS}")] == [
-        2500,
-        0,
-        0,
-        7500,
-        -1000,
-    ]
+    hours = [row[0] for row in old.execute(f"SELECT spared_ms {OF_HOURS}")]
+    assert hours == [2500, 0, 0, 7500, -1000]
     found = lifetime(TotalsStore(old))
     assert (found["spared"], found["spared_seconds"], found["unpriced"]) == (3600, 9.0, 0)
 
@@ -150,10 +145,8 @@ def test_what_had_no_price_has_none():
     old = old_file(1000, 200, waiting=1200.0)
     migrate(old)
     assert old.execute("SELECT spared_ms FROM exchanges").fetchall() == [(None,), (None,)]
-    assert old.execute(f"SELECT spared_ms, unpriced {OF_HOURS}").fetchall() == [
-        (0, 1000),
-        (0, 200),
-    ]
+    hours = old.execute(f"SELECT spared_ms, unpriced {OF_HOURS}").fetchall()
+    assert hours == [(0, 1000), (0, 200)]
     found = lifetime(TotalsStore(old))
     assert (found["spared"], found["spared_seconds"], found["unpriced"]) == (1200, 0.0, 1200)
 
@@ -178,11 +171,8 @@ def test_speeds_of_before_are_of_answers_that_tell_one():
     old = old_file(0, 0)
     old.execute("DELETE FROM exchanges WHERE at = 0")
     migrate(old)
-    names = "timed_prompt, prompt_ms, timed_output, output_ms"
-    assert old.execute(f"SELECT {names} {OF_HOURS}").fetchall() == [
-        (25, 500, 1, 1),
-        (0, 0, 0, 0),
-    ]
+    found = old.execute(f"SELECT timed_prompt, prompt_ms, timed_output, output_ms {OF_HOURS}")
+    assert found.fetchall() == [(25, 500, 1, 1), (0, 0, 0, 0)]
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was():
@@ -205,13 +195,8 @@ def test_a_column_that_has_come_since_is_added(tmp_path):
     """By a row in ``record.kept``: it is kept, added up and shown from then on; no new version."""
     store = store_in(tmp_path)
     keep(store, record(number=1))
-    for table, column in (
-        ("exchanges", "added_us"),
-        ("rollups", "added_us"),
-        ("rollups", "sent"),
-        ("sessions", "output"),
-    ):
-        store.connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    for column in ("exchanges added_us", "rollups added_us", "rollups sent", "sessions output"):
+        store.connection.execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split()))
     store.connection.close()
     store = store_in(tmp_path)
     keep(store, record(number=2, added_us=7000, output=5))

@@ -12,7 +12,6 @@ from .asking import get, turn
 
 WORDS = "you are careful and write good code. " * 100
 DATED = f"Today's date: {{}}\n{WORDS}"
-numbers = count(1)
 
 
 def date(day):
@@ -23,6 +22,7 @@ class Breaking:
     """A proxy with an empty config file, and conversations that break in it."""
 
     def __init__(self, folder, *, port=0):
+        self._sessions = count(1)
         self.file = folder / "config.toml"
         self.file.write_text("")
         self.upstream = Upstream()
@@ -59,10 +59,23 @@ class Breaking:
 
     def broke(self, was, now, text="{} " + WORDS):
         """Have a conversation break; return the number of the turn in which it did."""
-        session = f"s{next(numbers)}"
-        self.say(session, "hello", system=text.format(was))
+        session = self.begun(text.format(was))
         self.say(session, "hello", "hi", "and?", system=text.format(now), reused=3)
-        return self.last(lambda one: one["session"] == session and one["turn"] == 2)["number"]
+        return self.turn(session, 2)["number"]
+
+    def begun(self, system, *texts):
+        """Begin a conversation; return its session."""
+        session = f"s{next(self._sessions)}"
+        self.say(session, *(texts or ("hello",)), system=system)
+        return session
+
+    def session(self, number):
+        """The session of an exchange."""
+        return self.last(lambda one: one["number"] == number)["session"]
+
+    def turn(self, session, number):
+        """The exchange that is this turn of a session."""
+        return self.last(lambda one: one["session"] == session and one["turn"] == number)
 
     def last(self, wanted):
         """The exchange that is ``wanted``, once it has been seen."""

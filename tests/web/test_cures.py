@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -17,8 +16,6 @@ from cacheproxy.proxy.exchange.workers import LeftOutError
 from cacheproxy.web.cures import Applying, Cures, ReloadError
 from cacheproxy.web.pages import PageError, Prompts
 from tests.observe.exchanges import body
-from tests.proxy.harness import Proxy
-from tests.web.asking import get
 
 from .breaking import DATED, date
 from .sample import Shown
@@ -101,41 +98,3 @@ def test_what_cannot_be_taken_back_is_said(made, tmp_path):
     with pytest.raises(PageError, match="was edited since") as error:
         result(Applying(reload, at_once).apply("2", cure))
     assert error.value.status == 409
-
-
-RULE = (
-    "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'now: [1-9]+'\nreplacement = 'now: 0'\n"
-)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("reload")
-
-
-@pytest.fixture(scope="module")
-def proxy(folder):
-    (folder / "config.toml").write_text("")
-    with Proxy(folder, "--config", "config.toml") as proxy:
-        yield proxy
-
-
-def reload(proxy, *fields):
-    return get(proxy, "/_cacheproxy/reload", *fields, method=b"POST", payload=b"")
-
-
-@pytest.mark.slow
-def test_it_says_what_has_changed_and_what_is_on(folder, proxy):
-    (folder / "config.toml").write_text(RULE)
-    answer = reload(proxy)
-    said = json.loads(answer.body)
-    assert (answer.status, said["said"]) == (200, "reloaded: rule changed")
-    assert "stamp" in said["rules"]
-
-
-@pytest.mark.slow
-def test_what_is_wrong_is_said_and_changes_nothing(folder, proxy):
-    (folder / "config.toml").write_text("port = 'x'\n")
-    answer = reload(proxy)
-    assert answer.status == 409
-    assert "the old ones stay in use" in json.loads(answer.body)["error"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.conversation.usage import Usage
@@ -30,17 +31,12 @@ class Asking:
     def setHeader(self, *_):
         pass
 
-    setResponseCode = setHeader
+    setResponseCode = unregisterProducer = setHeader  # noqa: N815 - Twisted's
 
     def registerProducer(self, producer, _):  # noqa: N802 - Twisted's
         self.producer = producer
 
-    def unregisterProducer(self):  # noqa: N802 - Twisted's
-        pass
-
     def notifyFinish(self):
-        from twisted.internet.defer import Deferred
-
         self._finished.append(Deferred())
         return self._finished[-1]
 
@@ -74,10 +70,22 @@ def shown():
     return shown
 
 
+@pytest.fixture
+def page(shown):
+    """A page that has read what there was."""
+    page = open_page(shown)
+    page.take()
+    return page
+
+
 def open_page(shown, window=b"1h"):
     page = Asking(window)
     assert shown.live(page) is NOT_DONE_YET
     return page
+
+
+def half_seconds(shown, count):
+    shown.clock.pump([0.5] * count)
 
 
 def finish(shown, number):
@@ -94,19 +102,17 @@ def test_what_finishes_together_is_told_together(shown):
     ((name, said),) = page.take()
     assert name == "requests"
     assert [row["number"] for row in said["requests"]] == [3, 2, 1]
-    shown.clock.pump([0.5] * 4)
+    half_seconds(shown, 4)
     ((name, said),) = page.take()
     assert name == "data"
     assert said["overview"]["sums"]["requests"] == 3
-    shown.clock.pump([0.5] * 4)
+    half_seconds(shown, 4)
     assert page.take() == []
 
 
-def test_figures_come_now_and_then_though_nothing_happens(shown):
+def test_figures_come_now_and_then_though_nothing_happens(shown, page):
     """Windows move on, and a browser sees that the proxy lives."""
-    page = open_page(shown)
-    page.take()
-    shown.clock.pump([0.5] * 20)
+    half_seconds(shown, 20)
     assert [name for name, _ in page.take()] == ["data"]
 
 
@@ -115,7 +121,7 @@ def test_the_sums_of_a_day_may_be_half_a_minute_old(shown):
     page = open_page(shown, b"24h")
     page.take()
     finish(shown, 1)
-    shown.clock.pump([0.5] * 60)
+    half_seconds(shown, 60)
     told = [said for name, said in page.take() if name == "data"]
     assert [said["overview"]["sums"]["requests"] for said in told] == [0, 0, 1]
     assert len({said["now"] for said in told}) == 3
@@ -138,18 +144,16 @@ def test_many_pages_cost_one_question(shown):
     shown.clock.advance(0.5)
     asked.clear()
     finish(shown, 1)
-    shown.clock.pump([0.5] * 4)
+    half_seconds(shown, 4)
     assert asked == ["1h"]
     for page in pages:
         assert [name for name, _ in page.take()][-2:] == ["requests", "data"]
 
 
-def test_a_page_that_does_not_read_is_told_all_when_it_does_again(shown):
-    page = open_page(shown)
-    page.take()
+def test_a_page_that_does_not_read_is_told_all_when_it_does_again(shown, page):
     page.producer.pauseProducing()
     finish(shown, 1)
-    shown.clock.pump([0.5] * 6)
+    half_seconds(shown, 6)
     assert page.take() == []
     page.producer.resumeProducing()
     shown.clock.advance(0.5)
@@ -163,9 +167,9 @@ def test_a_page_that_never_reads_is_dropped(shown):
     """The others are not."""
     page, other = open_page(shown), open_page(shown)
     page.producer.pauseProducing()
-    shown.clock.pump([0.5] * 39)
+    half_seconds(shown, 39)
     assert not page.dropped
-    shown.clock.pump([0.5] * 3)
+    half_seconds(shown, 3)
     assert page.dropped
     assert not other.dropped
     other.take()
@@ -199,10 +203,8 @@ def test_there_are_not_more_pages_than_the_most(shown):
         shown.live(Asking())
 
 
-def test_when_the_data_cannot_be_had_the_next_time_may_go_better(shown):
+def test_when_the_data_cannot_be_had_the_next_time_may_go_better(shown, page):
     """A database that is busy ends no stream."""
-    page = open_page(shown)
-    page.take()
     whole = shown.source.ask
 
     def busy(*_, **__):
@@ -210,11 +212,11 @@ def test_when_the_data_cannot_be_had_the_next_time_may_go_better(shown):
 
     shown.source.ask = busy
     finish(shown, 1)
-    shown.clock.pump([0.5] * 4)
+    half_seconds(shown, 4)
     assert page.take() == [("trouble", {"why": "busy"})]
     shown.source.ask = whole
     finish(shown, 2)
-    shown.clock.pump([0.5] * 8)
+    half_seconds(shown, 8)
     told = dict(page.take())
     assert [row["number"] for row in told["requests"]["requests"]] == [2, 1]
     assert told["data"]["overview"]["sums"]["requests"] == 2

@@ -26,6 +26,7 @@ class ModelServer:
     """Serves ``apis``; ``pages``: what PAGE and TOKENIZE do, 404 where they are not named.
 
     ``reports``: whether it says how many tokens were reused. ``asked``: what came, in order.
+    ``status``: its status pages, of which ``looked`` are those that were asked for.
     """
 
     def __init__(
@@ -35,8 +36,11 @@ class ModelServer:
         pages: dict[str, Any] | None = None,
         apis: tuple[str, ...] = tuple(PATHS),
         reports: bool = True,
+        status: dict[str, Any] | None = None,
     ) -> None:
         self.template = template
+        self.status = status or {}
+        self.looked: list[str] = []
         self.pages = dict(pages or {})
         self.apis = apis
         self.reports = reports
@@ -48,7 +52,10 @@ class ModelServer:
         """Answer one request."""
         path = received.line.split()[1].decode().partition("?")[0]
         if received.line.startswith(b"GET"):
-            self.send(peer, b"404 Not Found", {"error": {"message": "File Not Found"}})
+            self.looked.append(path)
+            missing = {"error": {"message": "File Not Found"}}
+            status = b"200 OK" if path in self.status else b"404 Not Found"
+            self.send(peer, status, self.status.get(path, missing))
             return
         body = json.loads(received.body)
         self.asked.append((path, body))
