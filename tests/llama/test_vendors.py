@@ -6,7 +6,7 @@ What each does, and what it costs: ``python benchmarks/templates.py``, docs/serv
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def blind(farm, tmp_path_factory):
     """A proxy before servers that say nothing of their templates; and these servers."""
     file = tmp_path_factory.mktemp("blind") / "config.toml"
     with ExitStack() as stack:
-        fronts = {name: stack.enter_context(Blind(farm.urls[name])) for name in REFUSING}
+        fronts = {name: stack.enter_context(closing(Blind(farm.urls[name]))) for name in REFUSING}
         file.write_text(config_for({name: front.url for name, front in fronts.items()}))
         proxy = Proxy("", "--config", str(file), "--placement", "quiet")
         yield stack.enter_context(proxy), fronts

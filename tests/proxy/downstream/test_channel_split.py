@@ -74,7 +74,6 @@ def test_each_request_has_one_answer_and_a_refusal_is_the_last(data, limits):
 
 @given(anything)
 def test_nothing_over_the_limits_arrives(data):
-    """However it is framed."""
     for one in converse([data], TIGHT).arrived:
         assert len(one.body) <= TIGHT.body
         assert len(one.target) <= TIGHT.target
