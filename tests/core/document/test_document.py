@@ -235,7 +235,7 @@ def test_reason_names_the_fault_and_quotes_nothing(why, bodies):
     """What is said of a body that cannot be read holds no word of it."""
     for body in bodies:
         reason = not_understood(body)
-        assert reason.startswith(why), body[:40]
+        assert reason.partition(" (")[0] == why, body[:40]  # Python's limit has a number there
         assert not re.search("SECRET|\n|777", reason)
 
 
