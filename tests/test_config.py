@@ -62,7 +62,6 @@ def changed(config):
 
 
 def test_what_is_read_and_what_is_refused(toml):
-
     def read(text=None, environ=(), show=changed, **given):
         file = None if text is None else toml(text)
         try:

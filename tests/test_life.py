@@ -103,6 +103,19 @@ def test_with_nothing_open_it_ends_at_once(start, number):
     socket.create_server(proxy.address).close()
 
 
+def test_a_connection_that_was_just_made_may_ask_once(start):
+    """A balancer would tell its client of a reset; who has asked is closed, nobody new let in."""
+    proxy = start()
+    with Client(proxy.address) as used, Client(proxy.address) as fresh:
+        assert used.ask("/x").answer().status == 200
+        proxy.signal(signal.SIGTERM)
+        assert used.wait_closed()
+        assert fresh.ask("/x").answer().status == 200
+        assert fresh.wait_closed()
+        with pytest.raises(OSError):  # noqa: PT011 - refused, or reset
+            socket.create_connection(proxy.address, TIMEOUT).close()
+
+
 def test_open_answers_are_finished(start, upstream):
     """While nobody else is let in; then it ends with 0."""
     held = Held()

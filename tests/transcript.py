@@ -6,7 +6,8 @@
 
 A statement is run, an expression's value shown: text line by line behind ``| ``, all else behind
 ``= ``, an exception behind ``! ``. ``GOLDEN=write python -m pytest FILE`` writes anew what is said;
-whoever does reads the difference. Fields with their defaults are left out.
+whoever does reads the difference. Fields with their defaults are left out. ``grouped``
+shows many cases by their answers.
 """
 
 from __future__ import annotations

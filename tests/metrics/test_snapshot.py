@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,88 +11,68 @@ import pytest
 from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.status import Look, Slot, UpstreamState
 from cacheproxy.metrics import MetricsSources
-from tests.metrics.builders import families, shown, value
+from cacheproxy.web.monitoring import content
+from tests import golden
+from tests.metrics.builders import families
 
 UP = "http://localhost:8080"
 
 
-def said_of(look=None, failures=None, channels=(), moment=100.0):
-    standing = MetricsSources(
-        "1.2", failures or Failures(), lambda: moment, lambda: [look] if look else []
-    )
-    return shown(None, standing, channels=channels)
+FILE = Path(__file__).with_name("standing.txt")
+PATHS = (b"/v1/messages", b"/_cacheproxy/metrics", b"/v1/models")
+CHANNELS = [
+    *(SimpleNamespace(requests=[SimpleNamespace(path=path)]) for path in PATHS),
+    SimpleNamespace(requests=[]),
+    SimpleNamespace(requests=[object()]),  # whose head has not come in full
+]
+SLOTS = (Slot(0, 1000, 500, busy=True), Slot(1, 1000, 0, busy=False))
 
 
-def test_what_runs():
-    labels = {"version": "1.2", "python": platform.python_version()}
-    assert value(said_of(), "cacheproxy_build_info", **labels) == 1
+def failed(**names):
+    """Failures by their names, each with the figures that differ from 0."""
+    found = Failures()
+    for name, figures in names.items():
+        for figure, value in figures.items():
+            setattr(found.of(name), figure, value)
+    return found
 
 
-def test_connections_and_what_is_under_way_on_them():
-    """The page that is being asked for does not count itself."""
-    paths = (b"/v1/messages", b"/_cacheproxy/metrics", b"/v1/models")
-    channels = [SimpleNamespace(requests=[SimpleNamespace(path=path)]) for path in paths]
-    channels.append(SimpleNamespace(requests=[]))
-    channels.append(SimpleNamespace(requests=[object()]))  # whose head has not come in full
-    said = said_of(channels=channels)
-    assert value(said, "cacheproxy_connections") == 5
-    assert value(said, "cacheproxy_open_requests") == 3
+def page(looks=(), failures=None, channels=()):
+    """What the page says of this moment, without the words that explain it."""
+    sources = MetricsSources("1.2", failures or Failures(), lambda: 100.0, lambda: looks)
+    lines = content(families(None, sources, channels=channels)).body.decode().splitlines()
+    shown = "\n".join(line.removeprefix("cacheproxy_") for line in lines if line[0] != "#")
+    return shown.replace(platform.python_version(), "PYTHON").replace(UP, "UP")
 
 
-@pytest.mark.parametrize("state", list(UpstreamState))
-def test_the_upstream_as_it_was_seen_last(state):
-    """Up, or not, and how long ago that was; nothing before the first look."""
-    assert value(said_of(), "cacheproxy_upstream_up") is None
-    said = said_of(Look(UP, 1.7e9, 90.0, state))
-    assert value(said, "cacheproxy_upstream_up", upstream=UP) == (state is UpstreamState.UP)
-    assert value(said, "cacheproxy_poll_age_seconds", upstream=UP) == 10.0
-    assert value(said, "cacheproxy_upstream_slots") is None
-    assert value(said, "cacheproxy_upstream_kv_used_ratio") is None
+STAMP = {"failed": 2, "timed_out": 1, "left_out": True}
+CASES = {
+    "nothing yet": {},
+    # the page that is being asked for does not count itself
+    "connections and what is under way on them": {"channels": CHANNELS},
+    **{
+        f"an upstream as it was seen last: {state}": {"looks": [Look(UP, 1.7e9, 90.0, state)]}
+        for state in UpstreamState
+    },
+    "slots and what they hold": {"looks": [Look(UP, 1.7e9, 90.0, UpstreamState.UP, slots=SLOTS)]},
+    "failures by name and kind": {"failures": failed(stamp=STAMP, plugin={"dropped": 7})},
+    # a series that stood twice on the page would make Prometheus refuse all of it
+    "names that are alike when cut are one": {
+        "failures": failed(**{"x" * 200 + end: {"failed": 1, "left_out": True} for end in "ab"})
+    },
+}
 
 
-def test_slots_and_what_they_hold():
-    slots = (Slot(0, 1000, 500, busy=True), Slot(1, 1000, 0, busy=False))
-    said = said_of(Look(UP, 1.7e9, 90.0, UpstreamState.UP, slots=slots))
-    assert value(said, "cacheproxy_upstream_slots", state="busy") == 1
-    assert value(said, "cacheproxy_upstream_slots", state="idle") == 1
-    assert value(said, "cacheproxy_upstream_kv_used_ratio") == 0.25
+@pytest.mark.parametrize("name", CASES)
+def test_what_stands(name):
+    golden.agrees(FILE, name, page(**CASES[name]))
 
 
-def test_failures_by_name_and_kind():
-    failures = Failures()
-    failures.of("stamp").failed += 2
-    failures.of("stamp").timed_out += 1
-    failures.of("stamp").left_out = True
-    failures.of("plugin: cacheproxy_exchange_finished").dropped += 7
-    said = said_of(failures=failures)
-    assert value(said, "cacheproxy_failures_total", name="stamp", kind="failed") == 2
-    assert value(said, "cacheproxy_failures_total", name="stamp", kind="timed_out") == 1
-    assert value(said, "cacheproxy_failures_total", kind="dropped") == 7
-    assert value(said, "cacheproxy_left_out", name="stamp") == 1
-    assert value(said, "cacheproxy_left_out") == 1
-
-
-def test_names_that_are_alike_when_cut_are_one():
-    """A series that stood twice on the page would make Prometheus refuse all of it."""
-    failures = Failures()
-    for end in "ab":
-        failures.of("x" * 200 + end).failed += 1
-        failures.of("x" * 200 + end).left_out = True
-    (left_out,) = (
-        family
-        for family in families(None, MetricsSources("1", failures, lambda: 0.0)).collect()
-        if family.name == "cacheproxy_left_out"
-    )
-    assert len(left_out.samples) == 1
-    said = said_of(failures=failures)
-    assert value(said, "cacheproxy_failures_total", kind="failed") == 2
-    assert value(said, "cacheproxy_left_out") == 1
+def test_no_page_is_kept_that_no_test_has():
+    golden.complete(FILE, CASES)
 
 
 def test_thousands_of_names_are_not_shown():
     """As many as there may be rules in a configuration that nobody reads any more."""
-    failures = Failures()
-    for number in range(3000):
-        failures.of(f"rule-{number}\n").failed += 1
-    said = said_of(failures=failures)
-    assert value(said, "cacheproxy_failures_total", kind="failed") == 200
+    shown = page(failures=failed(**{f"rule-{n}\n": {"failed": 1} for n in range(3000)}))
+    assert shown.count('failures_total{kind="failed"') == 200

@@ -22,27 +22,41 @@ def printed(log, *, namespace="cacheproxy.tap", encoding="utf-8"):
     return out.buffer.getvalue().decode(encoding)
 
 
-def test_our_lines_are_printed_as_they_are():
-    """Without time, level or namespace."""
-    assert printed(lambda log: log.info("{line}", line="Ready. {x}")) == "Ready. {x}\n"
-    assert printed(lambda log: log.info("{line}", line="")) == "\n"
-    assert printed(lambda log: log.info("{line}", line="a → b · é")) == "a → b · é\n"
+OTHERS = "twisted.web.server.Site"
+INFO, WARN = LogLevel.info, LogLevel.warn
 
 
-def test_others_are_heard_when_something_went_wrong():
-    """Twistd's own chatter is not."""
-    other = {"namespace": "twisted.web.server.Site"}
-    assert printed(lambda log: log.info("starting"), **other) == ""
-    assert printed(lambda log: log.debug("starting"), **other) == ""
-    warned = printed(lambda log: log.emit(LogLevel.warn, "too many files"), **other)
-    assert warned == "warn: too many files\n"
-    assert printed(lambda log: log.info("x"), namespace="cacheproxyish") == ""
+@pytest.mark.parametrize(
+    ("namespace", "level", "line", "shown"),
+    [
+        # ours as they are: without time, level or namespace
+        *(("cacheproxy.tap", INFO, line, line) for line in ("Ready. {x}", "", "a → b · é")),
+        # others are heard when something went wrong; twistd's own chatter is not
+        (OTHERS, LogLevel.debug, "starting", None),
+        (OTHERS, INFO, "starting", None),
+        ("cacheproxyish", INFO, "x", None),
+        (OTHERS, WARN, "too many files", "warn: too many files"),
+        *(
+            ("cacheproxy.tap", level, "oops", f"{level.name}: oops")
+            for level in (WARN, LogLevel.error, LogLevel.critical)
+        ),
+        # control characters are spelled out: a path goes to the terminal, and a client chose it
+        *(
+            ("cacheproxy.tap", INFO, line, line.encode("unicode_escape").decode())
+            for line in ("\x1b[2Jgone", "a\rb", "\x9b31m", "\x07", "lone \ud83d", "right\u202eleft")
+        ),
+    ],
+)
+def test_a_line_as_it_is_printed(namespace, level, line, shown):
+    found = printed(lambda log: log.emit(level, "{line}", line=line), namespace=namespace)
+    assert found == ("" if shown is None else f"{shown}\n")
 
 
-@pytest.mark.parametrize("level", [LogLevel.warn, LogLevel.error, LogLevel.critical])
-def test_trouble_names_its_level(level):
-    """Ours as well."""
-    assert printed(lambda log: log.emit(level, "oops")) == f"{level.name}: oops\n"
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_a_stream_that_cannot_spell_an_arrow_still_gets_the_line(encoding):
+    """The banner has arrows and dots."""
+    found = printed(lambda log: log.info("http://x  →  http://y"), encoding=encoding)
+    assert found == "http://x  \\u2192  http://y\n"
 
 
 def test_a_failure_comes_with_its_traceback():
@@ -60,31 +74,6 @@ def test_a_failure_comes_with_its_traceback():
     assert "test_log.py" in text
     assert "prompt" not in text
     assert text.endswith("\n")
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ("\x1b[2Jgone", r"\x1b[2Jgone"),
-        ("a\rb", r"a\rb"),
-        ("\x9b31m", r"\x9b31m"),
-        ("\x07", r"\x07"),
-        ("lone \ud83d", r"lone \ud83d"),
-        ("right\u202eleft", r"right\u202eleft"),
-    ],
-)
-def test_control_characters_are_spelled_out(line, shown):
-    """A request's path goes to the terminal, and a client chose it."""
-    assert printed(lambda log: log.info("{line}", line=line)) == shown + "\n"
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
-def test_a_stream_that_cannot_spell_an_arrow_still_gets_the_line(encoding):
-    """The banner has arrows and dots."""
-    line = "http://x  →  http://y"
-    assert printed(lambda log: log.info("{line}", line=line), encoding=encoding) == (
-        "http://x  \\u2192  http://y\n"
-    )
 
 
 def test_a_stream_that_is_gone_stops_nobody():

@@ -36,7 +36,6 @@ def asked(proxy, path, *fields, host=b"127.0.0.1"):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_web_pages_of_other_sites_get_nothing(proxy, upstream, path):
-    """Neither an answer nor a request to the model server."""
     for status, host, *fields in (
         (421, b"evil.example"),
         (421, b"0.0.0.0:8081"),
@@ -115,7 +114,6 @@ def test_with_it_all_is_answered_and_the_upstream_does_not_see_it(
 
 
 def test_names_that_were_allowed(guarded):
-    """And no others."""
     for host in (b"gpu.lan:8081", b"GPU.lan", b"other.lan:1"):
         assert asked(guarded, "/v1/messages", KEY, host=host).status == 200
     assert asked(guarded, "/v1/messages", KEY, host=b"third.lan").status == 421

@@ -48,7 +48,6 @@ def test_the_client_gets_504_in_time(stuck):
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 def test_a_client_that_leaves_meanwhile_takes_the_attempt_along(stuck, how):
-    """At once, not when the time is over."""
     eventually(lambda: not sockets(stuck))
     mark = stuck.mark()
     clients = [Client(stuck.address).ask("/v1/messages", b"{}") for _ in range(5)]

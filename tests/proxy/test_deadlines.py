@@ -81,7 +81,6 @@ def test_a_byte_now_and_then_keeps_no_connection(began, piece, most):
 
 
 def test_a_body_that_stops():
-    """408 after the idle time."""
     slow = Slow(LENGTH + b"x" * 20_000)
     slow.clock.advance(IDLE)
     assert slow.error == (b"408", "error")

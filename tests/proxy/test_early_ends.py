@@ -61,7 +61,6 @@ def test_without_its_end_it_is_broken_off_and_logged(ask, name, start):
 
 
 def test_a_client_of_http_1_0_gets_a_reset(ask):
-    """It has no framing, either."""
     path, kind, part, end = PARTS["chat"]
     assert ask(path, kind, part, version=b"HTTP/1.0")[0].end == "rst"
     answer, _ = ask(path, kind, part + end, version=b"HTTP/1.0")

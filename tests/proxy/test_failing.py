@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
-from .harness import CHUNKED, TIMEOUT, Client, Proxy, Says, head, whole
+from .harness import CHUNKED, TIMEOUT, Client, Proxy, Says, head
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +43,6 @@ def test_before_the_head_the_client_gets_502(connect, respond, upstream, data):
 
 
 def test_a_reset_is_no_end_of_a_body_without_length(connect, serve):
-    """FIN ends such a body, RST does not."""
     serve(Says(head() + b"x" * 100))
     answer = connect().ask().answer()
     assert (answer.body, answer.end) == (b"x" * 100, "whole")
@@ -64,17 +62,6 @@ def test_broken_chunks_break_off_the_answer(connect, serve, proxy):
     assert answer.end in ("fin", "rst")
     assert script.closed.wait(TIMEOUT)
     assert "chunk framing" in proxy.wait_for("UPSTREAM FAILED", mark)
-
-
-def test_a_slow_client_still_gets_what_had_come(connect, respond):
-    """It has ten seconds to read it, then the connection closes, unended."""
-    body = bytes(range(256)) * 4096
-    respond(CHUNKED + b"%x\r\n" % len(body) + body + b"\r\n")
-    client = connect(buffer=1 << 14).ask()
-    time.sleep(0.3)
-    answer = client.answer()
-    assert answer.body == body
-    assert answer.end in ("fin", "rst")
 
 
 FAULT = """
@@ -126,18 +113,8 @@ def test_an_upstream_that_is_down_is_502_in_the_clients_dialect(orphan, path, sh
 
 
 def test_a_failed_turn_is_one_line(orphan):
-    """It says how it failed."""
     mark = orphan.mark()
     orphan.ask(body=b'{"messages":[]}')
     assert "UPSTREAM FAILED: cannot connect to" in orphan.wait_for("UPSTREAM FAILED", mark)
     orphan.ask("/v1/models", None, method=b"GET")
     assert "GET /v1/models  502" in orphan.wait_for("/v1/models", mark)
-
-
-def test_the_upstreams_own_errors_are_not_ours(connect, respond):
-    """A 500 or 429 goes down as it is."""
-    for status in (b"400 Bad", b"429 Slow", b"500 Oops", b"503 Loading"):
-        respond(whole(b'{"error":{"code":503,"message":"Loading model"}}', status=status))
-        answer = connect().ask().answer()
-        assert answer.status == int(status[:3])
-        assert answer.body == b'{"error":{"code":503,"message":"Loading model"}}'

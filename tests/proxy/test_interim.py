@@ -22,7 +22,6 @@ EXPECT = b"Expect: 100-continue"
     ],
 )
 def test_who_is_refused_is_not_told_to_continue(connect, upstream, status, fields):
-    """The refusal comes first, before any of the body is sent."""
     client = connect()
     lines = (b"POST /v1/messages HTTP/1.1", EXPECT, *fields, b"Content-Length: 10", b"", b"")
     client.send(b"\r\n".join(lines))

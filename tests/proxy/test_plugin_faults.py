@@ -10,7 +10,7 @@ import pytest
 from tests.core.document.test_search import LATE
 from tests.plugin.installing import distribution
 
-from .harness import Proxy, Upstream, answer_ok
+from .harness import Proxy, answer_ok
 from .trickle import Trickle, pieces_meanwhile
 
 pytestmark = pytest.mark.slow
@@ -58,12 +58,16 @@ FAULTS = {
     "spoils": spoils,
     "exits": exits,
     "no-edit": lambda request: ["kanarienvogel"],
-}
-SESSIONS = {
     "session-sleeps": sleeps,
     "session-exits": exits,
     "session-lines": lambda request: "kanarienvogel\\nwarn: a line of its own",
 }
+
+
+def find(request, in_session):
+    name = request.json.get("fault", "")
+    if name in FAULTS and name.startswith("session") is in_session:
+        return FAULTS[name](request)
 
 
 @hookimpl
@@ -73,11 +77,7 @@ def cacheproxy_client():
 
 @hookimpl
 def cacheproxy_rules():
-    return [CodeRule("faulty-rule", "it fails", lambda request, previous: find(request))]
-
-
-def find(request):
-    return FAULTS.get(request.json.get("fault"), lambda request: [])(request)
+    return [CodeRule("faulty-rule", "it fails", lambda request, _: find(request, False) or [])]
 
 
 @hookimpl
@@ -88,7 +88,7 @@ def cacheproxy_normalize(request):
 
 @hookimpl
 def cacheproxy_session(request):
-    return SESSIONS.get(request.json.get("fault"), lambda request: None)(request)
+    return find(request, True)
 
 
 @hookimpl
@@ -119,20 +119,13 @@ def cacheproxy_rules():
         CodeRule("sound-code", "", lambda request, previous: [Edit("/note", "sound", "")]),
     ]
 '''
-ENDLESS = rf"""
-[[rule]]
-name = "endless"
-where = "system"
-pattern = '(?P<volatile>(\w+\s?)+)\$END'
-replacement = "0"
-
+ENDLESS = f"""
 [[rule]]
 name = "late"
 where = "system"
 pattern = '{LATE[0]}'
 replacement = "0"
 """
-"""The first is quick to find nothing; the second never ends."""
 _BY_RULE = "faulty-rule", "warn: rule faulty-rule was not applied to a request: {}"
 _BY_SESSION = "faulty: cacheproxy_session", "warn: plugin faulty: cacheproxy_session {}"
 FAILING = {
@@ -161,14 +154,7 @@ LATE_PATTERN = (
 
 
 @pytest.fixture(scope="module")
-def server():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
-
-
-@pytest.fixture(scope="module")
-def start(server, tmp_path_factory):
+def start(_upstream, tmp_path_factory):
     """Start a proxy that has the plugins, installed in a folder of Python's path."""
     site = tmp_path_factory.mktemp("site")
     for name, source in (("faulty", FAULTY), ("sound", SOUND)):
@@ -177,10 +163,10 @@ def start(server, tmp_path_factory):
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     def start(*arguments):
-        server.reset()
+        _upstream.reset()
         folder = tmp_path_factory.mktemp("started")
         (folder / "config.toml").write_text(ENDLESS)
-        return Proxy(folder, "--upstream", server.url, *arguments, PYTHONPATH=path)
+        return Proxy(folder, "--upstream", _upstream.url, *arguments, PYTHONPATH=path)
 
     return start
 
@@ -205,9 +191,9 @@ def ask(proxy, fault="none", **more):
     assert (answer.status, answer.end) == (200, "whole"), proxy.output
 
 
-def sent(server):
+def sent(upstream):
     """The body of the next request that the upstream got, the proxy's own questions apart."""
-    while b'"fault"' not in (received := server.received()).body:
+    while b'"fault"' not in (received := upstream.received()).body:
         pass
     return received.body
 
@@ -217,16 +203,15 @@ def failures(proxy):
 
 
 @pytest.mark.parametrize("fault", FAILING)
-def test_the_request_goes_on_with_what_the_others_made_of_it(shared, server, fault):
+def test_the_request_goes_on_with_what_the_others_made_of_it(shared, upstream, fault):
     """The plugin is named in the log with what was wrong, and counted; its text is nowhere."""
     name, line = FAILING[fault]
-    server.reset()
     ask(shared)  # in time: none is late several times in a row
-    assert sent(server) == body("none", "sound", 0)
+    assert sent(upstream) == body("none", "sound", 0)
     before = failures(shared).get(name, {"failed": 0, "timed_out": 0})
     mark = shared.mark()
     ask(shared, fault)
-    assert sent(server) == body(fault, "sound", 0)
+    assert sent(upstream) == body(fault, "sound", 0)
     after = failures(shared).get(name, {"failed": 0, "timed_out": 0, "left_out": False})
     assert after["failed"] - before["failed"] == (line is not None)
     assert after["timed_out"] - before["timed_out"] == ("sleeps" in fault)
@@ -236,10 +221,10 @@ def test_the_request_goes_on_with_what_the_others_made_of_it(shared, server, fau
 
 
 @pytest.mark.parametrize("fault", ["loops", "observer-loops"])
-def test_all_others_go_on_while_a_plugin_hangs_and_the_proxy_can_be_stopped(start, server, fault):
+def test_all_others_go_on_while_a_plugin_hangs_and_the_proxy_can_be_stopped(start, upstream, fault):
     """Only the request itself waits the second that a plugin has, and not for an observer."""
     with start() as proxy:
-        server.reset(trickle := Trickle(answer_ok))
+        upstream.reset(trickle := Trickle(answer_ok))
         with trickle.through(proxy) as pieces:
             is_observer = fault == "observer-loops"
             count = pieces_meanwhile(pieces, lambda: ask(proxy, fault))
@@ -251,13 +236,13 @@ def test_all_others_go_on_while_a_plugin_hangs_and_the_proxy_can_be_stopped(star
     assert "Traceback" not in proxy.output
 
 
-def test_what_is_always_late_is_left_out_until_the_next_reload(start, server):
+def test_what_is_always_late_is_left_out_until_the_next_reload(start, upstream):
     """Then requests pass at once; the log says it once. A pattern is left out the first time."""
     with start("--config", "config.toml") as proxy:
 
         def ask_late(fault, stamp):
             ask(proxy, fault, stamp=stamp, more=f" {LATE[1]}")
-            assert sent(server) == body(fault, "sound", 0, f" {LATE[1]}")
+            assert sent(upstream) == body(fault, "sound", 0, f" {LATE[1]}")
 
         for stamp in range(3):
             ask_late("sleeps", stamp)

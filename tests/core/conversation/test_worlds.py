@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from tests.core.conversation.worlds import world_of
 
-EACH = min(400, 25 * settings().max_examples)
+EACH = min(400, 15 * settings().max_examples)
 TURNS = int(os.environ.get("CACHEPROXY_TURNS", 4 * EACH))
 
 

@@ -153,18 +153,6 @@ def test_what_was_there_before_is_not_scanned_again(after):
     assert now.value["tools"] is before.value["tools"]
 
 
-def test_growth_costs_what_is_new():
-    """A turn of 400 messages is scanned as one of 10, also after its edits."""
-    scanned = {}
-    for count in (10, 400):
-        memo = Memo()
-        Document(body_of(range(count)), memo)
-        document = Document(body_of(range(count + 2), system="second"), memo)
-        edited = apply(document, [Edit("/system/0/text", "first", "")])
-        scanned[count] = document.scanned + Document(edited, memo).scanned
-    assert scanned[400] < 1.2 * scanned[10]
-
-
 def test_segments_that_were_there_before_are_the_very_same():
     """So that two prompts are compared only where they differ."""
     memo = Memo()

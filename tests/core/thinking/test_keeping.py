@@ -20,7 +20,7 @@ from cacheproxy.core.thinking.keeping import (
 from cacheproxy.testing import request
 from tests import transcript
 
-from .talk import PATHS, TURNS, WORD, Talk, answer, profile, result, talk, user
+from .talk import PATHS, TURNS, WORD, Talk, answer, profile, result, talk, user, without
 
 CHAT, MESSAGES = PATHS["chat"], PATHS["messages"]
 KWARGS = "chat_template_kwargs"
@@ -50,34 +50,30 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from(["chat", "messages"]), st.booleans(), st.booleans())
-def test_the_prompt_only_grows_in_any_conversation(steps, api, sends, empty):
-    assert talk(steps, api=api, sends=sends, empty=empty).only_grew
-
-
-@given(STEPS, st.sampled_from(["chat", "messages"]))
-def test_nothing_else_changes(steps, api):
-    """What the user said, tools returned and the model answered stays; so do all other members."""
-    found = talk(steps, api=api)
-    found.messages.pop()  # the last answer was not sent yet
-    body, sent = found.request().json, found.sent.json
-    for asked, edited in zip(body["messages"], sent["messages"], strict=True):
-        content = edited["content"]
-        if isinstance(content, list):
-            content = [block for block in content if block["type"] != "thinking"]
-        bare = {name: value for name, value in edited.items() if name != "reasoning_content"}
-        assert bare | {"content": content} == asked
-    assert {name: sent[name] for name in sent if name not in ("messages", KWARGS)} == {
-        name: body[name] for name in body if name != "messages"
-    }
-
-
-@given(STEPS, st.sampled_from(["chat", "messages"]))
-def test_no_edit_is_made_twice(steps, api):
-    """What is kept already stays as it is."""
-    found = talk(steps, api=api)
+def test_in_any_conversation_the_prompt_only_grows_and_nothing_else_changes(
+    steps, api, sends, empty
+):
+    """What users said, tools returned and the model answered stays; so do all other members."""
+    found = talk(steps, api=api, sends=sends, empty=empty)
+    assert found.only_grew
     again = keep(found.sent, (WORD,), found.thoughts)
     assert again.request is found.sent
     assert again.report is None
+    found.messages.pop()  # the last answer was not sent yet
+    body, sent = found.request().json, found.sent.json
+    for asked, edited in zip(body["messages"], sent["messages"], strict=True):
+        assert sends or unthought(edited) == asked
+        assert unthought(edited) == unthought(asked)
+    assert sent | {"messages": [], KWARGS: None} == body | {"messages": [], KWARGS: None}
+
+
+def unthought(message):
+    """A message without its reasoning."""
+    bare = without(message)
+    content = bare["content"]
+    if isinstance(content, list):
+        content = [block for block in content if block["type"] != "thinking"]
+    return bare | {"content": content}
 
 
 def test_by_itself_it_begins_where_the_client_sends_reasoning_back():
@@ -91,13 +87,9 @@ def test_by_itself_it_begins_where_the_client_sends_reasoning_back():
 
 @pytest.mark.parametrize("kind", [MemoryKind.REWINDABLE, MemoryKind.BLOCKS, MemoryKind.UNKNOWN])
 def test_by_itself_it_does_nothing_where_the_memory_can_rewind(kind):
-    """Or where that is not known."""
+    """Or where that is not known; nor for a client that drops reasoning."""
     found = talk(sends=True, setting=AUTO, server=profile(kind=kind))
-    assert found.reports == [None] * len(TURNS)
-
-
-def test_by_itself_it_does_nothing_for_a_client_that_drops_reasoning():
-    assert talk(setting=AUTO).reports == [None] * len(TURNS)
+    assert found.reports == talk(setting=AUTO).reports == [None] * len(TURNS)
 
 
 def test_what_was_begun_goes_on_though_the_client_drops_reasoning_later():

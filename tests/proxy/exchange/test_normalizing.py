@@ -14,7 +14,6 @@ from cacheproxy.core.conversation.plan import Plan, SessionHook
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt import client as clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.rule import Rule
@@ -28,7 +27,7 @@ FILLER = {
     "small": 10,
     "just below a thread": THREAD_ABOVE - 1000,
     "in a thread": THREAD_ABOVE + 1000,
-    "large": 3 << 20,
+    "large": 1 << 20,
 }
 of_each_size = pytest.mark.parametrize("filler", FILLER.values(), ids=FILLER)
 STAMP = Rule("stamp", "system", "stamp=[0-9]+", "stamp=0")
@@ -110,13 +109,13 @@ def test_a_rule_changes_its_place_and_nothing_else(ask, proxy, filler):
     assert proxy.wait_for("client/one ", mark).endswith("(2 edits by rule stamp)")
 
 
-@pytest.mark.parametrize("grows", [False, True])
 @of_each_size
-def test_a_pin_keeps_what_came_first(make, filler, grows):
+def test_a_pin_keeps_what_came_first(make, filler):
     """In its own session, turn after turn, however large it becomes; another has its own."""
-    sent, sizes = make(STAMP, PIN).sent, (filler, FILLER["large"] if grows else filler)
-    for system, size in ((b"id=aaa stamp=7", 0), (b"id=bbb stamp=8", 1), (b"id=eee stamp=9", 0)):
-        assert sent(body_with(system, sizes[size])) == body_with(b"id=aaa stamp=0", sizes[size])
+    sent = make(STAMP, PIN).sent
+    for first, size in ((b"aaa", filler), (b"bbb", filler), (b"ccc", FILLER["large"])):
+        found = sent(body_with(b"id=%s stamp=7" % first, size))
+        assert found == body_with(b"id=aaa stamp=0", size)
         other = body_with(b"id=ddd", filler)
         assert sent(other, b"two") == other
     other = body_with(b"id=fff of another text", filler)
@@ -272,14 +271,13 @@ def test_a_rule_that_hangs_is_left_out_and_the_others_do_their_work(make, reacto
 
 
 def test_a_large_body_has_more_time(make, reactor, hang):
-    """In proportion to its size."""
-    found = make(CodeRule("hangs", "", hang)).begin(asking(body_with(b"x", 8 << 20)))
+    found = make(CodeRule("hangs", "", hang)).begin(asking(body_with(b"x", 4 << 20)))
     reactor.turn_until(lambda: hang.entered.acquire(blocking=False))
-    reactor.advance(2.9)
+    reactor.advance(1.9)
     assert found == []
     reactor.advance(0.5)
     reactor.turn_until(lambda: found)
-    assert found[0].reports[0].error.startswith("took longer than 3")
+    assert found[0].reports[0].error.startswith("took longer than 2")
 
 
 @pytest.mark.parametrize(("answer", "session"), [("other/7", "7"), (None, "one")])
@@ -296,47 +294,7 @@ def test_a_session_hook_that_hangs_is_no_answer(make, reactor, hang, answer, ses
     assert prepares.failed() == {"hangs: cacheproxy_session": (1, 1)}
 
 
-@pytest.mark.parametrize("mark", [quick, lambda function: function], ids=["quick", "slow"])
-@pytest.mark.parametrize("said", [5, "x" * 1000, "a\nb", b"bytes"], ids=type)
-def test_a_session_hook_that_says_nonsense_is_counted(make, mark, said):
-    """The core decides."""
-    prepares = make(hooks=[SessionHook("odd", mark(lambda request: said))])
-    assert prepares(small()).session.id == "one"
-    assert prepares.failed() == {"odd: cacheproxy_session": (1, 0)}
-
-
-@of_each_size
-def test_code_of_others_sees_nothing_of_another_client(make, filler):
-    """Neither rule nor session hook is called, by whatever the client is told."""
-    called = []
-    mine = clients.Client("mine", agents=("mine/",), head=("You are Mine.",))
-    known = clients.Clients([mine, clients.Client("known", agents=("codex",))])
-
-    def calls(name, answer):
-        return lambda *_: (called.append(name), answer)[1]
-
-    find = calls("rule", [Edit("/note", "mine", "")])
-    rules = [CodeRule("code", "", find, client=mine), Rule("table", "/a", "x", "y", client=mine)]
-    prepares = make(*rules, hooks=[SessionHook("p", calls("hook", "7"), client=mine)])
-    for agent, system, is_mine in (
-        (b"codex/1", "You are Mine.", False),
-        (b"litellm/1", "See: You are Mine.", False),
-        (b"mine/1", "Hello.", True),
-        (b"litellm/1", "You are Mine.", True),
-    ):
-        body = {"system": system, "filler": "z" * filler, "a": "x", "note": ""}
-        head = ((b"User-Agent", agent),)
-        request = Request("POST", "/v1/messages", head, json.dumps(body).encode())
-        found = prepares(known.introduce(request))
-        assert called == ["rule", "hook"] * is_mine
-        assert len(found.reports) == 2 * is_mine
-        assert (found.session == Session("mine", "7")) == is_mine
-        edited = found.request.json["note"], found.request.json["a"]
-        assert edited == (("mine", "y") if is_mine else ("", "x"))
-        called.clear()
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, RecursionError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
 def test_whatever_others_raise_is_their_own_failure(make, error):
     """In a thread there is no user who could have meant the proxy."""
 

@@ -143,7 +143,6 @@ def test_what_came_is_sent_and_then_it_closes(more, reads, why):
 
 
 def test_a_client_of_http_1_0_gets_a_reset():
-    """It has no chunks to tell it; pings have none around them, either."""
     down = Down(b"1.0", after=15)
     down.clock.advance(15)
     down.comes(chunk(EVENT), b"nonsense")
@@ -361,7 +360,6 @@ def test_no_ping_changes_what_a_reader_understands(stream, sizes, ping):
 
 
 def test_only_silence_brings_a_ping_and_it_costs_one_timer():
-    """Chunks put it off; the timer is not set for each of them."""
     down = Written()
     for _ in range(1000):
         down.clock.advance(14)
@@ -373,7 +371,6 @@ def test_only_silence_brings_a_ping_and_it_costs_one_timer():
 
 
 def test_none_on_hold_and_none_after_the_end():
-    """Then there is not even a timer."""
     down = Written()
     down.pings.hold()
     down.send(b"\n\n")  # a chunk that was already there
@@ -409,5 +406,4 @@ STREAM = (b"Content-Type", b"text/event-stream")
     ],
 )
 def test_which_answers_take_pings(status, fields, length, takes):
-    """Those that are event streams, plain and of unknown length."""
     assert takes_pings(ResponseHead(status, b"", tuple(fields), length)) is takes

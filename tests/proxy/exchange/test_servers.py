@@ -115,7 +115,6 @@ def test_a_conversation_stays_where_it_is_though_its_server_gets_another_name():
 
 
 def test_subagents_begin_where_their_root_is():
-    """Wherever it has gone."""
     pool = Pool()
     root, agent = Session("claude", "r"), Session("claude", "r:agent")
     home = pool.choose(root, asking())[0]
@@ -153,7 +152,6 @@ def test_a_title_does_not_take_its_conversation_with_it():
 
 
 def test_a_route_whose_upstreams_are_too_dear_is_passed_over():
-    """Then the next one is taken."""
     routes = RouteTable(("big",), max_cost=0.01), RouteTable(("big2",))
     pool = Pool(*routes, big={"cost_in": 3.0, "remote": True})
     assert pool.choose(SESSIONS[0], asking("word " * 400))[0] == "big"

@@ -78,8 +78,6 @@ def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(call):
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
 def test_what_a_call_raises_is_its_outcome(call, error):
-    """And the thread goes on."""
-
     def fail():
         raise error("x")
 
@@ -124,7 +122,6 @@ def test_a_name_that_is_forgiven_is_called_again(call, hang):
 
 
 def test_a_call_in_time_forgives_late_ones_that_have_ended(call):
-    """In a row means in a row."""
     for _ in range(3):
         for _ in range(THREADS - 1):
             hang, before = Hang(), call.reactor.turned

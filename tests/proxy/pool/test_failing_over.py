@@ -83,7 +83,6 @@ def test_another_refusal_or_a_cut_stream_is_an_answer(pool):
 
 
 def test_where_all_are_down_the_error_names_all(pool):
-    """In the client's own dialect."""
     found = pool()
     for name in BIG:
         found.kill(name)

@@ -74,7 +74,6 @@ def test_a_key_that_an_upstream_repeats_is_not_recorded(pool, tmp_path):
 
 
 def test_who_waits_is_counted_and_no_more_when_it_is_over(pool):
-    """However it ends."""
     found = pool()
     nobody = dict.fromkeys(BIG, 0)
     for name in BIG:

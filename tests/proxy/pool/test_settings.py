@@ -17,7 +17,6 @@ SESSIONS = [f"s{number}" for number in range(24)]
 
 
 def test_all_are_named_at_the_start_and_on_the_page(pool):
-    """With their names, and whether they are up."""
     found = pool()
     first = found.proxy.lines[0]
     assert all(f"{name} {found.upstreams[name].url}" in first for name in BIG)
@@ -63,7 +62,6 @@ def test_a_conversation_stays_where_it_was_while_there_was_but_one(pool, tmp_pat
 
 
 def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path):
-    """One line, and exit code 2."""
     port = free_port()
     table = '[[upstream]]\nname = "{}"\nurl = "http://127.0.0.1:{}"\n'.format
     (tmp_path / "pool.toml").write_text(table("me", port) + table("other", 9))

@@ -55,7 +55,6 @@ def test_what_an_answer_shows(answer, shows, before):
 
 
 def test_it_is_asked_again_every_few_seconds():
-    """Down and up again, until it is stopped."""
     asked = Asked((503, b"{}"))
     for _ in range(2):
         asked.health.start()

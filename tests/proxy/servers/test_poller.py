@@ -153,7 +153,6 @@ def test_odd_pages_do_not_matter(page):
 
 
 def test_it_looks_at_once_and_then_every_interval():
-    """The last look stays; then it stops."""
     looks = Looks()
     looks.poller.startService()
     for seconds, count in ((0.0, 1), (9.0, 1), (1.0, 2)):

@@ -128,7 +128,6 @@ def test_a_llama_server_tells_what_its_template_does_whatever_is_done_about_it(
     ],
 )
 def test_a_rendering_page_of_nonsense_tells_nothing(start, answer):
-    """Nor does it keep the proxy from anything."""
     proxy = start(Llama(inline, pages={PAGE: says(whole(answer))}))
     profile = profile_of(proxy)
     assert {"thoughts", "order", "page", "clock"}.isdisjoint(profile)
@@ -159,9 +158,3 @@ def test_what_the_models_of_a_router_do_not_have_in_common_is_left_out(start):
     assert send(proxy, late(model="two")).status == 200
     assert {"thoughts", "order"}.isdisjoint(profile_of(proxy))
     assert profile_of(proxy)["page"] == PAGE
-
-
-def test_a_server_without_pages_has_an_empty_profile(start):
-    """It is there, and that is all."""
-    profile = profile_of(start(ModelServer(inline)))
-    assert profile == {"told_by": "its status pages", "says": {}}

@@ -37,7 +37,6 @@ def test_hearing_costs_no_timer():
 
 
 def test_the_time_is_counted_from_the_last_word():
-    """To the second, and told once."""
     told = Told(10)
     told.after(9)
     told.silence.heard()

@@ -61,7 +61,7 @@ class Pair:
 
     def read_all(self):
         """Let the reactor write what is left, as long as there is some."""
-        found = self.read()
+        found = bytearray(self.read())
         while self.transport in self.reactor.writers:
             assert self.transport.doWrite() is None
             found += self.read()
@@ -78,7 +78,6 @@ def pair():
 
 
 def test_what_the_socket_takes_is_there_at_once(pair):
-    """Without the reactor."""
     pair.write(b"one", b"two")
     assert pair.read() == b"onetwo"
     assert not pair.reactor.writers
@@ -99,7 +98,6 @@ def test_the_rest_waits_in_the_transport_and_stays_in_order(pair):
 
 
 def test_what_is_queued_or_half_written_goes_first(pair):
-    """Though the socket has room again."""
     pair.transport.write(b"one")
     pair.write(b"two")
     assert pair.read() == b""
@@ -152,7 +150,6 @@ def test_what_is_written_before_the_end_comes_before_the_end(pair, how):
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_it_closes_at_once_if_nothing_waits_and_else_behind_it(pair, waits):
-    """What had been written comes before the end."""
     (pair.transport.write if waits else pair.write)(b"one")
     eager.close(pair.transport)
     assert pair.transport.connected == waits

@@ -33,7 +33,6 @@ def answered(*data, silence=0, clock=None):
 
 
 def test_it_has_all_that_an_iresponse_has():
-    """A whole one closes the connection."""
     response = answered(CHUNKED)
     assert verifyObject(IResponse, response)
     assert (response.code, response.phrase, response.length) == (201, b"Made", UNKNOWN_LENGTH)
@@ -61,7 +60,6 @@ class Attempt:
 
 @pytest.mark.parametrize("is_connected", [True, False])
 def test_an_attempt_that_is_cancelled_leaves_nothing_behind(is_connected):
-    """Neither a timer nor an attempt to connect."""
     attempt = Attempt(is_connected=is_connected)
     assert attempt.clock.getDelayedCalls()
     attempt.answer.cancel()
@@ -125,7 +123,6 @@ def test_others_read_its_body(read):
 
 
 def test_who_raises_while_reading_closes_the_connection():
-    """And is told of it."""
     response, found = answered(CHUNKED), []
 
     def refuse(_):

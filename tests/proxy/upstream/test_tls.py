@@ -161,7 +161,6 @@ def test_requests_and_answers_pass(connect, secure):
 
 
 def test_the_client_s_pauses_pause_the_upstream(connect, secure):
-    """And the whole arrives when it reads on."""
     body = bytes(range(256)) * 65536
     sent = threading.Event()
 
@@ -178,7 +177,6 @@ def test_the_client_s_pauses_pause_the_upstream(connect, secure):
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 def test_a_client_that_leaves_closes_it(connect, secure, how):
-    """At once, in the middle of an answer."""
     secure.reset(script := Says(CHUNKED + b"a\r\n" + EVENT + b"\r\n", waits=True))
     client = connect().ask()
     next(client.pieces(client.begin()))
@@ -200,8 +198,6 @@ def test_tls_that_just_ends_is_no_end(connect, secure, begun, how):
 
 
 def test_close_notify_ends_a_body_without_length(connect, secure):
-    """It is the server's own word."""
-
     def script(peer, _):
         peer.send(head() + EVENT)
         peer.sock = peer.sock.unwrap()  # what it sends says so
@@ -230,7 +226,6 @@ def test_an_upstream_that_does_not_answer_the_end_is_left(proxy, connect, secure
 
 
 def test_an_address_can_be_trusted_as_well_as_a_name(secure, folder, certificate):
-    """The certificate has to say it."""
     with before(folder, secure.port, certificate, host="127.0.0.1") as proxy:
         assert asked(proxy).status == 200, proxy.output
 
@@ -243,7 +238,6 @@ def test_an_address_can_be_trusted_as_well_as_a_name(secure, folder, certificate
     ],
 )
 def test_a_certificate_that_is_not_trusted_or_for_another_host_is_502(tmp_path, name, trusts, said):
-    """The request is not sent."""
     upstream = SecureUpstream(write_certificate(tmp_path / "its.pem", name))
     write_certificate(tmp_path / "another.pem", "localhost")
     with before(tmp_path, upstream.port, tmp_path / trusts) as proxy:

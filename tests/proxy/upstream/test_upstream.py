@@ -50,7 +50,6 @@ BAD = {
     ("text", "names"), [(text, names) for names, texts in BAD.items() for text in texts]
 )
 def test_a_bad_url_is_one_line_that_says_how_to_write_it(text, names):
-    """What is wrong, and an example."""
     with pytest.raises(UpstreamURLError) as caught:
         UpstreamURL.parse(text)
     message = str(caught.value)

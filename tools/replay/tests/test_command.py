@@ -77,49 +77,45 @@ def test_a_truncated_line_is_one_line_and_the_good_ones_are_used(llama, capture)
     assert "Replaying 4 requests" in result.stdout
 
 
-class TestInput:
-    """Each kind of bad input is one clear line and exit code 2."""
-
-    def against_nobody(self, file, *more):
-        return refused(file, "--against", NOBODY, *more)
-
-    def test_no_such_session(self, capture):
-        assert "no session is called x9" in self.against_nobody(capture, "--session", "x9")
-
-    def test_no_such_rule(self, capture):
-        assert "no rule is called x9" in self.against_nobody(capture, "--with-rule", "x9")
-
-    def test_what_is_no_url(self, capture):
-        assert "http://localhost:8080" in refused(capture, "--against", "localhost")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--against", NOBODY, "--session", "x9"), "no session is called x9"),
+        (("--against", NOBODY, "--with-rule", "x9"), "no rule is called x9"),
+        (("--against", "localhost"), "http://localhost:8080"),
+        (("--against", NOBODY), "correct --against"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(words, said, capture):
+    assert said in refused(capture, *words)
 
 
-class TestServer:
-    """So is each kind of bad server."""
+def against(answer, capture, *more):
+    with Peer(posts=answer) as peer:
+        result = run(capture, "--against", peer.url, "--via", "rules", *more)
+    assert result.exit_code == 2
+    return result
 
-    def test_nobody_there(self, capture):
-        assert "correct --against" in refused(capture, "--against", NOBODY)
 
-    def test_one_that_refuses_all(self, capture):
-        with Peer(posts=(401, {"error": "invalid api key"})) as peer:
-            assert "--api-key" in refused(capture, "--against", peer.url, "--via", "rules")
+@pytest.mark.parametrize(
+    ("answer", "said", "is_shown"),
+    [
+        ((401, {"error": "invalid api key"}), "--api-key", False),
+        (NO_USAGE, "no usage", True),
+        (NOT_REUSED, "does not say what it reused", True),
+    ],
+)
+def test_a_bad_server_is_one_line_too_and_still_has_its_seconds(answer, said, is_shown, capture):
+    result = against(answer, capture)
+    (line,) = result.stderr.splitlines()
+    assert said in line
+    assert ("first token, total" in result.stdout) is is_shown
 
-    @pytest.mark.parametrize(
-        ("answer", "said"), [(NO_USAGE, "no usage"), (NOT_REUSED, "does not say what it reused")]
-    )
-    def test_one_without_usage_still_has_its_seconds(self, answer, said, capture):
-        with Peer(posts=answer) as peer:
-            result = run(capture, "--against", peer.url, "--via", "rules")
-        assert result.exit_code == 2
-        (line,) = result.stderr.splitlines()
-        assert said in line
-        assert "first token, total" in result.stdout
 
-    def test_a_file_that_cannot_be_saved(self, capture, tmp_path):
-        with Peer(posts=NOT_REUSED) as peer:
-            result = run(capture, "--against", peer.url, "--via", "rules", "--save", tmp_path)
-        assert result.exit_code == 2
-        assert "cannot write" in result.stderr
-        assert "Replaying" in result.stdout
+def test_a_file_that_cannot_be_saved(capture, tmp_path):
+    result = against(NOT_REUSED, capture, "--save", tmp_path)
+    assert "cannot write" in result.stderr
+    assert "Replaying" in result.stdout
 
 
 @pytest.mark.slow

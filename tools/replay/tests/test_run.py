@@ -75,7 +75,6 @@ def test_an_emptied_slot_starts_a_pass_cold_and_leaves_the_bodies_alone(llama, r
 
 @pytest.mark.parametrize("name", ["as captured", "through cacheproxy"])
 def test_a_slot_that_was_emptied_in_between_is_a_break_that_is_not_explained(name, llama, rules):
-
     def progress(doing, _done):
         if doing == f"request 3 of 4 {name}":
             erase(Site(llama.url))
