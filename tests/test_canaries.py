@@ -132,7 +132,7 @@ def install(folder: Path) -> Path:
     return site
 
 
-@pytest.fixture(params=["terminal", "file", "daemon"])
+@pytest.fixture(params=["terminal", pytest.param("file", marks=pytest.mark.nightly), "daemon"])
 def stormed(request, tmp_path):
     """A proxy that has seen everything, its upstream gone by now; what its own answers were."""
     before = os.umask(0)

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.rules.fold import normalize
@@ -79,6 +79,7 @@ def bodies(name):
 
 
 @each_package
+@settings(max_examples=min(20, settings().max_examples))  # of each package; fuzz/ has more
 @given(data=st.data())
 def test_any_shape_is_survived_and_the_second_pass_changes_nothing(name, data):
     """By themselves, and with a turn before; the session can be asked for."""

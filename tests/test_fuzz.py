@@ -14,7 +14,7 @@ FUZZ = Path(__file__).parents[1] / "fuzz"
 TARGETS = sorted(file.stem for file in FUZZ.glob("*.py") if "    start(one" in file.read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_target_holds_for_a_few_inputs(name, tmp_path):
     """In a process of its own: it instruments our modules, and narrows their limits."""

@@ -35,7 +35,6 @@ NAMED: dict[str, tuple[str, ...]] = {
     "test_fleet": ("*_a_file_or_a_command_*",),
     "test_metrics": ("*",),
     "test_placement": ("*_what_is_new|strict|", "*_what_is_new|hoist|", "*_heals_*|chat|"),
-    "test_pool": ("*_a_dead_worker_*",),
     "test_prefill": (
         "*|prompt-stream-rst|",
         "*|token-at once-fin|",
@@ -52,9 +51,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*|claude-stream-messages|",
         "*|openclaw-completions-chat|",
         "*|codex-resume-responses|",
-        "*_git_status_*-messages|",
-        "*_shares_the_system_prompt|messages|",
-        "*_without_the_proxy_*",
+        "*_git_status_*|pi-datechange-chat|",
         "*_names_a_turn_*",
     ),
     "test_thinking": ("*|llama-True-chat-True|", "*_cannot_rewind|qwen35|"),

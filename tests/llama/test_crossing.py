@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import urllib.error
-import urllib.request
 
 import pytest
 
+from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.child.process import ChildProxy as Proxy
 from tests import needs
 from tests.core.conversation.worlds import (
@@ -25,6 +24,7 @@ from tests.core.conversation.worlds import (
 )
 from tests.proxy.harness import Upstream, whole
 
+from .blind import hand_on
 from .causes.servers import Llama
 
 pytestmark = [pytest.mark.llama, pytest.mark.slow]
@@ -83,17 +83,9 @@ class Wired(World):
         """Other tests restart the proxy."""
 
     def script(self, peer, received):
-        method, path, _ = received.line.decode().split()
+        path = received.line.decode().split()[1]
         if path not in SAID:
-            data = received.body or None
-            asked = urllib.request.Request(f"{self.server}{path}", data, method=method)
-            try:
-                with urllib.request.urlopen(asked, timeout=60) as answer:
-                    body, status = answer.read(), b"200 OK"
-            except urllib.error.HTTPError as error:
-                with error:
-                    body, status = error.read(), b"%d No" % error.code
-            peer.send(whole(body, b"Content-Type: application/json", status=status))
+            hand_on(peer, received, self.server)
             return
         self.came = json.loads(received.body)
         if self.answer is None:
@@ -137,15 +129,9 @@ class Wired(World):
             talk.answered = False
 
     def post(self, path, body, headers):
-        data = json.dumps(body).encode()
-        asked = urllib.request.Request(f"{self.proxy.url}{path}", data, headers)
         try:
-            with urllib.request.urlopen(asked, timeout=60) as answer:
-                return answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.read().decode()
-        except (OSError, EOFError) as error:
+            return Site(self.proxy.url, headers).post(path, json.dumps(body).encode()).body.decode()
+        except NoAnswerError as error:
             return repr(error)
 
 

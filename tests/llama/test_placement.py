@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import random
-import socket
-import time
 
 import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.conversation.usage import Usage, usage_of
+from tests.proxy.harness import eventually, free_port
 
 from .replay import PATHS, TOLERANCE, erase
 from .templates import TEMPLATES
@@ -111,11 +110,8 @@ def ideal(usages):
 
 def whole_log(proxy, turns):
     """What the proxy has said, when it has said something of so many turns."""
-    deadline = time.monotonic() + 120
-    while (log := proxy.log()).count("s first") < turns:
-        assert time.monotonic() < deadline, log
-        time.sleep(0.02)
-    return log
+    eventually(lambda: proxy.log().count("s first") >= turns)
+    return proxy.log()
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -158,8 +154,3 @@ def test_another_template_between_two_turns_heals_within_the_request(serve, api)
             assert post(proxy.url, api, body)[0] == 200, proxy.log()
         assert post(proxy.url, api, bodies[3])[0] == 200
         assert "HTTP 400" not in whole_log(proxy, 4)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]

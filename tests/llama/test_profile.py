@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 
 import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
+from tests.proxy.harness import eventually, free_port
 
 from .templates import REWRITING, TEMPLATES
 
@@ -39,19 +39,12 @@ def wait_for_slots(proxy, count):
         held = sum(slot["used"] > 0 for slot in upstream["slots"])
         return upstream.get("seen", 0.0) > begun and held == count
 
-    until(is_seen)
+    eventually(is_seen)
 
 
 def chat(proxy, text):
     body = {"model": "random", "max_tokens": 1, "messages": [{"role": "user", "content": text}]}
     return Site(proxy.url).post("/v1/chat/completions", json.dumps(body).encode()).status
-
-
-def until(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("name", [*TEMPLATES, *REWRITING])
@@ -71,15 +64,14 @@ def test_a_template_is_told_by_what_it_renders(serve, name):
 
 def test_another_server_in_its_place_is_learned_anew(serve):
     """On the same port: its template, its start; nothing of the first one stays."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     server = serve("keep", port=port)
     with Proxy(server.url, "--poll", "0.1") as proxy:
         first = profile_of(proxy)
         assert first["thoughts"] == THOUGHTS["keep"]
         server.close()
         serve("tools", port=port)
-        until(lambda: (profile_of(proxy) or {}).get("tools_last"))
+        eventually(lambda: (profile_of(proxy) or {}).get("tools_last"))
         second = profile_of(proxy)
     assert second["thoughts"] == {"way": "never rendered"}
     assert second["start"] != first["start"]
@@ -108,5 +100,5 @@ def test_slots_that_hold_more_than_one_context_have_a_memory_each(serve):
     with Proxy(server.url, "--poll", "0.1") as proxy:
         for text in ("a" * 700, "b" * 700):
             assert chat(proxy, text) == 200
-        until(lambda: profile_of(proxy)["memory"].get("is_unified") is False)
+        eventually(lambda: profile_of(proxy)["memory"].get("is_unified") is False)
         assert profile_of(proxy)["memory"]["capacity"] == 2048

@@ -117,6 +117,35 @@ def connect(proxy) -> Iterator[Callable[..., Client]]:
         client.close()
 
 
+@pytest.fixture
+def epoll() -> Iterator[Any]:
+    """A reactor of the test's own, which it turns."""
+    reactor = pytest.importorskip("twisted.internet.epollreactor").EPollReactor()
+    reactor.startRunning(installSignalHandlers=False)
+    yield reactor
+    for descriptor in reactor.removeAll():
+        if hasattr(descriptor, "socket"):
+            descriptor.socket.close()
+    reactor._poller.close()
+
+
+@pytest.fixture
+def start(tmp_path, upstream) -> Iterator[Callable[..., Proxy]]:
+    """Start a proxy, which is new to the upstream, before a server's script."""
+    running: list[Proxy] = []
+
+    def start(server: Script, *arguments: str, **environ: str) -> Proxy:
+        upstream.reset(server)
+        running.append(Proxy(tmp_path, "--upstream", upstream.url, *arguments, **environ))
+        return running[-1].__enter__()
+
+    yield start
+    for proxy in running:
+        proxy.__exit__()
+        assert "Traceback" not in proxy.output
+        assert "critical" not in proxy.output
+
+
 @pytest.fixture(scope="session")
 def orphan(tmp_path_factory) -> Iterator[Proxy]:
     """A proxy whose upstream is down."""

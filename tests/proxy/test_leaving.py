@@ -109,7 +109,6 @@ def test_a_stream_that_flows_stops(connect, serve, reads):
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 def test_a_request_that_breaks_off_goes_nowhere(connect, upstream, how):
-    """Neither a cut body nor a cut head reaches the upstream."""
     for start in (
         b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Le",
         b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345",

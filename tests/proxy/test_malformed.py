@@ -80,7 +80,6 @@ def test_what_is_right_goes_on(connect, proxy, upstream, name):
     ids=["METHOD-TRACE", "ASTERISK-WITH-GET", "UPGRADE-WEBSOCKET"],
 )
 def test_what_is_refused_for_what_it_asks_keeps_the_connection(connect, upstream, data, statuses):
-    """The next request is one."""
     client = connect()
     client.send(data + NEXT)
     answer = client.answer()

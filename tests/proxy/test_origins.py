@@ -110,7 +110,6 @@ def test_so_may_a_stream_and_an_error(
 
 @pytest.mark.parametrize("path", ["", "/", "/exchanges", "/health", "/ready", "/static/x.js"])
 def test_our_own_pages_are_for_nobody_elses(connect, path):
-    """Nor is anybody told that they might be."""
     fields = (KEY, b"Access-Control-Request-Method: GET")
     for method in (b"GET", b"OPTIONS"):
         client = connect().ask("/_cacheproxy" + path, None, PAGE, *fields, method=method)
@@ -121,7 +120,6 @@ def test_our_own_pages_are_for_nobody_elses(connect, path):
 
 
 def test_a_reload_lets_in_and_shuts_out(upstream, tmp_path):
-    """From the next request on."""
     file = tmp_path / "config.toml"
     file.write_text("")
     with Proxy(tmp_path, "--config", str(file), "--upstream", upstream.url) as proxy:

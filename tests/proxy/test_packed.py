@@ -133,7 +133,6 @@ def test_what_is_broken_is_refused(connect, upstream, coding, path):
 
 
 def test_one_that_is_too_large_is_refused(connect, upstream):
-    """As a plain one is."""
     packed = gzip.compress(large(MOST_MIB * MIB), 1)
     said = f"cacheproxy: the request body is larger than {MOST_MIB} MiB once it is unpacked"
     for path in PATHS:
@@ -144,7 +143,6 @@ def test_one_that_is_too_large_is_refused(connect, upstream):
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 def test_a_packed_answer_is_counted_and_stays_packed(connect, respond, proxy, coding):
-    """Its usage is read beside it."""
     usage = {"prompt_tokens": 13400, "prompt_tokens_details": {"cached_tokens": 400}}
     packed = CODINGS[coding](json.dumps({"choices": [], "usage": usage}).encode())
     respond(whole(packed, JSON, coded(coding)))

@@ -60,7 +60,6 @@ def test_cookies_are_never_mixed(connect, serve, upstream):
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 3_000_000])
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 def test_bodies_pass_byte_for_byte(connect, respond, size, framing):
-    """Whatever their size and framing."""
     body = (bytes(range(251)) * (size // 251 + 1))[:size]
     pieces = [body[start : start + 10_007] for start in range(0, size, 10_007)]
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
@@ -170,7 +169,6 @@ def test_odd_answers_reach_the_client_whole(connect, respond, upstream, name):
 
 
 def test_an_answer_before_the_request_is_read(connect, upstream):
-    """The upstream refuses a large request without reading it: the client gets the refusal."""
 
     def refuse(peer):
         peer.read_until(b"\r\n\r\n")

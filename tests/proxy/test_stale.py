@@ -52,23 +52,6 @@ def test_an_upstreams_connection_is_not_used_again(connect, upstream, name):
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-def test_an_upstream_that_closes_idle_connections_is_no_trouble(connect, upstream, how):
-    """llama-server does so after seconds: the request after that must not find out."""
-
-    def script(peer, _):
-        peer.send(HELLO)
-        time.sleep(0.02)
-        peer.leave(how)
-
-    upstream.reset(script)
-    client = connect()
-    for _ in range(8):
-        assert client.ask("/v1/messages", b"{}").answer().body == b"hi"
-        time.sleep(0.03)
-    assert upstream.requests.qsize() == len(upstream.peers) == 8
-
-
-@pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("method", [b"POST", b"GET"])
 @pytest.mark.parametrize("taken", [0, 10, 1_000_000], ids=["nothing", "half a head", "half a body"])
 def test_a_request_that_was_begun_is_never_sent_again(connect, upstream, taken, how, method):

@@ -110,7 +110,6 @@ def test_no_target_leads_elsewhere(connect, upstream, trap, form):
 
 @pytest.mark.parametrize("form", PATHS)
 def test_a_path_that_names_a_host_is_a_path(connect, upstream, trap, form):
-    """It goes to the upstream."""
     target = form.format(trap)
     assert connect().ask(target, b"{}").answer().status == 200
     assert upstream.received().line == f"POST {target} HTTP/1.1".encode()

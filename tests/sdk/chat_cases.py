@@ -16,7 +16,7 @@ _OVERFLOW = (
 def chunk(delta: Json | None = None, finish: str | None = None, **more: Any) -> bytes:
     choice = {"index": 0, "delta": delta or {}, "finish_reason": finish, "logprobs": None}
     return data({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
-                 "choices": [choice], **more})  # fmt: skip
+                 "choices": [choice | more]})  # fmt: skip
 
 
 def call(index: int | None, arguments: str, name: str = "", given: str = "") -> Json:
@@ -26,21 +26,39 @@ def call(index: int | None, arguments: str, name: str = "", given: str = "") -> 
     return {"tool_calls": [said if index is None else said | {"index": index}]}
 
 
-def completion(message: Json, finish: str, **more: Any) -> Json:
+def completion(message: Json, finish: str, usage: Json | None = USAGE, **more: Any) -> Json:
     message = {"role": "assistant", "content": None} | message
     choice = {"index": 0, "message": message, "finish_reason": finish}
     return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-            "choices": [choice], "usage": USAGE, **more}  # fmt: skip
+            "choices": [choice | more], "usage": usage}  # fmt: skip
 
 
 def said(*content: tuple[Any, ...], reason: str = "end_turn", sequence: str | None = None) -> Json:
     return {"content": list(content), "reason": reason, "sequence": sequence, **COUNTED}
 
 
-HELLO = chunk({"role": "assistant", "content": "Hello"})
 COUNT = data({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
               "choices": [], "usage": USAGE})  # fmt: skip
+HELLO = chunk({"role": "assistant", "content": "Hello"})
 END = (chunk({}, "stop"), COUNT, DONE)
+
+
+def spoken(
+    expected: Json,
+    *deltas: Json,
+    finish: str = "stop",
+    last: tuple[bytes, ...] = (COUNT, DONE),
+    **more: Any,
+) -> Case:
+    """A case of texts alone, whole and as a stream; ``more``: what the choice has besides."""
+    message: Json = {}
+    deltas = ({"role": "assistant"} | deltas[0], *deltas[1:])
+    for delta in deltas:
+        for name, text in delta.items():
+            message[name] = message.get(name, "") + text
+    usage = USAGE if COUNT in last else None
+    events = (*map(chunk, deltas), chunk({}, finish, **more), *last)
+    return Case(completion(message, finish, usage, **more), events, expected)
 
 
 def _calls(*calls: tuple[str, str, str]) -> Json:
@@ -66,11 +84,7 @@ TURNS = Case(
 )
 """What a conversation goes on from. Its calls are of no other case."""
 CASES = {
-    "text": Case(
-        completion({"content": "Hello, world"}, "stop"),
-        (HELLO, chunk({"content": ", world"}), *END),
-        said(("text", "Hello, world")),
-    ),
+    "text": spoken(said(("text", "Hello, world")), {"content": "Hello"}, {"content": ", world"}),
     "parallel": Case(
         completion(
             {"content": "I look."} | _calls(("call_a", "one", ODD), ("call_b", "two", "{}")),
@@ -115,78 +129,32 @@ CASES = {
         (chunk(call(None, '{"a"', "one")), chunk(call(None, ":1}")), *END),
         said(("tool_use", "one", {"a": 1}), reason="tool_use"),
     ),
-    "refusal": Case(
-        completion({"refusal": "I will not."}, "stop"),
-        (chunk({"refusal": "I will"}), chunk({"refusal": " not."}), *END),
-        said(("text", "I will not."), reason="refusal"),
+    "refusal": spoken(
+        said(("text", "I will not."), reason="refusal"), {"refusal": "I will"}, {"refusal": " not."}
     ),
-    "filtered": Case(
-        completion({"content": "Well"}, "content_filter"),
-        (chunk({"content": "Well"}), chunk({}, "content_filter"), COUNT, DONE),
-        said(("text", "Well"), reason="refusal"),
+    "filtered": spoken(
+        said(("text", "Well"), reason="refusal"), {"content": "Well"}, finish="content_filter"
     ),
-    "cut": Case(
-        completion({"content": "Well"}, "length"),
-        (chunk({"content": "Well"}), chunk({}, "length"), COUNT, DONE),
-        said(("text", "Well"), reason="max_tokens"),
+    "cut": spoken(
+        said(("text", "Well"), reason="max_tokens"), {"content": "Well"}, finish="length"
     ),
     "call-cut": Case(
         completion(_calls(("a", "one", '{"a":1}')), "length"),
         (chunk(call(0, '{"a":1}', "one", "a")), chunk({}, "length"), COUNT, DONE),
         said(("tool_use", "one", {"a": 1}), reason="max_tokens"),
     ),
-    "odd-reason": Case(
-        completion({"content": "Hello"}, "eos_token"),
-        (HELLO, chunk({}, "eos_token"), COUNT, DONE),
-        said(("text", "Hello")),
-    ),
-    "stop-sequence": Case(  # as vLLM tells it; the tests ask with this stop sequence
-        completion({"content": "Hello"}, "stop")
-        | {
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": "Hello"},
-                    "finish_reason": "stop",
-                    "stop_reason": "##",
-                }
-            ]
-        },
-        (
-            HELLO,
-            data(
-                {
-                    "id": "chatcmpl-1",
-                    "choices": [
-                        {"index": 0, "delta": {}, "finish_reason": "stop", "stop_reason": "##"}
-                    ],
-                }
-            ),
-            COUNT,
-            DONE,
-        ),
+    "odd-reason": spoken(said(("text", "Hello")), {"content": "Hello"}, finish="eos_token"),
+    "stop-sequence": spoken(  # as vLLM tells it; the tests ask with this stop sequence
         said(("text", "Hello"), reason="stop_sequence", sequence="##"),
+        {"content": "Hello"},
+        stop_reason="##",
     ),
-    "no-usage": Case(
-        completion({"content": "Hello"}, "stop", usage=None),
-        (HELLO, chunk({}, "stop"), DONE),
-        said(("text", "Hello")) | UNCOUNTED,
-    ),
-    "no-done": Case(
-        completion({"content": "Hello"}, "stop"),
-        (HELLO, chunk({}, "stop"), COUNT),
-        said(("text", "Hello")),
-    ),
-    "nothing": Case(completion({"content": ""}, "stop"), (chunk({"content": ""}), *END), said()),
-    "reasoning": Case(
-        completion({"reasoning_content": "Hm, so.", "content": "Hello"}, "stop"),
-        (
-            chunk({"reasoning_content": "Hm,"}),
-            chunk({"reasoning_content": " so."}),
-            HELLO,
-            *END,
-        ),
+    "no-usage": spoken(said(("text", "Hello")) | UNCOUNTED, {"content": "Hello"}, last=(DONE,)),
+    "no-done": spoken(said(("text", "Hello")), {"content": "Hello"}, last=(COUNT,)),
+    "nothing": spoken(said(), {"content": ""}),
+    "reasoning": spoken(
         said(("thinking", "Hm, so."), ("text", "Hello")),
+        *({"reasoning_content": "Hm,"}, {"reasoning_content": " so."}, {"content": "Hello"}),
     ),
     "unicode": Case(
         completion({"reasoning": WORDS, "content": WORDS}, "stop"),

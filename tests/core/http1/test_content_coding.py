@@ -77,14 +77,10 @@ def test_what_is_broken_is_refused(name):
             unpack(broken, codings, MIB)
 
 
-def test_several_headers_are_one_list():
-    """RFC 9110, section 5.3."""
+def test_several_headers_are_one_list_and_others_are_not_known():
+    """RFC 9110, section 5.3. Nor are too many."""
     headers = ((b"Content-Encoding", b"gzip"), (b"X", b"y"), (b"content-encoding", b"zstd"))
     assert codings_of(headers) == [b"gzip", b"zstd"]
-
-
-def test_others_are_not_known():
-    """Nor are too many."""
     for codings in ([b"br"], [b"gzip", b"br"], [b"compress"], [b"gzip"] * 5):
         assert not are_known(codings)
     assert are_known([b"gzip"] * 4)

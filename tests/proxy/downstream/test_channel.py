@@ -85,6 +85,12 @@ def asked(data=GET, **keywords):
     return down, request
 
 
+def answer(request):
+    """With no body."""
+    request.send_head(*OK)
+    request.finish()
+
+
 def at_once(request):
     request.send_head(200, b"OK", ((b"Content-Length", b"2"),))
     return b"ok"
@@ -178,9 +184,7 @@ def test_the_last_answer_before_the_proxy_stops_says_so(begun):
         request.send_head(*OK)
         request.flush()
     down.site.drain()
-    if not begun:
-        request.send_head(*OK)
-    request.finish()
+    request.finish() if begun else answer(request)
     assert down.transport.value() == (BEGUN + END if begun else BEGUN[:-2] + CLOSE + END)
     assert down.transport.disconnecting
 
@@ -230,8 +234,7 @@ def test_who_answered_is_let_go_at_the_end(how):
     gc.disable()
     try:
         if how == "finish":
-            request.send_head(*OK)
-            request.finish()
+            answer(request)
         else:
             down.lose()
         del request, answerer
@@ -291,8 +294,7 @@ def test_no_more_than_some_is_read_ahead():
     assert not down.transport.paused
     down.send(b"x")
     assert down.transport.paused
-    request.send_head(*OK)
-    request.finish()
+    answer(request)
     assert not down.transport.paused
     assert b"HTTP/1.1 414 " in down.transport.value()
 
@@ -302,11 +304,9 @@ def test_what_was_read_ahead_is_answered_next():
     down.send(GET.replace(b"/x", b"/second")[:-3])
     down.send(b"\n\r\n" + GET.replace(b"/x", b"/third"))
     assert len(down.requests) == 1
-    request.send_head(*OK)
-    request.finish()
+    answer(request)
     assert down.requests[-1].uri == b"/second"
-    down.requests[-1].send_head(*OK)
-    down.requests[-1].finish()
+    answer(down.requests[-1])
     assert down.requests[-1].uri == b"/third"
 
 
@@ -346,8 +346,7 @@ def test_an_answer_has_all_the_time_it_takes():
     down.clock.advance(100_000)
     assert down.transport.value() == b""
     assert not down.transport.disconnecting
-    request.send_head(*OK)
-    request.finish()
+    answer(request)
     down.clock.advance(74)
     assert not down.transport.disconnecting
     down.clock.advance(1)
@@ -367,8 +366,7 @@ def test_whoever_writes_the_answer_is_paused_with_the_client():
     request.channel.producer = None
     down.transport.producer.pauseProducing()
     assert len(producer.told) == 3
-    request.send_head(*OK)
-    request.finish()
+    answer(request)
     down.send(GET)
     assert len(down.requests) == 1
     down.transport.producer.resumeProducing()
@@ -393,7 +391,6 @@ def test_what_waits_behind_an_answer_that_is_broken_off_is_dropped(how):
 
 
 def test_limits_are_those_of_when_a_request_began():
-    """New ones hold for the next."""
     down = Down(at_once, data=GET[:-2])
     tight = Limits(headers=0)
     down.site.adopt(down, tight, Access())
@@ -406,13 +403,12 @@ def test_limits_are_those_of_when_a_request_began():
 
 def test_a_refused_head_request_gets_no_body():
     """RFC 9110, section 9.3.2."""
-    (answer,) = Down(data=b"HEAD /x HTTP/1.1\r\n\r\n").transport.take()
-    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert answer.endswith(b"\r\nConnection: close\r\n\r\n")
+    (refusal,) = Down(data=b"HEAD /x HTTP/1.1\r\n\r\n").transport.take()
+    assert refusal.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert refusal.endswith(b"\r\nConnection: close\r\n\r\n")
 
 
 def test_a_timeout_is_told_in_the_dialect_of_what_was_asked_for():
-    """As far as it is known."""
     for data, shape in (
         (b"POST /v1/messages HTTP/1.1\r\nHost: loc", b'{"type": "error"'),
         (b"POST /v1/mess", b'{"error": {'),
@@ -427,7 +423,6 @@ def test_a_timeout_is_told_in_the_dialect_of_what_was_asked_for():
 
 
 def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
-    """On TCP: the socket is told so."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = socket.create_connection(listener.getsockname())
         ours, _ = listener.accept()
@@ -444,8 +439,7 @@ def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
 def test_a_client_that_never_reads_the_end_of_its_answer_is_left():
     """After ten minutes, by a reset."""
     down, request = asked(ASKED["close"])
-    request.send_head(*OK)
-    request.finish()
+    answer(request)
     assert down.transport.disconnecting
     down.clock.advance(599)
     assert not down.transport.aborted

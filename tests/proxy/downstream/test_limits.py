@@ -66,7 +66,6 @@ def test_a_chunked_body_over_the_limit(connect, upstream, proxy):
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_of_exactly_the_limit_passes(connect, upstream, chunked):
-    """The limit is the largest allowed."""
     body = b"x" * MOST
     field = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % MOST
     client = connect().ask("/v1/messages", None, field)

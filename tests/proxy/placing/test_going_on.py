@@ -123,7 +123,6 @@ def test_tokens_are_counted_of_what_will_be_sent(knowing):
 
 
 def test_a_stream_flows_through_a_placed_request(knowing):
-    """Event by event."""
     go_on = threading.Event()
 
     def stream(_server, peer, *_):

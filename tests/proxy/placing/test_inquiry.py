@@ -37,7 +37,6 @@ def test_a_page_that_does_not_tell_costs_nothing_but_its_time(shared, upstream, 
 
 
 def test_a_page_that_wants_a_key_gets_that_of_the_request(start):
-    """We have none ourselves."""
 
     def guarded(server, peer, received, body):
         if received.values(b"authorization") == [b"Bearer key"]:

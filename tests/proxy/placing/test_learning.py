@@ -61,7 +61,6 @@ def test_the_banner_the_page_and_the_log_say_it(knowing):
 
 
 def test_what_is_learned_counts_for_every_api(knowing):
-    """The template is behind all of them."""
     proxy, server = knowing
     for api, path in PATHS.items():
         server.paths()
@@ -71,7 +70,6 @@ def test_what_is_learned_counts_for_every_api(knowing):
 
 
 def test_a_request_without_late_messages_never_waits(start):
-    """It is not looked at, whatever is known."""
     server = ModelServer(strict)
     proxy = start(server)
     server.paths()

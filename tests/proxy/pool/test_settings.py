@@ -46,21 +46,6 @@ def test_another_upstream_is_taken_in_without_a_restart(pool, tmp_path):
         assert found.said("new1", 2) in BIG
 
 
-def test_a_conversation_stays_where_it_was_while_there_was_but_one(pool, tmp_path):
-    """Not where it had been before: what is cached is here."""
-    found = pool("big", "big2")
-    first = found.said("s1")
-    other = "big2" if first == "big" else "big"
-    file = tmp_path / "pool.toml"
-    several = file.read_text()
-    for turn, text in ((2, f'upstream = "{found.upstreams[other].url}"\n'), (3, several)):
-        mark = found.proxy.mark()
-        file.write_text(text)
-        found.proxy.signal(signal.SIGHUP)
-        found.proxy.wait_for("reloaded", mark)
-        assert found.said("s1", turn) == other
-
-
 def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path):
     port = free_port()
     table = '[[upstream]]\nname = "{}"\nurl = "http://127.0.0.1:{}"\n'.format

@@ -84,7 +84,6 @@ def test_what_two_gained_is_not_given_to_one(count, steps, counted):
 
 
 def test_the_first_request_is_counted_from_the_last_look(proving, count):
-    """That of the poller, which was there before."""
     sample = sample_of(FIRST[0][1].decode())
     proving.looked(Look("http://x", 0.0, 0.0, UpstreamState.UP, sample=sample))
     assert count((counters(220, 136), 120)) == [96]
@@ -98,7 +97,6 @@ def test_the_first_request_is_counted_from_the_last_look(proving, count):
     ],
 )
 def test_of_two_at_once_none_has_what_both_gained(proving, count, shown, counted):
-    """They are counted one after the other."""
     count(FIRST)
     to_come = (counters(*figures) for figures in [*shown, *shown[-1:] * 4])
     proving.asker.pages[METRICS] = lambda _: next(to_come)
@@ -113,7 +111,6 @@ def test_so_many_at_once_are_not_even_read(proving):
 
 
 def test_counters_that_hang_are_left(reactor, proving):
-    """What waits behind them is asked in its turn."""
     proving.asker.pages[METRICS] = lambda _: Deferred()
     found = []
     for prompt in (100, 120):

@@ -52,7 +52,6 @@ def ask(reactor):
 
 
 def test_what_a_template_did_is_told_by_the_two_prompts(ask):
-    """The thinking of the turn before is gone."""
     proof, asked = ask(llama())
     assert proof.rewrite is Rewrite.THINKING
     assert 0 < proof.shared < proof.now < proof.before
@@ -189,7 +188,6 @@ def test_nobody_there_proves_nothing(reactor, logged):
 
 @pytest.mark.parametrize("page", ["apply_template", "tokenize"])
 def test_a_page_that_hangs_proves_nothing(reactor, page):
-    """Not for ever: 3 seconds for each page."""
     left = []
     hangs = llama(**{page: lambda _: Deferred(lambda _: left.append(True))})
     proving = proving_of(reactor, hangs, page=LLAMA)
@@ -226,7 +224,6 @@ def test_pages_that_are_all_slow_are_left_together(reactor):
 
 
 def test_whoever_does_not_want_to_know_any_more_leaves_the_server(reactor):
-    """At once, and is told so."""
     found = []
     hangs = llama(apply_template=lambda _: Deferred(lambda _: found.append("left")))
     proving = proving_of(reactor, hangs, page=LLAMA)

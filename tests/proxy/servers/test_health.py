@@ -54,7 +54,7 @@ def test_what_an_answer_shows(answer, shows, before):
     assert asked.health.is_up is (before if shows is None else shows)
 
 
-def test_it_is_asked_again_every_few_seconds():
+def test_it_is_asked_again_every_few_seconds(log):
     asked = Asked((503, b"{}"))
     for _ in range(2):
         asked.health.start()
@@ -65,6 +65,7 @@ def test_it_is_asked_again_every_few_seconds():
     asked.server.otherwise = None
     asked.after(HEALTHY_EVERY)
     assert asked.server.asked() == ["/health"] * 3
+    assert log == ["upstream big is down: its conversations go to other upstreams"]
     asked.health.stop()
     assert not asked.server.clock.getDelayedCalls()
 

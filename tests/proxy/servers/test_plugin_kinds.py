@@ -15,7 +15,7 @@ from cacheproxy.plugin.package import PluginError, package_of
 from tests.core.templates import inline
 from tests.proxy.harness import environment, eventually
 from tests.proxy.placing.bodies import late
-from tests.proxy.placing.templated import PATHS, ModelServer, starting
+from tests.proxy.placing.templated import PATHS, ModelServer
 
 PLUGIN = '''
 """A server that lists lanes, and reports reuse only with a flag."""
@@ -53,22 +53,8 @@ STATUS = {
 }
 
 
-class ExampleServer:
-    """The server, of which ``status`` are the pages; ``looked``: for which it was asked."""
-
-    def __init__(self, status=STATUS):
-        self.model = ModelServer(inline, reports=False)
-        self.status = status
-        self.looked = []
-
-    def __call__(self, peer, received):
-        method, path = received.line.decode().split()[:2]
-        if method == "GET":
-            self.looked.append(path)
-        if method == "GET" and path in self.status:
-            self.model.send(peer, b"200 OK", self.status[path])
-        else:
-            self.model(peer, received)
+def example(status=STATUS):
+    return ModelServer(inline, reports=False, status=status)
 
 
 def send(proxy, body):
@@ -83,21 +69,20 @@ def _nothing_stays():
 
 
 @pytest.fixture
-def start(tmp_path, upstream):
+def start(start, tmp_path):
     """Start a proxy with a plugin before a model server."""
     file = tmp_path / "servers.py"
-    with starting(tmp_path, upstream) as start:
 
-        def with_plugin(server, code=PLUGIN, *arguments):
-            file.write_text(code)
-            return start(server, "--plugin", str(file), *arguments)
+    def with_plugin(server, code=PLUGIN, *arguments):
+        file.write_text(code)
+        return start(server, "--plugin", str(file), *arguments)
 
-        yield with_plugin
+    return with_plugin
 
 
 def test_a_server_is_recognised_by_the_kind_of_a_plugin(start):
     """Its pages are read, how it reports reuse is known, and its advice is given."""
-    server = ExampleServer()
+    server = example()
     proxy = start(server)
     assert "ExampleServer 1.2" in proxy.output
     assert server.looked.index("/v1/models") < server.looked.index("/info")
@@ -116,7 +101,7 @@ def test_a_server_is_recognised_by_the_kind_of_a_plugin(start):
 def test_a_built_in_kind_is_not_asked_for_the_pages_of_a_plugin(start):
     """They are probes: only a server that nobody recognised is asked."""
     models = {"data": [{"id": "qwen", "owned_by": "vllm"}]}
-    server = ExampleServer({"/health": STATUS["/health"], "/v1/models": models})
+    server = example({"/health": STATUS["/health"], "/v1/models": models})
     proxy = start(server)
     assert "vLLM" in proxy.output
     assert not {"/info", "/lanes"} & set(server.looked)
@@ -132,7 +117,7 @@ def test_a_built_in_kind_is_not_asked_for_the_pages_of_a_plugin(start):
 def test_a_kind_that_raises_is_left_out_and_named(start, broken, why):
     """The server is a model server then, and all goes on; the plugin's name is said once."""
     code = PLUGIN.replace("    lanes = answers", f"    {broken}\n    lanes = answers")
-    proxy = start(ExampleServer(), code)
+    proxy = start(example(), code)
     proxy.wait_for(f"plugin servers: cacheproxy_server {why}")
     assert send(proxy, late()).status == 200
     found = proxy.page("health")

@@ -16,7 +16,6 @@ from tests.proxy.placing.templated import (
     ModelServer,
     renders,
     says,
-    starting,
 )
 
 STATUS = {
@@ -34,24 +33,9 @@ STATUS = {
 ONE_SLOT = {"slots": 1, "context": 4096, "capacity": 4096}
 
 
-class Llama:
-    """A llama-server with a template and status pages of ours, as the scripted upstream."""
-
-    def __init__(self, template, status=STATUS, pages=None):
-        self.model = ModelServer(template, pages={PAGE: renders} if pages is None else pages)
-        self.status = status
-        self.looks = 0
-
-    def __call__(self, peer, received):
-        path = received.line.split()[1].decode()
-        self.looks += path == "/props"
-        page = self.status.get(path)
-        if isinstance(page, bytes):
-            peer.send(page)
-        elif page is not None and received.line.startswith(b"GET"):
-            self.model.send(peer, b"200 OK", page)
-        else:
-            self.model(peer, received)
+def llama(template, pages=None):
+    """A llama-server with a template and pages of ours."""
+    return ModelServer(template, pages={PAGE: renders} if pages is None else pages, status=STATUS)
 
 
 def profile_of(proxy):
@@ -62,25 +46,16 @@ def send(proxy, body):
     return proxy.ask(PATHS["messages"], json.dumps(body).encode())
 
 
-@pytest.fixture
-def start(tmp_path, upstream):
-    """Start a proxy before a model server."""
-    with starting(tmp_path, upstream) as start:
-        yield start
-
-
 def test_all_is_learned_when_the_proxy_starts(start):
     """From status pages and from the template; the banner says what is known of the cache."""
-    server = Llama(partial(thinking, keeps=lambda late, kwargs: late or "clear_thinking" in kwargs))
-    server.model.pages[PAGE] = lambda model, peer, _, body: model.send(
-        peer,
-        b"200 OK",
-        {
-            "prompt": model.template(
-                body["messages"], body.get("tools"), **body.get("chat_template_kwargs", {})
-            )
-        },
-    )
+    server = llama(partial(thinking, keeps=lambda late, kwargs: late or "clear_thinking" in kwargs))
+
+    def renders_as_asked(model, peer, _, body):
+        kwargs = body.get("chat_template_kwargs", {})
+        text = model.template(body["messages"], body.get("tools"), **kwargs)
+        model.send(peer, b"200 OK", {"prompt": text})
+
+    server.pages[PAGE] = renders_as_asked
     proxy = start(server)
     assert any(
         line.strip() == ("cache       the server always reports reuse") for line in proxy.lines
@@ -93,16 +68,16 @@ def test_all_is_learned_when_the_proxy_starts(start):
 
 def test_it_is_learned_once_and_anew_of_a_server_that_was_started_anew(start):
     """The health page and the looks ask its template no more; nothing of the one before is left."""
-    server = Llama(thinking)
+    server = llama(thinking)
     proxy = start(server, CACHEPROXY_POLL="0.05")
     first = profile_of(proxy)
     assert (first["order"], first["thoughts"]) == ("system first", {"way": "dropped"})
-    server.model.paths()
-    looks = server.looks
-    eventually(lambda: server.looks > looks + 3)
+    server.paths()
+    looks = len(server.looked)
+    eventually(lambda: server.looked[looks:].count("/props") > 3)
     assert profile_of(proxy)["order"] == "system first"
-    assert server.model.paths() == []
-    server.model.template = partial(thinking, keeps=lambda late, kwargs: True)
+    assert server.paths() == []
+    server.template = partial(thinking, keeps=lambda late, kwargs: True)
     server.status = STATUS | {"/props": STATUS["/props"] | {"media_marker": "<__media_2__>"}}
     eventually(lambda: profile_of(proxy).get("thoughts") == {"way": "kept"})
     assert profile_of(proxy)["start"] != first["start"]
@@ -113,11 +88,11 @@ def test_a_llama_server_tells_what_its_template_does_whatever_is_done_about_it(
     start, setting, role
 ):
     """Placement goes by the setting alone."""
-    server = Llama(inline)
+    server = llama(inline)
     proxy = start(server, "--placement", setting)
     assert profile_of(proxy)["order"] == "tools first"
     assert send(proxy, late()).status == 200
-    assert server.model.asked[-1][1]["messages"][-1]["role"] == role
+    assert server.asked[-1][1]["messages"][-1]["role"] == role
 
 
 @pytest.mark.parametrize(
@@ -128,7 +103,7 @@ def test_a_llama_server_tells_what_its_template_does_whatever_is_done_about_it(
     ],
 )
 def test_a_rendering_page_of_nonsense_tells_nothing(start, answer):
-    proxy = start(Llama(inline, pages={PAGE: says(whole(answer))}))
+    proxy = start(llama(inline, pages={PAGE: says(whole(answer))}))
     profile = profile_of(proxy)
     assert {"thoughts", "order", "page", "clock"}.isdisjoint(profile)
     assert profile["reporting"] == "always"

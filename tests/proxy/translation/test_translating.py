@@ -151,7 +151,6 @@ told = proxy_with("--dialect", "openai")
 
 
 def test_a_server_of_the_clients_dialect_is_never_asked(fresh, upstream):
-    """One request in, one request out."""
     upstream.reset(serving(MESSAGES))
     for _ in range(2):
         assert json.loads(ask(fresh, MESSAGES).body) == ANSWERS[MESSAGES]
@@ -197,7 +196,6 @@ def test_what_a_server_says_of_what_it_does_not_know_comes_down(
 
 
 def test_another_server_may_take_its_place(tmp_path):
-    """After it was down it is asked anew."""
     port = free_port()
     first = Upstream(socket.create_server(("127.0.0.1", port)))
     first.reset(serving(CHAT))
@@ -287,7 +285,6 @@ def test_a_request_that_cannot_be_translated(told, upstream):
 
 
 def test_tokens_are_counted_by_the_server_or_estimated(told, upstream):
-    """An estimate says that it is one."""
     pages = {"/apply-template": {"prompt": "hello"}, "/tokenize": {"tokens": [1, 2, 3]}}
     upstream.reset(lambda peer, received: reply(peer, pages[path_of(received)]))
     path = f"{MESSAGES}/count_tokens"
@@ -298,7 +295,6 @@ def test_tokens_are_counted_by_the_server_or_estimated(told, upstream):
 
 
 def test_the_list_of_models(told, upstream):
-    """In the form of the client's API."""
     listed = {"object": "list", "data": [{"id": "m", "object": "model", "created": 1}]}
     upstream.reset(lambda peer, _: reply(peer, listed))
     version = b"anthropic-version: 2023-06-01"
@@ -308,7 +304,6 @@ def test_the_list_of_models(told, upstream):
 
 
 def test_a_client_that_leaves_while_the_server_is_asked(fresh, upstream):
-    """Both connections close."""
     closed = []
 
     def script(peer, received):

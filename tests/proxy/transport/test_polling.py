@@ -26,15 +26,9 @@ class Failing(Echo):
 
 
 @pytest.fixture
-def reactor():
-    reactor = EPollReactor()
-    poll_plainly(reactor)
-    reactor.startRunning(installSignalHandlers=False)
-    yield reactor
-    for descriptor in reactor.removeAll():
-        if hasattr(descriptor, "socket"):
-            descriptor.socket.close()
-    reactor._poller.close()
+def reactor(epoll):
+    poll_plainly(epoll)
+    return epoll
 
 
 @pytest.fixture

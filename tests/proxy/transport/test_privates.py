@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from twisted.internet import tcp
 from twisted.internet.endpoints import TCP4ClientEndpoint
-from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import Protocol
 
 import cacheproxy
@@ -23,23 +22,15 @@ _OWN = re.compile(
 
 
 @pytest.fixture
-def reactor():
-    reactor = EPollReactor()
-    yield reactor
-    reactor.removeAll()
-    reactor._poller.close()
-
-
-@pytest.fixture
-def ends(reactor):
+def ends(epoll):
     """A connection of Twisted's, and the socket at its other end."""
     ours, others = socket.socketpair()
     with ours, others:
-        connection = tcp.Connection(ours, Protocol(), reactor)
+        connection = tcp.Connection(ours, Protocol(), epoll)
         connection.connected = 1
         others.setblocking(False)
         yield connection, others
-        reactor.removeAll()
+        epoll.removeAll()
 
 
 def test_this_twisted_has_all_of_it():
@@ -76,6 +67,6 @@ def test_without_it_bytes_are_written_in_twisteds_way(ends, monkeypatch):
 
 
 @pytest.mark.parametrize(("known", "kind"), [(True, DirectEndpoint), (False, TCP4ClientEndpoint)])
-def test_without_it_connections_are_made_in_twisteds_way(reactor, monkeypatch, known, kind):
+def test_without_it_connections_are_made_in_twisteds_way(epoll, monkeypatch, known, kind):
     monkeypatch.setattr(eager, "PRIVATES_ARE_THERE", known)
-    assert type(endpoint_of(reactor, "127.0.0.1", 1, 1.0, secure=False)) is kind
+    assert type(endpoint_of(epoll, "127.0.0.1", 1, 1.0, secure=False)) is kind

@@ -8,7 +8,6 @@ import threading
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.error import (
     ConnectBindError,
     ConnectingCancelledError,
@@ -47,27 +46,16 @@ class Once(ClientFactory):
 
 
 @pytest.fixture
-def reactor():
-    reactor = EPollReactor()
-    reactor.startRunning(installSignalHandlers=False)
-    yield reactor
-    for descriptor in reactor.removeAll():
-        if hasattr(descriptor, "socket"):
-            descriptor.socket.close()
-    reactor._poller.close()
-
-
-@pytest.fixture
-def run(reactor):
+def run(epoll):
     """Turn the reactor until a Deferred has fired; return its result or raise its failure."""
 
     def run(deferred):
         found = []
         deferred.addBoth(found.append)
-        end = reactor.seconds() + 10
+        end = epoll.seconds() + 10
         while not found:
-            assert reactor.seconds() < end, "nothing came"
-            reactor.iterate(0.02)
+            assert epoll.seconds() < end, "nothing came"
+            epoll.iterate(0.02)
         if isinstance(found[0], Failure):
             found[0].raiseException()
         return found[0]
@@ -82,10 +70,10 @@ def listener():
 
 
 @pytest.fixture
-def connect(reactor):
+def connect(epoll):
     def connect(server, protocol=None, timeout=5.0):
         host, port = server.getsockname()[:2]
-        return DirectEndpoint(reactor, host, port, timeout).connect(Once(protocol or Kept()))
+        return DirectEndpoint(epoll, host, port, timeout).connect(Once(protocol or Kept()))
 
     return connect
 
@@ -143,14 +131,14 @@ def test_with_nothing_left_to_write_it_closes_at_once(ends):
     assert there.recv(1) == b""
 
 
-def test_closed_while_it_reads_it_reads_no_more(reactor, run, ends):
+def test_closed_while_it_reads_it_reads_no_more(epoll, run, ends):
     protocol, there = ends
     seen = []
     protocol.dataReceived = lambda data: (seen.append(data), protocol.transport.loseConnection())
     there.sendall(b"1")
     with pytest.raises(ConnectionDone):
         run(protocol.over)
-    reactor.iterate(0.01)
+    epoll.iterate(0.01)
     assert seen == [b"1"]
 
 
@@ -176,7 +164,7 @@ def full():
 
 
 @pytest.mark.parametrize("error", [Refused, ConnectingCancelledError, ConnectTimeout])
-def test_one_that_does_not_come_about_leaves_nothing_behind(reactor, run, connect, full, error):
+def test_one_that_does_not_come_about_leaves_nothing_behind(epoll, run, connect, full, error):
     attempt = connect(full, timeout=0.2 if error is ConnectTimeout else 30.0)
     if error is Refused:
         full.close()  # the system asks again
@@ -184,29 +172,29 @@ def test_one_that_does_not_come_about_leaves_nothing_behind(reactor, run, connec
         attempt.cancel()
     with pytest.raises(error):
         run(attempt)
-    assert not reactor.getWriters()
-    assert not reactor.getDelayedCalls()
+    assert not epoll.getWriters()
+    assert not epoll.getDelayedCalls()
 
 
-def test_one_that_takes_its_time_comes_about(reactor, run, connect, full):
+def test_one_that_takes_its_time_comes_about(epoll, run, connect, full):
     attempt = connect(full)
     assert not attempt.called
     accepted = [full.accept()[0] for _ in range(2)]
     assert isinstance(run(attempt), Kept)
-    assert not reactor.getDelayedCalls()
+    assert not epoll.getDelayedCalls()
     for each in accepted:
         each.close()
 
 
-def test_nobody_listens(reactor, run):
-    endpoint = DirectEndpoint(reactor, "127.0.0.1", free_port(), 5.0)
+def test_nobody_listens(epoll, run):
+    endpoint = DirectEndpoint(epoll, "127.0.0.1", free_port(), 5.0)
     with pytest.raises(Refused):
         run(endpoint.connect(Once(Kept())))
 
 
-def test_out_of_descriptors(reactor, run, connect, listener):
+def test_out_of_descriptors(epoll, run, connect, listener):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(listener.fileno(), reactor._poller.fileno()) + 8
+    highest = max(listener.fileno(), epoll._poller.fileno()) + 8
     with contextlib.ExitStack() as held:
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
         held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))

@@ -106,7 +106,9 @@ class TestEmbedded:
         assert result.stdout.startswith("Through cacheproxy all 6 requests were answered")
 
     @pytest.mark.llama
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize(
+        "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+    )
     def test_serve_keeps_a_server_and_a_proxy_until_ctrl_c(self, number, tmp_path):
         """What it says may be tried at once; nothing stays behind."""
         needs.llama()
