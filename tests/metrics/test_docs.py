@@ -82,7 +82,6 @@ def test_names_units_and_types_go_together():
 
 
 def test_the_page_explains_every_label():
-    """And none that is not there."""
     section = PAGE.split("## Labels")[1].split("\n## ")[0]
     cells = re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)
     explained = {label for cell in cells for label in re.findall(r"`(\w+)`", cell)}
@@ -90,7 +89,6 @@ def test_the_page_explains_every_label():
 
 
 def test_the_page_says_how_many_values_there_may_be():
-    """The bounds are those of the code."""
     from cacheproxy import metrics
 
     for name in ("client", "model", "upstream"):

@@ -50,7 +50,6 @@ def test_a_page_in_the_making_does_not_change():
 
 
 def test_no_name_is_there_twice():
-    """Prometheus would refuse the page."""
     names = [family.name for family in families().collect()]
     assert len(set(names)) == len(names) > 20
 

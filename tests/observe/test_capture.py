@@ -29,7 +29,6 @@ SECRET = "kanarienvogel"
 
 
 def test_one_file_per_session_and_day(tmp_path):
-    """In the order in which the exchanges finished."""
     folder = tmp_path / "captures"
     done = [
         exchange(turn=1),
@@ -74,7 +73,6 @@ def test_a_profile_is_written_where_a_file_begins_and_where_it_has_changed(tmp_p
 
 
 def test_a_file_that_begins_anew_after_old_ones_went_says_the_profile_again(tmp_path):
-    """Whichever went."""
     profile = Profile(page="/tokenize")
     old = large(2000, session=Session("cline", "x"), wall=NOON - DAY, profile=profile)
     new = large(2000, profile=profile)
@@ -146,7 +144,6 @@ def test_credentials_in_bodies_are_not_written(tmp_path, coding):
 
 @pytest.mark.parametrize("coding", ["gzip", "br"])
 def test_bodies_without_credentials_are_written_as_they_came(tmp_path, coding):
-    """Byte for byte, in the coding they had."""
     coded = ((b"Content-Encoding", coding.encode()),)
     body = gzip.compress(b'{"messages": []}')
     given = exchange(response_headers=coded, response_body=body)
@@ -175,7 +172,6 @@ def test_a_slow_disk_costs_captures_and_nothing_else(tmp_path, logged):
 
 
 def test_the_number_that_waits_is_bounded(tmp_path):
-    """Many small ones cost memory too."""
     observer = capture(tmp_path / "captures", *[exchange()] * 500, most=3)
     assert observer.dropped > 0
     assert observer.written + observer.dropped == 500
@@ -237,7 +233,6 @@ def test_a_full_disk_costs_captures_and_nothing_else(tmp_path, logged):
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, logged):
-    """Here: one that was removed."""
     folder = tmp_path / "captures"
     observer = Capture(Reactor(), CaptureFolder(folder))
     folder.rmdir()
@@ -259,7 +254,6 @@ def test_one_exchange_that_cannot_be_spelled(tmp_path, logged):
 
 
 def test_closing_waits_no_longer_than_it_is_told(tmp_path):
-    """What is left is counted as dropped."""
     observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), size=1 << 30)
     done = large(3_000_000)
     for _ in range(60):

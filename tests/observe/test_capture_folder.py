@@ -56,7 +56,6 @@ def test_names_of_files(session, name):
 
 @given(st.text(st.characters(), max_size=100), st.text(st.characters(), max_size=100))
 def test_two_sessions_never_share_a_file(one, other):
-    """Ids that had to be changed keep apart."""
     if one and other and one != other:
         first = file_name(Session("c", one), "2026-11-21")
         assert first != file_name(Session("c", other), "2026-11-21")
@@ -102,7 +101,6 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_another_user_is_refused(tmp_path):
-    """Even an empty one."""
     folder = tmp_path / "theirs"
     folder.mkdir(0o700)
     os.chown(folder, BOB, BOB)
@@ -111,7 +109,6 @@ def test_a_folder_of_another_user_is_refused(tmp_path):
 
 
 def test_a_folder_that_is_none(tmp_path):
-    """Is one line; so is a link to one."""
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none")):
         with pytest.raises(CaptureError, match="name another folder"):
@@ -122,7 +119,6 @@ def test_a_folder_that_is_none(tmp_path):
 
 
 def test_what_is_too_old_goes(tmp_path):
-    """By the day in its name, when a new day begins."""
     folder = tmp_path / "captures"
     walls = [NOON - 40 * DAY, NOON - 31 * DAY, NOON - 30 * DAY, NOON - DAY, NOON]
     capture(folder, *(exchange(wall=wall) for wall in walls), caps={"days": 30})
@@ -167,7 +163,6 @@ def test_only_our_own_files_go(tmp_path):
 
 
 def test_half_a_line_spoils_only_itself(tmp_path):
-    """What a power cut left is not continued."""
     folder = tmp_path / "captures"
     capture(folder, exchange(), exchange())
     (file,) = folder.iterdir()

@@ -54,7 +54,6 @@ def judging(reactor, delivered, monkeypatch):
 
 
 def test_turns_are_judged_in_order(judging, reactor, delivered):
-    """Each against the one before it."""
     texts = ["a"]
     for turn in range(20):
         judging([exchange(body(*texts), usage=Usage(1000 + turn, 999 + turn if turn else 0))])
@@ -67,7 +66,6 @@ def test_turns_are_judged_in_order(judging, reactor, delivered):
 
 
 def test_what_is_ready_together_is_delivered_together(reactor):
-    """What comes in one batch, and is not waited for."""
     batches = []
     judging = Judging(reactor, batches.append, Store())
     judging([exchange(body("a")), exchange({}, turn=0), exchange(body("a", "b", "c"))])
@@ -75,7 +73,6 @@ def test_what_is_ready_together_is_delivered_together(reactor):
 
 
 def test_requests_without_a_prompt_are_delivered_at_once(judging, delivered):
-    """They wait for nobody."""
     judging([exchange({}, turn=0, session="x")])
     assert delivered[0].verdict is None
     assert delivered[0].number == 1
@@ -92,7 +89,6 @@ def test_when_too_much_waits_exchanges_go_on_without_a_verdict(judging, reactor,
 
 
 def test_a_comparison_that_fails_loses_no_exchange(judging, reactor, delivered, monkeypatch):
-    """It is delivered as it came."""
     monkeypatch.setattr(judging._verdicts, "judge", None)
     judging([exchange(body("a"))])
     reactor.run(1)
@@ -132,7 +128,6 @@ def test_a_large_body_of_which_little_is_new_is_judged_at_once(reactor, delivere
 
 
 def test_the_work_is_not_done_on_the_calling_thread(judging, reactor, delivered):
-    """The reactor's own."""
     judging([exchange(body("a"))])
     thread, function, arguments = reactor.calls.get(timeout=120)
     assert thread is not threading.current_thread()

@@ -56,7 +56,6 @@ def asked(asking, usages, server, *answers, turns=None):
 
 
 def test_a_sessions_exchanges_wait_for_an_answer_and_others_do_not(asking, delivered):
-    """Nor do those without a prompt."""
     one, two, lost, after = conversation(LOSES)
     other, again = conversation(LOSES[:2], session="t")
     turns = [one, two, lost, other, after, again, exchange({}, turn=0)]
@@ -135,7 +134,6 @@ def test_however_asking_ends_each_is_delivered_once_and_in_order(asking, deliver
 
 
 def test_the_next_turn_asks_again_after_a_question_that_failed(asking, delivered):
-    """One bad answer is not the last word."""
     *before, after = conversation((*LOSES[:3], Usage(1060, 0)))
     server = asked(asking, (), Server(), turns=before)
     server.last.errback(ValueError())
@@ -162,7 +160,6 @@ def test_no_more_wait_than_may(asking, delivered, monkeypatch, failures):
 def test_what_still_asks_behind_a_question_that_was_given_up_goes_on_waiting(
     asking, delivered, monkeypatch
 ):
-    """One makes room for one."""
     monkeypatch.setattr(module, "_MOST_HELD", 2)
     server = asked(asking, (*LOSES[:3], Usage(1060, 0), Usage(1080, 0)), Server())
     assert order(delivered) == [("s", 1), ("s", 2), ("s", 3)]
@@ -220,7 +217,6 @@ def test_what_cannot_be_counted_is_not_known(asking, delivered, end):
 
 
 def test_what_came_between_is_known_of_a_turn_that_was_counted(asking, delivered):
-    """It is evidence there, too."""
     first, second, third = conversation((*NOT_SAID, Usage(1040)))
     (other,) = conversation((Usage(800),), session="t", wall=second.wall + 30)
     server, answers = Server(replace(COUNTS, memory=Memory(slots=1))), (None, 1000, 0, 0)
@@ -231,7 +227,6 @@ def test_what_came_between_is_known_of_a_turn_that_was_counted(asking, delivered
 
 
 def test_a_turn_that_was_counted_elsewhere_has_moved(asking, delivered):
-    """The turn before went to another upstream."""
     first, second = conversation(NOT_SAID)
     asked(asking, (), Server(COUNTS), None, turns=[first])
     elsewhere = "http://elsewhere"
@@ -272,7 +267,6 @@ def test_an_upstream_that_is_not_the_one_known_now_is_not_asked(asking, delivere
 
 
 def test_an_upstream_that_is_known_no_more_still_answers_for_its_own(asking, delivered):
-    """Whoever was asked is asked to the end."""
     server = asked(asking, LOSES[:3], Server())
     asking.known = {"http://elsewhere": Server(url="http://elsewhere")}
     server.last.callback(Proof(1020, 1040, 0, rewrite=Rewrite.TOOLS))

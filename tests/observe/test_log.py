@@ -54,7 +54,6 @@ def test_a_line_as_it_is_printed(namespace, level, line, shown):
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_a_stream_that_cannot_spell_an_arrow_still_gets_the_line(encoding):
-    """The banner has arrows and dots."""
     found = printed(lambda log: log.info("http://x  →  http://y"), encoding=encoding)
     assert found == "http://x  \\u2192  http://y\n"
 
@@ -108,7 +107,6 @@ def failed():
 
 @pytest.mark.parametrize("detail", ["brief", "default", "verbose"])
 def test_the_class_and_the_place_stay(detail):
-    """They are what a bug is found by."""
     failure = failed()
     assert SECRET in failure.getTraceback(detail=detail)
     text = bare(failure).getTraceback(detail=detail)
@@ -138,7 +136,6 @@ def test_observers_that_come_after_it_see_bare_failures(key):
 
 
 def test_events_without_a_failure_are_left_alone():
-    """Most of them."""
     event = {"log_format": SECRET, "failure": SECRET}
     BareFailures()(event)
     assert event == {"log_format": SECRET, "failure": SECRET}

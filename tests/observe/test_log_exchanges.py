@@ -205,7 +205,6 @@ seconds = st.none() | st.floats(0, 1e6)
     ),
 )
 def test_every_exchange_has_a_line(usage, fields):
-    """Of printable text, whatever the figures are."""
     (found,) = lines(exchange(usage=usage, **fields))
     assert found.isprintable()
     assert SECRET not in found

@@ -185,7 +185,6 @@ def test_what_an_upstream_charges():
 
 
 def test_the_speed_of_an_upstream_is_what_it_showed_lately():
-    """None before it showed any."""
     pricing = Pricing(lambda _: None)
     assert pricing.speed("http://localhost:8080") is None
     pricing([turn(1000, 2.0)])

@@ -54,7 +54,6 @@ def test_a_short_prefill_has_no_line(logged):
 
 
 def test_a_long_one_has_a_line_and_then_one_a_minute(logged):
-    """Each prompt for itself."""
     prefills = Running()
     for second in range(150):
         prefills.tell(1, float(second))
@@ -101,7 +100,6 @@ def test_those_that_run_are_shown_until_they_are_over():
 
 
 def test_of_thousands_those_that_run_longest_are_shown(logged):
-    """The log tells of each."""
     prefills = Running()
     for number in range(1000):
         prefills.tell(number, number / 1000, total=0)

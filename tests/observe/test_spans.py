@@ -166,7 +166,6 @@ def test_a_traceparent_of_nonsense_is_none(sent, parent):
 
 
 def test_opentelemetrys_own_variables_hold(sent, collector):
-    """Service name, resource attributes, headers, compression."""
     sent(
         exchange(SAID),
         OTEL_SERVICE_NAME="mine",

@@ -189,7 +189,6 @@ def test_what_the_edits_saved_is_told_apart(nonce, least, most):
 
 
 def test_a_request_without_a_prompt_is_not_judged():
-    """Nor one without a session."""
     known = Verdicts(Store())
     assert known.judge(exchange({}), TOOLS_FIRST) is None
     assert known.judge(replace(exchange(body("a")), session=None), TOOLS_FIRST) is None

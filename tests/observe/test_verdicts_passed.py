@@ -64,12 +64,10 @@ AFTER = exchange(body("a"), wall=30.0, first_byte=2.0, seconds=9.0)
     ],
 )
 def test_a_turn_counts_from_the_end_of_the_last_to_the_end_of_the_prefill(other, counts):
-    """Only at the same upstream, and only another lane's."""
     assert passed(other).since(10.0, AFTER, OURS) == ([other] if counts else [])
 
 
 def test_an_answer_without_a_first_byte_counts_to_its_end():
-    """It may have been read until then."""
     late = turn(begun=38.0, ended=40.0)
     assert passed(late).since(10.0, AFTER, OURS) == []
     assert passed(late).since(10.0, replace(AFTER, first_byte=None), OURS) == [late]
@@ -82,7 +80,6 @@ def test_turns_are_told_in_the_order_in_which_they_ended():
 
 
 def test_the_oldest_turns_and_looks_go_first():
-    """What is kept does not grow."""
     many = passed(*(turn(session=str(number)) for number in range(2000)))
     found = many.since(10.0, AFTER, OURS)
     assert 100 < len(found) < 1000
@@ -94,7 +91,6 @@ def test_the_oldest_turns_and_looks_go_first():
 
 
 def test_a_server_was_down_if_it_was_seen_down_in_between():
-    """Neither before nor after."""
     found = looked(
         look(5.0, state=UpstreamState.DOWN), look(20.0), look(40.0, state=UpstreamState.DOWN)
     )
@@ -105,7 +101,6 @@ def test_a_server_was_down_if_it_was_seen_down_in_between():
 
 
 def test_a_server_that_loads_a_model_is_not_down():
-    """It is there."""
     assert not looked(look(20.0, state=UpstreamState.LOADING)).was_down(HERE, 10.0, 30.0)
 
 

@@ -129,6 +129,23 @@ def epoll() -> Iterator[Any]:
     reactor._poller.close()
 
 
+@pytest.fixture
+def start(tmp_path, upstream) -> Iterator[Callable[..., Proxy]]:
+    """Start a proxy, which is new to the upstream, before a server's script."""
+    running: list[Proxy] = []
+
+    def start(server: Script, *arguments: str, **environ: str) -> Proxy:
+        upstream.reset(server)
+        running.append(Proxy(tmp_path, "--upstream", upstream.url, *arguments, **environ))
+        return running[-1].__enter__()
+
+    yield start
+    for proxy in running:
+        proxy.__exit__()
+        assert "Traceback" not in proxy.output
+        assert "critical" not in proxy.output
+
+
 @pytest.fixture(scope="session")
 def orphan(tmp_path_factory) -> Iterator[Proxy]:
     """A proxy whose upstream is down."""

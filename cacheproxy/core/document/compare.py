@@ -27,8 +27,9 @@ def common_prefix(one: AnyStr, other: AnyStr) -> int:
             high = middle
     ours, theirs = one[low:high], other[low:high]
     if isinstance(ours, str) and isinstance(theirs, str):
-        wide, others = (each.encode("utf-32-le", "surrogatepass") for each in (ours, theirs))
-        return min(high, low + _first_unlike(wide, others) // 4)
+        wide = ours.encode("utf-32-le", "surrogatepass")
+        at = _first_unlike(wide, theirs.encode("utf-32-le", "surrogatepass"))
+        return min(high, low + at // 4)
     return min(high, low + _first_unlike(ours, theirs))
 
 

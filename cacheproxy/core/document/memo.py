@@ -176,8 +176,8 @@ class Memo:
         known, self._ends[key] = self._ends.get(key), new
         if known is None or known not in self._kept:
             return None
-        ours, theirs = (list(map(_SPELLED, one.items[1:])) for one in (new, known))
-        return known if ours == theirs else None
+        ours, theirs = map(_SPELLED, new.items[1:]), map(_SPELLED, known.items[1:])
+        return known if [*ours] == [*theirs] else None
 
     def _uncount(self, gone: SpelledValue | Container, taken_over: int = 0) -> None:
         """Count and find no longer what was let go of, but for the first items."""

@@ -325,7 +325,7 @@ def _value_at(value: Any, path: Path) -> Any:
     """Return what stands at ``path`` in a JSON value, None where nothing does."""
     try:
         for step in path:
-            if isinstance(step, int) != isinstance(value, list):  # a letter is no place
+            if type(value) is str:  # a letter is no place
                 return None
             value = value[step]
     except (LookupError, TypeError):

@@ -7,8 +7,6 @@ from itertools import product
 import pytest
 from cacheproxy_claude_code import RULES
 from cacheproxy_claude_code.billing import CONSTANT
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cacheproxy.testing import assert_idempotent, assert_untouched, normalized, request, rule_named
 
@@ -172,36 +170,3 @@ def test_what_holds_only_the_header_goes_whole(body, wanted):
     """Blocks, messages and members that hold nothing else go; the last message never."""
     assert normalized([DROP], request(body)).body == request(wanted).body
     assert_idempotent([DROP], request(body))
-
-
-TEXTS = st.one_of(
-    st.sampled_from([*SEEN, *AFTER, "\n", "x-anthropic-billing-header:", " cch=1;", "ü\ud83d"]),
-    st.text(alphabet=' \n=;:abc."\\', max_size=12),
-).flatmap(lambda text: st.just(text) | st.sampled_from(SEEN).map(lambda header: header + text))
-
-
-@given(TEXTS, TEXTS, st.sampled_from(SEEN), st.sampled_from(list(HEADS)))
-def test_a_quote_stays_whatever_stands_around_it(before, after, header, name):
-    """With the header changed at the head or not, quotes behind it keep every byte."""
-    quote = before + header + after
-    path, build = HEADS[name]
-    tail = {
-        "tools": [{"name": "t", "description": quote}],
-        "turns": [
-            user(quote),
-            user([block(quote), block(quote, "tool_result")]),
-            message(quote, "assistant"),
-            message(quote, "tool"),
-            message(quote),
-        ],
-    }
-
-    def body(first):
-        made = build(first)
-        member = "input" if isinstance(made.get("input"), list) else "messages"
-        return request(
-            {**made, member: [*made.get(member, []), *tail["turns"]], "tools": tail["tools"]}, path
-        )
-
-    assert_untouched(BOTH, body("You are Claude.\n" + quote))
-    assert normalized(ON, body(f"{header}\n")).body == body(f"{CONSTANT}\n").body

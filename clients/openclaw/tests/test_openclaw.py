@@ -11,8 +11,6 @@ import json
 import cacheproxy_openclaw
 import pytest
 from cacheproxy_openclaw import CLIENT, RULES, cacheproxy_session
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.testing import (
@@ -439,37 +437,6 @@ def test_another_clients_requests_are_left_alone(api, as_blocks, system):
 def test_a_session_is_not_guessed():
     for raw in ("", "sessionId=1", '{"messages":"sessionId=1"}', '{"messages":[{"content":[]}]}'):
         assert cacheproxy_session(request(raw)) is None
-
-
-TEXTS = st.lists(
-    st.sampled_from(
-        [
-            STAMP,
-            *STAMPS[1:],
-            wrapper("5"),
-            wrapper("6"),
-            "```json\n",
-            '{"message_id": "5"}',
-            "\n",
-            "```\n",
-            " ",
-            "hi",
-            "\ud83d",
-            "Conversation info (untrusted metadata):\n",
-            '"',
-            "\r\n",
-            '{"message_id": 5,\n',
-            "}\n",
-            "Sender (untrusted metadata):\n",
-        ]
-    ),
-    max_size=8,
-).map("".join)
-
-
-@given(TEXTS, TEXTS, st.sampled_from(list(APIS)))
-def test_what_stands_in_the_middle_stays(quote, other, api):
-    assert_untouched(ON, body(api, "You are.", "so " + quote, quote, "and " + other, other))
 
 
 @pytest.mark.slow

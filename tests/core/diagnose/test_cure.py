@@ -56,7 +56,6 @@ def test_a_rule_that_leaves_more_than_it_saves_is_not_proposed():
     [(1_000, 100, 299, False), (1_000, 100, 300, True), (90_000, 0, 899, False), (9, 5, 0, False)],
 )
 def test_next_to_nothing_is_not_proposed(prompt, shared, kept, is_proposed):
-    """200 tokens, or a hundredth of the prompt."""
     why = Won(prompt, shared, kept).why_not
     assert (why is None) is is_proposed
     assert why is None or "too few" in why

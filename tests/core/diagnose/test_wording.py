@@ -69,7 +69,6 @@ def test_where_the_prompt_tells_nothing_there_is_no_rule(head):
 
 
 def test_a_program_that_says_who_it_is_needs_no_more():
-    """Its rule is for all of its prompts."""
     table = proposed("MyAgent/1.0").toml()
     assert table.startswith("[[rule]]")
     assert 'client = "myagent"' in table

@@ -75,7 +75,6 @@ def told(verdict, profile=UNKNOWN, client=None, changed=Changed()):  # noqa: B00
 @pytest.mark.parametrize("kind", [*ALL_KINDS, "model server", "TabbyAPI"])
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_cause_has_advice_and_never_that_of_another_server(reason, kind):
-    """Whatever the template did."""
     profile = at(kind, thoughts=ThinkingProfile(Thinking.ON_REQUEST, ("preserve_thinking", True)))
     for rewrite in (None, *Rewrite):
         verdict = broke(reason, rewrite=rewrite, evidence=(OTHERS, SLOTS))
@@ -199,7 +198,6 @@ def test_no_advice_is_kept_that_no_test_has():
 
 
 def test_names_of_servers():
-    """A kind is known however it is spelt."""
     assert kind_called("lm-studio").name == "LM Studio"
     assert kind_called("").called == kind_called("model server").called == "this server"
     assert kind_called("KoboldCpp").name == "KoboldCpp"

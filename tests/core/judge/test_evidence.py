@@ -70,7 +70,6 @@ def test_vllm_keeps_it_in_a_developers_message():
     ],
 )
 def test_llama_cpp_repairs_a_cch_of_five_on_messages_alone(api, version, cch, same):
-    """The first one."""
     assert agrees(headed(1, "1", api), headed(version, cch, api), api, ON_LLAMA) is same
     line = "x-anthropic-billing-header: cch=abc; cch=0000{};".format
     bodies = [{"system": line(n), "messages": [user("hi")]} for n in (1, 2)]

@@ -199,7 +199,6 @@ def test_a_time_that_stands_in_the_request_is_no_clock_of_the_template():
 
 
 def test_what_the_client_changed_fits():
-    """The rendered prompts part where the requests do."""
 
     def change(body, turn):
         text = body["messages"][0]["content"]

@@ -106,7 +106,6 @@ def test_images_that_stand_beside_a_text_are_not_lost(messages, joined):
 
 
 def test_a_text_goes_to_the_end_of_a_tools_result_where_no_user_may_follow():
-    """In each API; what the tool returned stays as it is."""
     for content in ("x", [text("x")]):
         found = sent(
             user("hi"), call("1"), user([result("1", content)]), system("news"), by=JOINS_BOTH
@@ -135,7 +134,6 @@ def test_a_text_goes_to_the_end_of_a_tools_result_where_no_user_may_follow():
     ],
 )
 def test_a_result_without_text_gets_one(block, content):
-    """A tool may return nothing, or an image."""
     found = sent(call("1"), user([block]), system("news"), by=JOINS_BOTH)
     assert found[1] == user([block | {"content": content}])
 
@@ -221,7 +219,6 @@ def test_every_turn_begins_with_the_one_before(api, kinds, mode):
 @pytest.mark.parametrize("api", ["messages", "chat"])
 @given(TURNS)
 def test_joined_the_roles_take_turns_and_results_follow_their_calls(api, kinds):
-    """As the strictest templates want it."""
     for turn in turns_of(kinds, api):
         found = sent(*turn, by=JOINS_BOTH, api=api)
         roles = [each["role"] for each in found]

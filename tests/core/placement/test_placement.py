@@ -36,7 +36,6 @@ def test_each_role_fares_by_itself_at_the_head_and_late():
 
 
 def test_for_a_page_it_is_plain_values():
-    """With the words for people."""
     page = json.loads(json.dumps(alike(Late.HOISTED, "test", joins=True).as_dict()))
     assert page["late"] == "hoisted"
     assert page["told_by"] == "test"

@@ -82,7 +82,6 @@ def test_in_place_the_bytes_of_its_text_and_of_all_else_stay():
 
 
 def test_of_two_roles_in_one_message_the_last_counts():
-    """As JSON readers have it."""
     body = (
         '{"messages":[{"role":"user","content":"a"},{"role":"user","role":"system","content":"b"}]}'
     )
@@ -106,7 +105,6 @@ def test_text_that_is_wrapped_already_stays_however_it_is_spelled():
 
 
 def test_blocks_keep_their_marks_and_images():
-    """The mark goes around the first and the last text."""
     image = {"type": "image", "source": {"type": "base64", "data": "aGk="}}
     content = [text("a", **CACHE), image, text("b")]
     assert sent(user("hi"), system(content)) == [
@@ -143,7 +141,6 @@ def test_one_without_content_stays_as_it_came(mode, message):
 
 
 def test_responses_have_blocks_of_their_own():
-    """``input_text``, with ids and a status beside."""
     late = {"type": "message", "id": "m", "status": "completed"}
     block = {"type": "input_text", "text": "news"}
     assert sent(user("hi"), late | system([block], "developer"), api="responses")[1] == late | user(
@@ -175,7 +172,6 @@ def test_what_leads_behind_one_that_became_the_users_leads_no_more():
 
 @pytest.mark.parametrize("late", [Late.INLINE, Late.USER, Late.UNKNOWN])
 def test_where_it_does_no_harm_nothing_is_edited(late):
-    """Not a byte, and there is no report."""
     asked = request(body_of([user("hi"), system("news")]))
     assert placed(asked, alike(late, "test", joins=True)) == (asked, 0)
 
@@ -246,7 +242,6 @@ SHORT = replace(alike(Late.INLINE, "test"), short_ids=True)
 
 
 def test_a_call_and_its_result_have_the_same_in_every_api_and_a_second_pass_changes_nothing():
-    """What has nine already stays."""
     bodies = {
         "/v1/chat/completions": {
             "messages": [

@@ -127,7 +127,6 @@ def test_a_packed_body_is_unpacked(body, words):
 )
 @pytest.mark.parametrize("ascii_", [True, False])
 def test_what_stands_in_the_request_is_not_quoted(message, words, ascii_):
-    """However the request spells it."""
     assert said({"error": {"message": message}}, asked(ascii_=ascii_)) == words
     assert said({"error": {"message": message}}, asked(b"{}"), asked(ascii_=ascii_)) == words
 
@@ -151,7 +150,6 @@ texts = st.text(st.sampled_from('abc xyz.,"\\\n\té😀'), min_size=39, max_size
 @given(texts, st.text(max_size=40), st.text(max_size=40), st.booleans(), st.booleans())
 @example("a" * 39, "'", "'", True, True)
 def test_a_longer_run_of_the_request_never_comes_back(typed, before, after, ascii_, as_text):
-    """Whatever stands around it, in JSON or not."""
     body = {"messages": [{"role": "user", "content": typed}]}
     message = f"{before}{typed}{after}"
     answer = message.encode() if as_text else {"error": {"message": message}}

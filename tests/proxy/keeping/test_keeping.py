@@ -7,19 +7,12 @@ import pytest
 
 from tests.core.templates import thinking
 from tests.proxy.harness import Client, eventually, whole
-from tests.proxy.placing.templated import PAGE, PATHS, TOKENIZE, ModelServer, starting
+from tests.proxy.placing.templated import PAGE, PATHS, TOKENIZE, ModelServer, renders, tokenizes
 
 WORD = {"clear_thinking": False}
 KWARGS = "chat_template_kwargs"
 LARGE = 'so "x"\n' * 30_000
 """200 KB; streamed, it is read in a thread."""
-
-
-def renders(server, peer, _, body):
-    """llama-server's page, with the words that the template takes."""
-    kwargs = body.get(KWARGS, {})
-    prompt = server.template(body["messages"], body.get("tools"), **kwargs)
-    server.send(peer, b"200 OK", {"prompt": prompt})
 
 
 class Thinker(ModelServer):
@@ -51,13 +44,6 @@ class Thinker(ModelServer):
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             usage = {"prompt_tokens": 9, "completion_tokens": 1}
             self.send(peer, b"200 OK", {"choices": [choice], "usage": usage})
-
-
-@pytest.fixture
-def start(tmp_path, upstream):
-    """Start a proxy before a model server."""
-    with starting(tmp_path, upstream) as start:
-        yield start
 
 
 class Agent:
@@ -172,11 +158,6 @@ def test_nothing_is_changed_unasked(start, setting, renders):
 
 def test_vllm_renders_for_chat_completions_alone(start):
     """Its Messages API puts prompts together otherwise, and has no such kwargs."""
-
-    def tokenizes(server, peer, _, body):
-        prompt = server.template(body["messages"], body.get("tools"), **body.get(KWARGS, {}))
-        server.send(peer, b"200 OK", {"token_strs": list(prompt)})
-
     server = Thinker(name="reasoning")
     server.pages = {TOKENIZE: tokenizes}
     proxy = start(server, "--keep-thinking", "yes")

@@ -2,14 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 from tests.core.templates import RefusedError
-from tests.proxy.harness import Peer, Proxy, Received, Upstream, whole
+from tests.proxy.harness import Peer, Received, Upstream, whole
 
 PATHS = {
     "messages": "/v1/messages",
@@ -90,8 +88,9 @@ class ModelServer:
 
     def show(self, peer: Peer, body: dict[str, Any], made: Callable[[str], Any]) -> None:
         """Send what is ``made`` of the prompt, if the template takes it."""
+        kwargs = body.get("chat_template_kwargs", {})
         try:
-            prompt = self.template(body["messages"], body.get("tools"))
+            prompt = self.template(body["messages"], body.get("tools"), **kwargs)
         except RefusedError:
             self.send(peer, b"400 Bad Request", REFUSAL)
         else:
@@ -159,23 +158,6 @@ def put(upstream: Upstream, server: ModelServer) -> ModelServer:
     """Have ``upstream`` answer as ``server``."""
     upstream.reset(server)
     return server
-
-
-@contextmanager
-def starting(folder: Path, upstream: Upstream) -> Iterator[Callable[..., Proxy]]:
-    """Yield what starts a proxy in ``folder``, new to the ``upstream``, before a model server."""
-    running: list[Proxy] = []
-
-    def start(server: ModelServer, *arguments: str, **environ: str) -> Proxy:
-        put(upstream, server)
-        running.append(Proxy(folder, "--upstream", upstream.url, *arguments, **environ))
-        return running[-1].__enter__()
-
-    yield start
-    for proxy in running:
-        proxy.__exit__()
-        assert "Traceback" not in proxy.output
-        assert "critical" not in proxy.output
 
 
 def _text(content: Any) -> str:

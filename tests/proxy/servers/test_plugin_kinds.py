@@ -15,7 +15,7 @@ from cacheproxy.plugin.package import PluginError, package_of
 from tests.core.templates import inline
 from tests.proxy.harness import environment, eventually
 from tests.proxy.placing.bodies import late
-from tests.proxy.placing.templated import PATHS, ModelServer, starting
+from tests.proxy.placing.templated import PATHS, ModelServer
 
 PLUGIN = '''
 """A server that lists lanes, and reports reuse only with a flag."""
@@ -69,16 +69,15 @@ def _nothing_stays():
 
 
 @pytest.fixture
-def start(tmp_path, upstream):
+def start(start, tmp_path):
     """Start a proxy with a plugin before a model server."""
     file = tmp_path / "servers.py"
-    with starting(tmp_path, upstream) as start:
 
-        def with_plugin(server, code=PLUGIN, *arguments):
-            file.write_text(code)
-            return start(server, "--plugin", str(file), *arguments)
+    def with_plugin(server, code=PLUGIN, *arguments):
+        file.write_text(code)
+        return start(server, "--plugin", str(file), *arguments)
 
-        yield with_plugin
+    return with_plugin
 
 
 def test_a_server_is_recognised_by_the_kind_of_a_plugin(start):

@@ -16,7 +16,6 @@ from tests.proxy.placing.templated import (
     ModelServer,
     renders,
     says,
-    starting,
 )
 
 STATUS = {
@@ -45,13 +44,6 @@ def profile_of(proxy):
 
 def send(proxy, body):
     return proxy.ask(PATHS["messages"], json.dumps(body).encode())
-
-
-@pytest.fixture
-def start(tmp_path, upstream):
-    """Start a proxy before a model server."""
-    with starting(tmp_path, upstream) as start:
-        yield start
 
 
 def test_all_is_learned_when_the_proxy_starts(start):

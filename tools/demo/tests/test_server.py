@@ -45,16 +45,6 @@ def say(role, content, **more):
     return {"role": role, "content": content, **more}
 
 
-def test_it_answers_and_reuses_what_the_slot_holds(server):
-    words = "of or in is to for and the not if " * 20
-    first = chat(server, say("system", words), say("user", "one"))
-    second = chat(server, say("system", words), say("user", "two"))
-    assert first["model"] == "random"
-    reused = second["usage"]["prompt_tokens_details"]["cached_tokens"]
-    assert second["usage"]["prompt_tokens"] - reused < 20 < reused
-    assert "prompt eval time" in server.log()
-
-
 def test_a_prompt_of_known_words_has_about_a_token_a_word(server):
     tokens = post(server, "/tokenize", content=" of or in is to for and the not if")["tokens"]
     assert len(tokens) == 10
@@ -96,18 +86,6 @@ def test_calls_and_results_are_rendered_and_the_next_turn_extends_the_prompt(ser
     assert "left\n</tool_response>\n<tool_response>\nright" in text
     longer = prompt(server, *history, *results, say("assistant", "ok"), say("user", "more"))
     assert longer.startswith(text)
-
-
-def test_it_speaks_the_messages_api_too(server):
-    answer = post(
-        server,
-        "/v1/messages",
-        model="any",
-        max_tokens=1,
-        system=[{"type": "text", "text": "Be brief."}],
-        messages=[say("user", "Go.")],
-    )
-    assert answer["usage"]["output_tokens"] == 1
 
 
 def test_close_ends_the_child_in_peace_and_keeps_the_log(model):
