@@ -35,7 +35,6 @@ NAMED: dict[str, tuple[str, ...]] = {
     "test_fleet": ("*_a_file_or_a_command_*",),
     "test_metrics": ("*",),
     "test_placement": ("*_what_is_new|strict|", "*_what_is_new|hoist|", "*_heals_*|chat|"),
-    "test_pool": ("*_a_dead_worker_*",),
     "test_prefill": (
         "*|prompt-stream-rst|",
         "*|token-at once-fin|",

@@ -113,10 +113,8 @@ def test_what_a_server_refuses_without_having_been_asked_is_mended_at_once(
 
 def test_the_measure_is_sharp(farm):
     """Directly some refuse a request, and some read the history anew at each late message."""
-    refused = [
-        name for name in REFUSING if hold(farm.urls[name], farm.urls[name], "claude", name).served
-    ]
-    assert refused == []
+    for name in REFUSING:
+        assert not hold(farm.urls[name], farm.urls[name], "claude", name).served
     for name in ("DeepSeek-V3.1", "DeepSeek-V3.2", "hoist-think"):
         held = hold(farm.urls[name], farm.urls[name], "claude", name)
         assert held.loop.again > held.loop[-1].tokens / 2
@@ -131,11 +129,8 @@ def test_what_nothing_can_mend_is_said_at_start_and_by_the_doctor(farm):
         known = look_at_proxy(proxy.url, {}).profile.placement
     for placement in (known, learned(Site(url), UNKNOWN).placement):
         found = list(late_messages(facts(profile=Profile(placement=placement))))
-        assert [finding.state for finding in found] == [
-            FindingState.OK,
-            FindingState.WARN,
-            FindingState.WARN,
-        ][: len(found)]
+        wanted = [FindingState.OK, FindingState.WARN, FindingState.WARN]
+        assert [finding.state for finding in found] == wanted[: len(found)]
         assert "refuses calls of tools and their results" in found[1].text
 
 

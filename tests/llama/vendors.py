@@ -86,27 +86,17 @@ def codex(model: str, *, late: bool = True) -> Iterator[Json]:
         yield body()
         for number in _STEPS_OF[turn]:
             name, given = _call(number), json.dumps({"path": f"b{number}"})
+            output = words(60, 70 + number)
             thought = [{"type": "reasoning_text", "text": _thinking(number)["thinking"]}]
             items += [
                 {"type": "reasoning", "id": f"rs_{number}", "summary": [], "content": thought},
                 {"type": "function_call", "call_id": name, "name": _TOOL, "arguments": given},
-                {
-                    "type": "function_call_output",
-                    "call_id": name,
-                    "output": words(60, 70 + number),
-                },
+                {"type": "function_call_output", "call_id": name, "output": output},
             ]
             yield body()
         said = {"type": "output_text", "text": "it burns", "annotations": []}
-        items.append(
-            {
-                "type": "message",
-                "id": f"msg_{turn}",
-                "status": "completed",
-                "role": "assistant",
-                "content": [said],
-            }
-        )
+        item = {"type": "message", "id": f"msg_{turn}", "status": "completed", "role": "assistant"}
+        items.append(item | {"content": [said]})
 
 
 def chat(model: str, *, late: bool = False) -> Iterator[Json]:
@@ -198,15 +188,8 @@ def hold(url: str, server: str, shape: str, model: str, *, late: bool = True) ->
             held.append(Turn(served=False, answer=answer.body))
             continue
         now, slot = _evaluated(told), told.tell("/slots")[0]
-        held.append(
-            Turn(
-                served=True,
-                answer=answer.body,
-                prompt=slot["prompt"],
-                tokens=slot["n_prompt_tokens"],
-                evaluated=now - before,
-            )
-        )
+        prompt, tokens = slot["prompt"], slot["n_prompt_tokens"]
+        held.append(Turn(True, answer.body, prompt, tokens, evaluated=now - before))
         before = now
     return held
 

@@ -34,27 +34,15 @@ def messages(model: str) -> list[Event]:
         "stop_reason": None, "stop_sequence": None,
         "usage": {"input_tokens": 7, "output_tokens": 1},
     }  # fmt: skip
+    block = {"type": "text", "text": "", "citations": None}
+    deltas = [{"type": "text_delta", "text": text} for text in TEXTS]
+    end = {"stop_reason": "end_turn", "stop_sequence": None}
     bodies = [
         {"type": "message_start", "message": message},
-        {
-            "type": "content_block_start",
-            "index": 0,
-            "content_block": {"type": "text", "text": "", "citations": None},
-        },
-        *(
-            {
-                "type": "content_block_delta",
-                "index": 0,
-                "delta": {"type": "text_delta", "text": text},
-            }
-            for text in TEXTS
-        ),
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
         {"type": "content_block_stop", "index": 0},
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
-            "usage": {"output_tokens": 3},
-        },
+        {"type": "message_delta", "delta": end, "usage": {"output_tokens": 3}},
         {"type": "message_stop"},
     ]
     return [(str(body["type"]), body) for body in bodies]
@@ -90,26 +78,16 @@ def responses(model: str) -> list[Event]:
             "output": list(output), "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
         }  # fmt: skip
 
+    begun, done = item | {"content": [], "status": "in_progress"}, item | {"content": [part]}
     bodies: list[dict[str, object]] = [
         {"type": "response.created", "response": response("in_progress")},
-        {
-            "type": "response.output_item.added",
-            "output_index": 0,
-            "item": item | {"content": [], "status": "in_progress"},
-        },
+        {"type": "response.output_item.added", "output_index": 0, "item": begun},
         {"type": "response.content_part.added", **place, "part": part | {"text": ""}},
         *({"type": "response.output_text.delta", **place, "delta": text} for text in TEXTS),
         {"type": "response.output_text.done", **place, "text": part["text"]},
         {"type": "response.content_part.done", **place, "part": part},
-        {
-            "type": "response.output_item.done",
-            "output_index": 0,
-            "item": item | {"content": [part]},
-        },
-        {
-            "type": "response.completed",
-            "response": response("completed", [item | {"content": [part]}]),
-        },
+        {"type": "response.output_item.done", "output_index": 0, "item": done},
+        {"type": "response.completed", "response": response("completed", [done])},
     ]
     return [
         (str(body["type"]), body | {"sequence_number": number, "logprobs": []})

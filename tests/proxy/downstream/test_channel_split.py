@@ -224,9 +224,9 @@ LINES = [
     [
         *(pytest.param(400, data, id=name) for name, data in REFUSED.items()),
         *(pytest.param(*wrong, id=name) for name, wrong in REFUSED_WITH.items()),
-        *((400, get(framing, method=b"POST") + b"0\r\n\r\n") for framing in FRAMINGS),
-        *((400, chunked(body)) for body in CHUNKS),
-        *((400, line + b"\r\n" + HOST + b"\r\n") for line in LINES),
+        *(pytest.param(400, get(each) + b"0\r\n\r\n", id=f"{each[:40]}") for each in FRAMINGS),
+        *(pytest.param(400, chunked(each), id=f"{each[:40]}") for each in CHUNKS),
+        *(pytest.param(400, each + b"\r\n" + HOST + b"\r\n", id=f"{each}") for each in LINES),
     ],
 )
 def test_what_could_be_read_in_two_ways_or_is_no_request_is_refused(status, wrong):
