@@ -49,7 +49,7 @@ class Alarmed(Proxy):
         self.signal(signal.SIGHUP)
         return self.wait_for("reloaded", mark)
 
-    def ask(self, session, *said):
+    def say(self, session, *said):
         """Send a turn, which is answered."""
         roles = itertools.cycle(("user", "assistant"))
         messages = [{"role": role, "content": text} for role, text in zip(roles, said)]  # noqa: B905
@@ -61,8 +61,8 @@ class Alarmed(Proxy):
     def lose(self):
         """Have a new conversation lose its cache; return its name in the log."""
         session = f"{next(_numbers):04}"
-        self.ask(session, "Canary, go.")
-        self.ask(session, "Canary, go.", "Yes.", "Further.")
+        self.say(session, "Canary, go.")
+        self.say(session, "Canary, go.", "Yes.", "Further.")
         return f"coder/{session}"
 
 
@@ -190,7 +190,7 @@ def test_a_hook_that_hangs_delays_nothing(proxy, hook):
     for _ in range(3):
         proxy.lose()
     hook.received()
-    proxy.ask("another", "Hello?")
+    proxy.say("another", "Hello?")
     proxy.signal(signal.SIGTERM)
     assert proxy.ended() == 0
     assert "the alarm's webhook does not work: the proxy stops" in proxy.output

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import pytest
 
+from cacheproxy.plugin import loading
+from cacheproxy.plugin.packages import Packages
+
 OTHERS = ("CLAUDE_", "ANTHROPIC_", "XDG_", "APPDATA", "LOCALAPPDATA")
+_load, _entry_points = Packages.load, loading.entry_points
+
+
+@cache
+def _installed():
+    return _load()
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +27,15 @@ def home(monkeypatch, tmp_path):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _loaded_once(monkeypatch):
+    """Load what is installed once: most of what a command takes. Not where that is another's."""
+
+    def load(block=(), files=()):
+        if block or loading.entry_points is not _entry_points:
+            return _load(block, files)
+        return _installed().with_files(files)
+
+    monkeypatch.setattr(Packages, "load", load)

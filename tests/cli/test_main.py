@@ -1,12 +1,14 @@
-"""The command itself: what it lists is true, and it imports only what runs."""
+"""The command itself: what it lists and offers is true, and it imports only what runs."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from importlib.metadata import version
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from cacheproxy.cli.main import COMMANDS, main
 from tests.cli.invoking import printed, refused
@@ -127,3 +129,38 @@ def test_twistd_finds_the_plugin_without_importing_the_proxy():
         "assert 'cacheproxy' in {found.tapname for found in getPlugins(IServiceMaker)}"
     )
     assert not {name for name in loaded if name.startswith("cacheproxy")}
+
+
+def complete(instruction, **environ):
+    environ = {"_CACHEPROXY_COMPLETE": instruction, **environ}
+    result = CliRunner().invoke(main, env=environ, prog_name="cacheproxy")
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("cacheproxy ser", {"serve", "service"}),
+        ("cacheproxy service un", {"uninstall"}),
+        ("cacheproxy env op", {"openclaw", "opencode"}),
+        ("cacheproxy serve --max-h", {"--max-head"}),
+    ],
+)
+def test_what_may_follow(words, offered):
+    """Commands, clients, and the proxy's options."""
+    count = str(len(words.split()) - 1)
+    text = complete("bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+    assert {line.partition(",")[2] for line in text.splitlines()} == offered
+
+
+@pytest.mark.slow
+def test_the_script_of_each_shell():
+    """It calls the command back for what may follow; bash accepts its own without a word."""
+    for shell in ("bash", "zsh", "fish"):
+        script = complete(f"{shell}_source")
+        assert f"_CACHEPROXY_COMPLETE={shell}_complete" in script
+    script = complete("bash_source") + "\ncomplete -p cacheproxy"
+    result = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=120)
+    assert b"_cacheproxy_completion" in result.stdout
+    assert result.stderr == b""

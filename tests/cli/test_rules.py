@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.cli.rules import RuleRow, fired, look
+from cacheproxy.cli.rules import look
 from cacheproxy.configfile import AppendError, append
 from cacheproxy.sources import default_file
-from tests import golden
-from tests.cli.invoking import transcript
+from tests import golden, transcript
+from tests.cli.invoking import transcript as printed
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
 
 RULE = "[[rule]]\nname = '{}'\nwhere = 'system'\npattern = '{}'\nreplacement = ''\n"
@@ -54,7 +54,7 @@ def test_what_each_rule_did(file, tmp_path, monkeypatch):
         monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")
         eventually(lambda: look(proxy.url, {}).turns_of(None) == 3)
         commands = ("rules --turns 3", "rules", "rules --turns 3 --json")
-        said = transcript(*(f"{one} --proxy URL" for one in commands), url=proxy.url)
+        said = printed(*(f"{one} --proxy URL" for one in commands), url=proxy.url)
     golden.agrees(FILE, "of a running proxy", said)
     upstream.close()
 
@@ -62,7 +62,7 @@ def test_what_each_rule_did(file, tmp_path, monkeypatch):
 def test_without_a_proxy(monkeypatch):
     """What is installed, and one line that says what is not known."""
     monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")
-    said = transcript("rules --proxy URL", url=f"http://127.0.0.1:{free_port()}")
+    said = printed("rules --proxy URL", url=f"http://127.0.0.1:{free_port()}")
     golden.agrees(FILE, "without a proxy", said)
 
 
@@ -81,9 +81,9 @@ def test_check(name, tmp_path):
     options, text = CHECKS[name]
     (tmp_path / "own.toml").write_text(text)
     command = f"rules check {options} FOLDER/own.toml"
-    golden.agrees(FILE, f"check: {name}", transcript(command, folder=tmp_path))
+    golden.agrees(FILE, f"check: {name}", printed(command, folder=tmp_path))
     default_file().write_text(text)  # the same as of a file that is named
-    said = transcript(f"rules check {options}").splitlines()[1:]
+    said = printed(f"rules check {options}").splitlines()[1:]
     kept = golden.sections(FILE)[f"check: {name}"].splitlines()[1:]
     assert said[-1] == kept[-1] or said[0].startswith("!")
 
@@ -95,68 +95,27 @@ def test_a_slow_rule_is_not_appended(file):
     assert SLOW not in file.read_text()
 
 
+def test_what_is_counted_and_what_may_go():
+    """Page by page, back to the first; a proxy without totals tells what it remembers."""
+
+    def counted(pages, most=1000):
+        """What is counted of a proxy that has these pages, and where it says it comes from."""
+
+        def script(peer, received):
+            page = pages.get(received.line.split(b" ")[1].decode().removeprefix("/_cacheproxy/"))
+            missing = whole(b"{}", status=b"404 Not Found")
+            peer.send(missing if page is None else whole(json.dumps(page).encode()))
+
+        upstream = Upstream()
+        upstream.reset(script)
+        try:
+            found = look(upstream.url, {}, most=most)
+        finally:
+            upstream.close()
+        return found.exchanges, found.source.replace(upstream.url, "URL")
+
+    transcript.holds("counted.txt", globals() | {"counted": counted})
+
+
 def exchange(client="claude", turn=1, side=False, **rules):
     return {"client": client, "turn": turn, "side": side, "rules": rules}
-
-
-def test_what_is_counted():
-    """Turns, not what comes beside them; a rule once for each exchange it changed."""
-    rows = [exchange(a=2), exchange(a=1, b=1), exchange(turn=0), exchange("x")]
-    rows.append(exchange(side=True) | {"rules": ["b"]})
-    counts = fired(rows, "")
-    assert counts.exchanges == {"a": 2, "b": 2}
-    assert counts.turns == {"claude": 2, "x": 1}
-    assert (counts.turns_of("claude"), counts.turns_of(None), counts.turns_of("y")) == (2, 3, 0)
-
-
-TARGET, REMEMBERED = "/_cacheproxy/requests", "/_cacheproxy/exchanges"
-ROWS = [exchange(a=1) for _ in range(3)]
-PAGES = {
-    TARGET: {"requests": ROWS, "next": 7},
-    f"{TARGET}?before=7": {"requests": ROWS, "next": 4},
-    f"{TARGET}?before=4": {"requests": ROWS[:1], "next": None},
-}
-
-
-@pytest.mark.parametrize(
-    ("pages", "most", "counted", "source"),
-    [
-        (PAGES, 1000, {"a": 7}, "has kept"),
-        (PAGES, 4, {"a": 4}, "has kept"),
-        ({REMEMBERED: {"exchanges": ROWS[:1]}}, 1000, {"a": 1}, "remembers"),
-        *(
-            ({TARGET: page}, 1000, None, "")
-            for page in ([], {}, {"requests": 7}, {"requests": [7]})
-        ),
-    ],
-)
-def test_the_totals_are_read_page_by_page(pages, most, counted, source):
-    """Back to the first, or as many as are enough; a proxy without them tells what it remembers."""
-
-    def script(peer, received):
-        page = pages.get(received.line.split(b" ")[1].decode())
-        body = json.dumps(page).encode()
-        peer.send(whole(b"{}", status=b"404 Not Found") if page is None else whole(body))
-
-    upstream = Upstream()
-    upstream.reset(script)
-    if counted is None:
-        with pytest.raises(ValueError, match="no list"):
-            look(upstream.url, {})
-    else:
-        counts = look(upstream.url, {}, most=most)
-        assert counts.exchanges == counted
-        assert counts.source.endswith(
-            f"{counted['a']} exchanges that the proxy at {upstream.url} {source}"
-        )
-    upstream.close()
-
-
-@pytest.mark.parametrize(
-    ("client", "turns", "why"), [("openclaw", 0, None), ("openclaw", 60, "60 turns of openclaw")]
-)
-def test_a_rule_that_is_needed_by_another_client_stays(client, turns, why):
-    """Without turns of its own client there is no evidence."""
-    row = RuleRow("a", "p", "", on=True, client=client, fired=0, turns=turns, failed=0)
-    found = row.retire(50)
-    assert found is why or found.endswith(f"in the last {why}")

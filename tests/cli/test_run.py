@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.cli.run import answers
-from cacheproxy.cli.runtext import first_line
-from tests.cli.invoking import printed, refused
+from tests import transcript
+from tests.cli.invoking import refused
 from tests.forking import popen
 from tests.proxy.harness import (
     TIMEOUT,
@@ -451,68 +451,16 @@ def test_without_a_server_one_line_says_how_to_start_one(user, upstream):
     assert user.said() == ""
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "is_one"),
-    [
-        (b"200 OK", b'{"object": "list", "data": null}', True),
-        (b"503 Unavailable", b'{"error": {"message": "Loading model"}}', True),
-        (b"401 Unauthorized", b'{"error": "no key"}', True),
-        (b"200 OK", b"<html>a web page</html>", False),
-        (b"200 OK", b'{"name": "another API"}', False),
-        (b"404 Not Found", b'{"error": "no such page"}', False),
-        (b"401 Unauthorized", b"who are you?", False),
-    ],
-)
-def test_not_all_that_listens_is_a_model_server(upstream, status, body, is_one):
-    """Many programs are at 8080: one has to list its models, ask for a key, or load one."""
-    upstream.reset(lambda peer, _: peer.send(whole(body, status=status)))
-    assert answers(upstream.url) == is_one
+def test_what_it_says_before_anything_starts(upstream, monkeypatch, tmp_path):
+    def lists(status, body):
+        """Whether what answers so is taken for a model server."""
+        upstream.reset(lambda peer, _: peer.send(whole(body, status=status)))
+        return answers(upstream.url)
 
+    def said(*words, path=""):
+        """The line of a run that is refused, where ``path`` alone is on the PATH."""
+        monkeypatch.setenv("PATH", path or str(tmp_path / "bin"))
+        return refused("run", *words).removeprefix("cacheproxy: ")
 
-@pytest.mark.parametrize("name", ["claude", "claude-code"])
-def test_a_program_that_is_not_there(name, monkeypatch, tmp_path):
-    """One line says how to get it."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    said = "claude is not on your PATH; this installs it: npm install --global @anthropic-ai/claude"
-    assert refused("run", name) == f"cacheproxy: {said}-code"
-
-
-def test_a_named_proxy_has_to_be_there(monkeypatch, tmp_path):
-    """None is started in its place."""
-    (tmp_path / "codex").touch(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    line = refused("run", "--proxy", f"http://127.0.0.1:{free_port()}", "codex")
-    assert line.endswith(": leave out --proxy")
-
-
-def test_help():
-    """It says what becomes of the words and the exit code."""
-    text = " ".join(printed("run", "--help").split())
-    assert "run [OPTIONS] CLIENT [ARGS]..." in text
-    assert "its exit code becomes the command's" in text
-
-
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        (
-            {"upstream": {"url": "http://gpu:8000", "server": {"kind": "vLLM", "model": "q"}}},
-            "vLLM at http://gpu:8000 (q)",
-        ),
-        (
-            {
-                "upstream": {"url": "http://localhost:8080", "server": None},
-                "upstreams": [{}, {}],
-                "placement": {"late": "refused"},
-                "clients": {"a": "pi", "b": "claude", "c": "claude"},
-            },
-            (
-                "model server at :8080 and 1 other server; it refuses late system messages: "
-                "handled; 2 rules for claude"
-            ),
-        ),
-    ],
-)
-def test_the_first_line(page, said):
-    """Which server, and what of the client is handled."""
-    assert first_line({"upstreams": [], "clients": {}} | page, "claude") == said
+    names = {"lists": lists, "said": said, "folder": tmp_path, "port": free_port()}
+    transcript.holds("run.txt", globals() | names)

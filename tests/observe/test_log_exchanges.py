@@ -143,7 +143,7 @@ CASES = {
         target("/v1/sk-ant-api03-7f3a9bcc41d0/models"),
         target("/" + "x" * 30_000),
     ],
-    "edits by rule, none of one that failed; late messages, however many edits one takes": [
+    "edits by rule, none of one that failed, and late messages, however many edits one takes": [
         {"reports": (TWO, RuleReport("failed", error="KeyError"), ONE)},
         placed(joins=False),
         placed(joins=True),

@@ -199,15 +199,15 @@ def test_a_disk_that_is_full_when_the_log_is_written_into_the_file(
     assert ask(database, reactor, count) == 1  # now it is in the file
     before = path.stat()
     monkeypatch.setattr(file, "_LONG", 1 << 30)
-    put(database, *(record(session=f"s{number}") for number in range(4000)))
-    assert ask(database, reactor, count) == 4001
+    put(database, *(record(session=f"s{number}") for number in range(1500)))
+    assert ask(database, reactor, count) == 1501
     monkeypatch.setattr(file, "_LONG", 1)
-    with files_of_at_most(before.st_size + 100_000):
-        assert ask(database, reactor, count) == 4001
+    with files_of_at_most(before.st_size + 50_000):
+        assert ask(database, reactor, count) == 1501
     assert path.stat().st_mtime_ns > before.st_mtime_ns
-    assert ask(database, reactor, count) == 4001
+    assert ask(database, reactor, count) == 1501
     database.close()
-    assert rows(path.parent) == 4001
+    assert rows(path.parent) == 1501
     assert log == []
 
 

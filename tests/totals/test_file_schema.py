@@ -8,12 +8,11 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals.file import LATEST, migrate
-from cacheproxy.totals.lists import requests
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import EVER, STEPS, class_middle, first_class
-from cacheproxy.totals.windows import lifetime, overview
+from tests import transcript
 
-from .builders import MS, NOW, URL, keep, record, store_in
+from .builders import NOW, keep, record, store_in
 
 RECORDS = [
     record(
@@ -129,93 +128,20 @@ def old_file(*spared, waiting=0.0, seconds=None):
     return old
 
 
-def test_what_was_spared_before_is_priced_as_the_totals_had_it():
-    """Once: all windows add up to what the lifetime totals said, and go on saying."""
-    old = old_file(1000, None, 0, 3000, -400, seconds=9.0)
-    migrate(old)
-    prices = [row[0] for row in old.execute("SELECT spared_ms FROM exchanges ORDER BY id")]
-    assert prices == [2500, None, 0, 7500, -1000]
-    hours = [row[0] for row in old.execute(f"SELECT spared_ms {OF_HOURS}")]
-    assert hours == [2500, 0, 0, 7500, -1000]
-    found = lifetime(TotalsStore(old))
-    assert (found["spared"], found["spared_seconds"], found["unpriced"]) == (3600, 9.0, 0)
+def opened(folder, *records, change=""):
+    """Open a file, keep these, and close it; ``change``: what another program did to its tables."""
+    store = store_in(folder)
+    keep(store, *records)
+    for statement in filter(None, change.split(";")):
+        store.connection.execute(statement)
+    store.connection.close()
+    return store
 
 
-def test_what_had_no_price_has_none():
-    old = old_file(1000, 200, waiting=1200.0)
-    migrate(old)
-    assert old.execute("SELECT spared_ms FROM exchanges").fetchall() == [(None,), (None,)]
-    hours = old.execute(f"SELECT spared_ms, unpriced {OF_HOURS}").fetchall()
-    assert hours == [(0, 1000), (0, 200)]
-    found = lifetime(TotalsStore(old))
-    assert (found["spared"], found["spared_seconds"], found["unpriced"]) == (1200, 0.0, 1200)
-
-
-def test_what_the_servers_counters_told_is_no_more_in_the_lifetime():
-    """They had others' requests, and those from before the proxy was there."""
-    old = old_file(0, 0, 0)
-    migrate(old, upto=5)
-    old.execute("INSERT INTO lifetime VALUES (1, 'prompt', 166300, 0)")
-    old.execute("INSERT INTO samples (step, upstream, at, looks, prompt) VALUES (1, 1, 0, 1, 9)")
-    old.execute("INSERT INTO upstreams (url, first_seen, reading) VALUES (?, ?, '{}')", (URL, MS))
-    migrate(old)
-    found = lifetime(TotalsStore(old))
-    assert (found["requests"], found["prompt"], found["since"]) == (3, 27, 0)
-    store = TotalsStore(old)
-    keep(store, record())
-    assert (lifetime(store)["requests"], lifetime(store)["prompt"]) == (4, 1027)
-
-
-def test_speeds_of_before_are_of_answers_that_tell_one():
-    """As far back as there are exchanges; older sums stay."""
-    old = old_file(0, 0)
-    old.execute("DELETE FROM exchanges WHERE at = 0")
-    migrate(old)
-    found = old.execute(f"SELECT timed_prompt, prompt_ms, timed_output, output_ms {OF_HOURS}")
-    assert found.fetchall() == [(25, 500, 1, 1), (0, 0, 0, 0)]
-
-
-def test_a_migration_that_fails_leaves_the_file_as_it_was():
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(connection, upto=1)
-    connection.execute("CREATE TABLE rollup_breaks (mine)")  # in the way of 002
-    before = schema(connection)
-    with pytest.raises(sqlite3.OperationalError):
-        migrate(connection)
-    assert schema(connection) == before
-    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+def test_what_becomes_of_older_files(tmp_path):
+    transcript.holds("schema.txt", globals() | {"folder": tmp_path})
 
 
 @pytest.mark.parametrize("wait", [0, 1, 7, 100, 38_100, 10**7])
 def test_a_class_is_near_its_waits(wait):
     assert class_middle(first_class(wait)) == pytest.approx(max(1, wait), rel=0.1)
-
-
-def test_a_column_that_has_come_since_is_added(tmp_path):
-    """By a row in ``record.kept``: it is kept, added up and shown from then on; no new version."""
-    store = store_in(tmp_path)
-    keep(store, record(number=1))
-    for column in ("exchanges added_us", "rollups added_us", "rollups sent", "sessions output"):
-        store.connection.execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split()))
-    store.connection.close()
-    store = store_in(tmp_path)
-    keep(store, record(number=2, added_us=7000, output=5))
-    assert [each["added"] for each in requests(store)["requests"]] == [0.007, None]
-    assert overview(store, "1h", MS)["sums"]["added"] == 0.007
-    assert store.rows("SELECT output FROM sessions") == [{"output": 5}]
-    store.connection.close()
-
-
-def test_a_column_of_a_newer_program_is_left_alone(tmp_path):
-    """Whoever goes back to an older one keeps the file."""
-    store = store_in(tmp_path)
-    keep(store, record(number=1))
-    for table in ("exchanges", "rollups", "sessions"):
-        store.connection.execute(f"ALTER TABLE {table} ADD COLUMN newer INTEGER NOT NULL DEFAULT 7")
-    store.connection.close()
-    store = store_in(tmp_path)
-    keep(store, record(number=2))
-    assert [each["number"] for each in requests(store)["requests"]] == [2, None]
-    assert "newer" not in requests(store)["requests"][0]
-    assert lifetime(store)["requests"] == 2
-    store.connection.close()

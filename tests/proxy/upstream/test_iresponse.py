@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import treq
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
 from twisted.web.client import readBody
 from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
 from zope.interface.verify import verifyObject
@@ -40,6 +42,23 @@ def test_it_has_all_that_an_iresponse_has():
     assert answered(LENGTH, b"abc").length == 3
     assert answered(LENGTH, b"abc").transport.disconnecting
     assert not answered(LENGTH, b"ab").transport.disconnecting
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_an_upstream_that_answered_early_is_left_in_the_end(is_gone):
+    """It has two seconds for the rest of the request."""
+    clock = Clock()
+    response = UpstreamConnection(b"", b"x" * 70_000, b"POST", clock, 0)
+    response.makeConnection(StringTransport())
+    response.dataReceived(HEAD + LENGTH + b"abc")
+    assert response.transport.disconnecting
+    clock.advance(1.9)
+    if is_gone:
+        response.connectionLost(Failure(ConnectionDone()))
+        assert clock.getDelayedCalls() == []
+    assert not response.transport.disconnected
+    clock.advance(0.1)
+    assert response.transport.disconnected is not is_gone
 
 
 class Attempt:
