@@ -1,7 +1,5 @@
 """A server of a few lines that answers what it is told, for all that a good one never does."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """What the rules of the client packages look for, as the clients write it."""
 
-from __future__ import annotations
-
 STAMP = "[Wed 2026-02-18 20:48 UTC] "
 METADATA = (
     'Conversation info (untrusted metadata):\n```json\n{\n  "message_id": "6678",\n'

@@ -1,7 +1,5 @@
 """A server is asked once, and each way that it fails is told in a few words."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """What the benchmarks are made of; nothing is timed."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Whatever shape a body has, no rule of a package fails, and a second pass changes nothing."""
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from pathlib import Path

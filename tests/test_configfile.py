@@ -1,7 +1,5 @@
 """Rules in the config file: written, and taken out again."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the tests themselves do on busy machines, in the background, and when something hangs."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

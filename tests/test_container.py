@@ -1,7 +1,5 @@
 """Dockerfile and compose.yaml: linted, and looked at as far as that goes without an engine."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The fuzz targets: they run, and instrument what is there."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A share of fuzz/own_texts.py: with all packages, users' texts and tool results stay (law 2)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice
 

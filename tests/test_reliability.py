@@ -1,7 +1,5 @@
 """docs/reliability.md names tests, options and limits: all of them as they are in the code."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

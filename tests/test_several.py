@@ -1,7 +1,5 @@
 """Several proxies behind HAProxy, as docs/running.md has it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import signal

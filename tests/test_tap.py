@@ -1,7 +1,5 @@
 """``twistd cacheproxy``: its options, and how it refuses to start."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

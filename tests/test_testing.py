@@ -1,7 +1,5 @@
 """The helpers that client packages test with do what their docstrings say."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -1,7 +1,5 @@
 """The tools of this repository: commands in distributions of their own."""
 
-from __future__ import annotations
-
 import configparser
 from importlib.metadata import entry_points
 from pathlib import Path

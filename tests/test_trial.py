@@ -1,7 +1,5 @@
 """What ``trial tests`` runs: pytest with the quick tests, since none of them is a TestCase."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import unittest

@@ -1,7 +1,5 @@
 """What systemd and launchd are told, files of our own and others', and commands that fail."""
 
-from __future__ import annotations
-
 import os
 import plistlib
 import shutil

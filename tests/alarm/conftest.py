@@ -1,7 +1,5 @@
 """A session bus, and who shows notifications on it."""
 
-from __future__ import annotations
-
 import queue
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """A running proxy before a server that forgets everything: its alarms reach whom they are for."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import itertools

@@ -1,7 +1,5 @@
 """Alarms on the desktop: by D-Bus, or by macOS' own command."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

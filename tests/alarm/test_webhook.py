@@ -1,7 +1,5 @@
 """Alarms and their webhook without a network: what is sent, tried again and said."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import re

@@ -1,7 +1,5 @@
 """A real browser before the real proxy before the real llama.cpp server."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

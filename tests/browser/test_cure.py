@@ -1,7 +1,5 @@
 """From a break to the rule that cures it, by clicks alone."""
 
-from __future__ import annotations
-
 from .conftest import WORDS, ask, started
 
 SYSTEM = "Today's date: 2026-11-{}\n<b>" + WORDS * 40

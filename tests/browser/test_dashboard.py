@@ -1,7 +1,5 @@
 """The dashboard in a real browser: live, filtered, read by keyboard, in all its states."""
 
-from __future__ import annotations
-
 import re
 import threading
 

@@ -1,7 +1,5 @@
 """The views of the dashboard: by link, by keyboard, on each screen, without seeing them."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import CANARY

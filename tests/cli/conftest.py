@@ -1,7 +1,5 @@
 """What the tests of commands share: none of the settings of who runs them."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 

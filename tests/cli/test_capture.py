@@ -1,7 +1,5 @@
 """``cacheproxy capture``: list and export, one line for what is wrong (capture.txt)."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

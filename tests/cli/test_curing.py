@@ -1,7 +1,5 @@
 """``cacheproxy diagnose --propose`` against a running proxy: proven there, applied, in use."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """``cacheproxy diagnose`` as people run it (diagnose.txt)."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from functools import partial

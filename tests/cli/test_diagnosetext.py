@@ -1,7 +1,5 @@
 """What ``cacheproxy diagnose`` says of a turn, in words (diagnosetext.txt)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command as people run it (doctor.txt); what it says of all that it may find: tests/doctor."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

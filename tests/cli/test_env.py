@@ -3,8 +3,6 @@
 What each client is told stands in setup.txt beside the tests of its package.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

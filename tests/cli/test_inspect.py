@@ -1,7 +1,5 @@
 """``cacheproxy inspect`` as people run it (inspect.txt)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command itself: what it lists and offers is true, and it imports only what runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """A new client package installs and passes its own tests, as it is."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``cacheproxy plugins``: which packages and rules there are, and which are on (plugins.txt)."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``cacheproxy rules``: what each rule did in a running proxy, and what needs none (rules.txt)."""
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import entry_points
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``cacheproxy service``: what is written and run to keep the proxy running (service.txt)."""
 
-from __future__ import annotations
-
 import os
 import plistlib
 import re

@@ -1,7 +1,5 @@
 """``cacheproxy top`` in a real terminal, with a real proxy in which a conversation breaks."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """What a client has to know, and the words of shells (need.txt)."""
 
-from __future__ import annotations
-
 from tests import transcript
 
 

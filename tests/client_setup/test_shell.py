@@ -1,7 +1,5 @@
 """Quoting, by the shells themselves where they are installed."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """Conversations with late system messages, and how they go on."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from cacheproxy.core.placement.placement import Late, Placement, Treatment, alike

@@ -1,7 +1,5 @@
 """What the chat templates of vendors do with late system messages, each in a few lines."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The garbage collector is paused while anybody wants it paused, and only then."""
 
-from __future__ import annotations
-
 import gc
 import threading
 

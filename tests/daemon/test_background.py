@@ -1,7 +1,5 @@
 """The proxy in the background, with a pid file, and on a terminal that closes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty

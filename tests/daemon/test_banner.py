@@ -1,7 +1,5 @@
 """The banner: who listens where, what the upstream is, which rules are on (banner.txt)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

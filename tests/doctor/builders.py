@@ -1,7 +1,5 @@
 """What the checks look at, built by function."""
 
-from __future__ import annotations
-
 from cacheproxy.client_setup.checkup import Checkup, Volatile
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT

@@ -1,7 +1,5 @@
 """The real server and the real proxy for the checks, and scripted peers for what they never do."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

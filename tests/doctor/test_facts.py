@@ -3,8 +3,6 @@
 And a router that keeps no conversation at one server: seen, and told what mends it.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import replace
 

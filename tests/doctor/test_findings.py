@@ -4,8 +4,6 @@ The texts stand in findings.txt, whole. What it knows is built by function; test
 tests of real servers look at how it comes to know.
 """
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What slots cost, and what a test prompt would push out: by figures, and with the real server."""
 
-from __future__ import annotations
-
 import json
 import re
 

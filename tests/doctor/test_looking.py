@@ -1,7 +1,5 @@
 """How doctor comes to know the proxy: its health page, its record, its To do."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

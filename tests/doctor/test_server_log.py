@@ -1,7 +1,5 @@
 """A report on a log: the real server's, as it is written today."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

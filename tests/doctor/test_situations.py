@@ -1,7 +1,5 @@
 """What doctor says of seven situations, over real sockets; and what it says mends them is run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

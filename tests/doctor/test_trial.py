@@ -1,7 +1,5 @@
 """The test prompts, against the real server."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

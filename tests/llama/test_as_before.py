@@ -1,7 +1,5 @@
 """What a real server reuses where a client lists its tools or spells its calls in another way."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

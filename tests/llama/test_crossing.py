@@ -5,8 +5,6 @@ sockets. What is asked about the template, a real server answers; what is said, 
 ``CACHEPROXY_TURNS=20000 pytest tests/llama/test_crossing.py`` takes some minutes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """A stranger's path: from a break in the log to a cure in the running proxy."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

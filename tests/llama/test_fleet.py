@@ -3,8 +3,6 @@
 The other routers of the page are run by ``benchmarks/routers.py``.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import ExitStack
 

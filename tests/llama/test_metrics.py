@@ -1,7 +1,5 @@
 """What the page says against the counters of the real server."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

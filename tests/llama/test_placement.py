@@ -3,8 +3,6 @@
 Through the proxy no template costs an error or the history: each turn evaluates what is new.
 """
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Several real servers behind one proxy: where conversations go, and what is reused there."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

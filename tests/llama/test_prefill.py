@@ -1,7 +1,5 @@
 """While the real server evaluates a long prompt: it stops for a client that leaves; pings pass."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """What the proxy learns of the real server: its template, its slots, how it reports."""
 
-from __future__ import annotations
-
 import json
 import time
 

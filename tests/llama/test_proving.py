@@ -1,7 +1,5 @@
 """What the real server renders and counts is what its answers count, and shows what it did."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What the real server repairs by itself, and whether what we claim for us is the rest of it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -4,8 +4,6 @@ A turn after the first has to reuse the whole prompt of the turn before it, less
 unless ``exceptions.py`` says why it cannot. All captures: ``benchmarks/reuse.py``.
 """
 
-from __future__ import annotations
-
 import pytest
 from cacheproxy_demo.client import DemoClient
 

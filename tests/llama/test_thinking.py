@@ -3,8 +3,6 @@
 All of it, for each memory: ``benchmarks/thinking.py``.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

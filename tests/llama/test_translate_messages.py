@@ -1,7 +1,5 @@
 """The same prompt as Messages, and translated as chat: the real server says the same."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What the real server says of reuse, read in each dialect's own arithmetic."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 

@@ -3,8 +3,6 @@
 What each does, and what it costs: ``python benchmarks/templates.py``, docs/servers.md.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import ExitStack, closing
 from functools import cache

@@ -1,7 +1,5 @@
 """The alert rules of the documentation, by Prometheus' own tool."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

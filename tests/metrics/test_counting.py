@@ -1,7 +1,5 @@
 """What is counted of an exchange."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

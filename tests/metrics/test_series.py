@@ -1,7 +1,5 @@
 """Our own counters and histograms are shown as prometheus-client shows its own."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What is so at the moment of asking."""
 
-from __future__ import annotations
-
 import platform
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Each family's model loads in the real server, answers, and is the same each time."""
 
-from __future__ import annotations
-
 import pytest
 from cacheproxy_demo.client import DemoClient
 from cacheproxy_demo.embedded import LlamaServer

@@ -1,7 +1,5 @@
 """Conversations, and an upstream that is asked about them: the other side of ``Known``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from twisted.internet.defer import Deferred

@@ -1,7 +1,5 @@
 """Exchanges to capture, and the observer that does, for tests."""
 
-from __future__ import annotations
-
 import json
 import stat
 import time

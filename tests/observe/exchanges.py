@@ -1,7 +1,5 @@
 """Exchanges and looks for tests, built by function."""
 
-from __future__ import annotations
-
 import json
 
 from cacheproxy.core.conversation.session import Session

@@ -1,7 +1,5 @@
 """Capture: raw exchanges to a private folder, off the reactor thread."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

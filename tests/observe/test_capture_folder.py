@@ -1,7 +1,5 @@
 """The folder of captures: private, capped, and nobody else's."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

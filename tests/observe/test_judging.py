@@ -1,7 +1,5 @@
 """Verdicts are reached in order, beside the reactor, and lose no exchange."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A session's exchanges wait where an upstream is asked; other sessions do not."""
 
-from __future__ import annotations
-
 import gc
 from dataclasses import replace
 

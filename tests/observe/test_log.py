@@ -1,7 +1,5 @@
 """The log: our own lines as they are, from others what went wrong, and no text of a prompt."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """One line per exchange: figures and a verdict, and nothing of what was said."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What turns spared, priced when it happens."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

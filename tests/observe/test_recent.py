@@ -1,7 +1,5 @@
 """The last exchanges are remembered, without their bodies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from msgspec import structs

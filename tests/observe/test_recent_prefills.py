@@ -1,7 +1,5 @@
 """Each upstream's latest status."""
 
-from __future__ import annotations
-
 import re
 
 from cacheproxy.core.conversation.session import Session

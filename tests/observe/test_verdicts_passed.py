@@ -1,7 +1,5 @@
 """What passed at an upstream is found again by its time, and by where it was."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

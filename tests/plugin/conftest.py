@@ -1,7 +1,5 @@
 """Installing client packages."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Commands of plugins: listed, run, refused; and what is said of those that are not installed."""
 
-from __future__ import annotations
-
 from tests.cli.invoking import invoke, printed, refused
 
 COMMAND = '''

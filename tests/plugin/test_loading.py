@@ -3,8 +3,6 @@
 A plugin that is a file: what it may be, and one line for everything else.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

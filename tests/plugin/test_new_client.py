@@ -1,7 +1,5 @@
 """A client that nobody has heard of: its package makes it known wherever clients are named."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The functions of a kind that a plugin brings: what they should not do costs the kind alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.servers import kinds

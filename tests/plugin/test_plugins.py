@@ -1,7 +1,5 @@
 """Who looks at finished exchanges: observers of packages, and our own."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Who gets in, on real sockets: what core/privacy decides holds for every path."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A client that does not read, or reads slowly, holds up its own upstream and nobody else."""
 
-from __future__ import annotations
-
 import json
 import time
 

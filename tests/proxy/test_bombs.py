@@ -1,7 +1,5 @@
 """Small things that would become large if they were unpacked: no further than they may be."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import zlib

@@ -1,7 +1,5 @@
 """An upstream that does not take connections."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """A server whose answers do not say what was reused: its counters do, where a request ran alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """The upstream's answer ends after each of its bytes in turn: no part passes for the whole."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

@@ -1,7 +1,5 @@
 """How long a client may take, and how many may come."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

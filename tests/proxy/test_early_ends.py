@@ -1,7 +1,5 @@
 """An answer that ends with its connection: whole with its dialect's end, else broken off."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

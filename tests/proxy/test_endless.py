@@ -1,7 +1,5 @@
 """Parts of an upstream's answer that have no end: each has a limit, and costs little until then."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,7 +1,5 @@
 """The upstream fails: the client is told, and never takes a part for the whole."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

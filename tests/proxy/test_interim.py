@@ -1,7 +1,5 @@
 """Interim responses (RFC 9110, section 15.2) end at the proxy, which has its own: to go on."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

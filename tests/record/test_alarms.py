@@ -1,7 +1,5 @@
 """Which breaks raise an alarm: all that cost much, and nothing in recorded traffic."""
 
-from __future__ import annotations
-
 import copy
 import json
 

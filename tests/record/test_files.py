@@ -1,7 +1,5 @@
 """The files that hold captured exchanges, and what is none of them (files.txt)."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

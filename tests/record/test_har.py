@@ -1,7 +1,5 @@
 """Captured exchanges as an HTTP Archive, and back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

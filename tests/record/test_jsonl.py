@@ -1,7 +1,5 @@
 """A captured exchange as one line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever is known of an exchange, each projection shows it; none but a capture has its words."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is made of an exchange, and what is read back: a text for each module (``*.txt``)."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

@@ -1,7 +1,5 @@
 """What the official SDKs show through the proxy, however the upstream's answer ends."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """A new column on the page: a row in the record's table, and one in the page's."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

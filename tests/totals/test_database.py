@@ -1,7 +1,5 @@
 """The thread that keeps the totals: in order, together, and whatever happens to the file."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

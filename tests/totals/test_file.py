@@ -1,7 +1,5 @@
 """The file: whose it is, and what becomes of a damaged one (file.txt)."""
 
-from __future__ import annotations
-
 import os
 import stat
 

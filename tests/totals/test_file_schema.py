@@ -1,7 +1,5 @@
 """From every older version to the newest: as if it had been that all the time."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest

@@ -1,7 +1,5 @@
 """What is shown of the totals: sums, breaks, groups, lists, conversations, tables (shown.txt)."""
 
-from __future__ import annotations
-
 import csv
 import json
 from io import StringIO

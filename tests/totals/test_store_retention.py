@@ -1,7 +1,5 @@
 """What goes with age, what stays, and how large the file gets."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.conversation.verdict import Reason

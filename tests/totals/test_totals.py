@@ -1,7 +1,5 @@
 """All of it together: what a proxy hands over, and what it asks for."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """What chat servers stream, and what becomes of it."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Made-up conversations, and what a chat template would see of them."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Ways to feed a translated stream."""
 
-from __future__ import annotations
-
 from cacheproxy.translate.reading import TranslationError
 
 

@@ -1,7 +1,5 @@
 """Whatever comes is translated or refused, and each turn extends the one before."""
 
-from __future__ import annotations
-
 import json
 import string
 

@@ -1,7 +1,5 @@
 """What is translated, and into what: one transcript of requests, one of answers, one of streams."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

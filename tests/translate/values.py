@@ -1,7 +1,5 @@
 """Any JSON value, any text, names of tools: for hypothesis."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12)

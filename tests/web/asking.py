@@ -1,7 +1,5 @@
 """Pages asked for: of a real proxy, or of the real site, channel and request without a network."""
 
-from __future__ import annotations
-
 import json
 
 from twisted.internet.error import ConnectionLost

@@ -1,7 +1,5 @@
 """Conversations that break in a real proxy, for tests of what can be done about it."""
 
-from __future__ import annotations
-
 import json
 from itertools import count
 

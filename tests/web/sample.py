@@ -1,7 +1,5 @@
 """Exchanges as a source of the dashboard keeps them, for tests."""
 
-from __future__ import annotations
-
 from twisted.internet.task import Clock
 
 from cacheproxy.observe.recent import Latest, Recent

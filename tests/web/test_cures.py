@@ -1,7 +1,5 @@
 """Rules for what broke a turn, from what the store keeps; the configuration read again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

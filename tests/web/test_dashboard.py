@@ -1,7 +1,5 @@
 """What the dashboard shows, without a process: figures and names alone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What open dashboards are told, through a real proxy; and the page's own files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

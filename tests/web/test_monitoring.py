@@ -1,7 +1,5 @@
 """GET /_cacheproxy/health and metrics, through a real proxy and in memory (monitoring.txt)."""
 
-from __future__ import annotations
-
 import json
 import signal
 

@@ -1,7 +1,5 @@
 """What is made for twisted.web is mounted among our own pages as it is."""
 
-from __future__ import annotations
-
 import pytest
 from prometheus_client import Counter
 from prometheus_client import twisted as prometheus

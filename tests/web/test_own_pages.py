@@ -1,7 +1,5 @@
 """Which of our own pages are there, for whom, and how they are asked for: of three real proxies."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

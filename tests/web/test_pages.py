@@ -1,7 +1,5 @@
 """Answers that are written piece by piece."""
 
-from __future__ import annotations
-
 import pytest
 from twisted.internet.defer import Deferred
 

@@ -1,7 +1,5 @@
 """Pages of a running proxy: breaks and what is done about them, conversations, tables, reloads."""
 
-from __future__ import annotations
-
 import csv
 import json
 from io import StringIO

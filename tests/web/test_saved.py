@@ -1,7 +1,5 @@
 """The time saved is the same figure wherever it is shown."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Open dashboards, one by one: who does not read is waited for, then dropped."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What aider's rules touch, and what stays: users' words, files, other clients."""
 
-from __future__ import annotations
-
 import cacheproxy_aider
 import pytest
 from cacheproxy_aider import CLIENT, cacheproxy_session

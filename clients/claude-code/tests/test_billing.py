@@ -1,7 +1,5 @@
 """The attribution block becomes one constant, or goes, at the head of the prompt and only there."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Claude Code's settings: three variables, and nothing else."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Whose requests are Claude Code's: by user agent, header, or the beginning of the prompt."""
 
-from __future__ import annotations
-
 import cacheproxy_claude_code
 import pytest
 from cacheproxy_claude_code import CLIENT

@@ -1,7 +1,5 @@
 """Dates, months and git status keep the session's first value, and the new one is told once."""
 
-from __future__ import annotations
-
 import pytest
 from cacheproxy_claude_code import RULES
 

@@ -1,7 +1,5 @@
 """The list of skills stays where it was, and what anybody else wrote stays as it is."""
 
-from __future__ import annotations
-
 import cacheproxy_claude_code
 import pytest
 

@@ -3,8 +3,6 @@
 They were recorded within a day. For those over midnight the later turns get the next date.
 """
 
-from __future__ import annotations
-
 import cacheproxy_cline
 import pytest
 from cacheproxy_cline import CLIENT

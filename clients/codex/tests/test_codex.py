@@ -1,7 +1,5 @@
 """Whose requests are Codex's, and which thread of which session they are."""
 
-from __future__ import annotations
-
 import pytest
 from cacheproxy_codex import CLIENT, cacheproxy_session
 

@@ -1,7 +1,5 @@
 """Continue's sessions; what it pins: tests/test_client_pins.py."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import cacheproxy_continue

@@ -1,7 +1,5 @@
 """A resumed Gemini CLI session: each tool response once, and all else to the letter."""
 
-from __future__ import annotations
-
 import json
 
 import cacheproxy_gemini_cli

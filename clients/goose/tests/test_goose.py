@@ -1,7 +1,5 @@
 """goose's sessions; what it pins: tests/test_client_pins.py."""
 
-from __future__ import annotations
-
 from cacheproxy_goose import cacheproxy_session
 
 from cacheproxy.testing import conversation

@@ -1,7 +1,5 @@
 """LibreChat's sessions; what it pins: tests/test_client_pins.py."""
 
-from __future__ import annotations
-
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.testing import conversation
 

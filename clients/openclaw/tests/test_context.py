@@ -1,7 +1,5 @@
 """The internal context, kept where it stood: each turn then extends the one before."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

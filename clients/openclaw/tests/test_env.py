@@ -1,7 +1,5 @@
 """What OpenClaw is told."""
 
-from __future__ import annotations
-
 import json
 
 from cacheproxy_openclaw import cacheproxy_setup

@@ -4,8 +4,6 @@ Versions before February 2026 have no capture: ``turn`` builds their requests, a
 and issues describe them.
 """
 
-from __future__ import annotations
-
 import json
 
 import cacheproxy_openclaw

@@ -1,7 +1,5 @@
 """Oh My Pi, a fork; and what would take hours. What pi pins: tests/test_client_pins.py."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import cacheproxy_pi

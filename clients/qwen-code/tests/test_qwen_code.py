@@ -1,7 +1,5 @@
 """What Qwen Code's rules touch, and what stays: users' words, files, other clients."""
 
-from __future__ import annotations
-
 import cacheproxy_qwen_code
 import pytest
 from cacheproxy_qwen_code import CLIENT, cacheproxy_session

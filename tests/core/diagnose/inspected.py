@@ -1,7 +1,5 @@
 """An inspection in lines, to be compared whole."""
 
-from __future__ import annotations
-
 
 def shown(found):
     """An inspection in lines."""

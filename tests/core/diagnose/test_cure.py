@@ -1,7 +1,5 @@
 """What rules win at a turn that broke, what they leave, and when that is too little."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.diagnose.cure import Won, won_by, worth

@@ -1,7 +1,5 @@
 """Two texts side by side, as a page shows them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

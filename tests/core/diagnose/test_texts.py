@@ -1,7 +1,5 @@
 """The words of a break, from its two requests."""
 
-from __future__ import annotations
-
 import json
 import time
 

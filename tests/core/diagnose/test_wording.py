@@ -1,7 +1,5 @@
 """A proposed rule is for one program, and not for all that use its library."""
 
-from __future__ import annotations
-
 import tomllib
 from itertools import pairwise
 

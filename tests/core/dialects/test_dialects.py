@@ -1,7 +1,5 @@
 """Which API a path speaks, and what its value answers."""
 
-from __future__ import annotations
-
 from cacheproxy.core.dialects.dialects import DIALECTS, beside, dialect_of
 from tests import transcript
 

@@ -1,7 +1,5 @@
 """A new API is one module: its value answers for it wherever something is asked."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What is advised: for each cause, at each kind of server, with each client."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

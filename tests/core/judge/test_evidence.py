@@ -1,7 +1,5 @@
 """A prompt as its server would have seen it, had nobody edited it."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.core.conversation.divergence import parting

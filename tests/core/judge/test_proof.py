@@ -1,7 +1,5 @@
 """Two rendered prompts, compared: where they part, and what the template did there."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

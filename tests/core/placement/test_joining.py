@@ -1,7 +1,5 @@
 """Late system messages join their neighbours; each turn extends the one before it."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What a server does with late system messages, and what follows."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Late system messages become the user's; nothing else changes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What an upstream says of a request that it turns down, and nothing of the request."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """Who may ask, what their browsers are told, and what of a request may be stored: transcripts."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

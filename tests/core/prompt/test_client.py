@@ -1,7 +1,5 @@
 """Whose request it is: told by marks that the client itself writes, at its own place."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A body as the ordered segments of its prompt, and what share of the tokens each part has."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Texts in the form in which clients wrap what is not the user's own."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Turns and facts for the tests of routes."""
 
-from __future__ import annotations
-
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.testing import request

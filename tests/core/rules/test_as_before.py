@@ -1,7 +1,5 @@
 """Tools and tool calls known from the turn before keep their spelling, and tools their order."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

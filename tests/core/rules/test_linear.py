@@ -1,7 +1,5 @@
 """The regexes of the rules that we ship, and our own, stay linear on texts made against them."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

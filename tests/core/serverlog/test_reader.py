@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 (log lines are as long as they are)
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import example, given

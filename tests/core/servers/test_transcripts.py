@@ -1,7 +1,5 @@
 """What is known of a server by its pages, answers and figures: transcripts, and any input."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a chat template is asked about messages, turns, tools and the time."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

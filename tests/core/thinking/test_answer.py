@@ -1,7 +1,5 @@
 """The reasoning in an answer is read in each API, whole and streamed."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given

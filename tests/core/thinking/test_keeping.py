@@ -1,7 +1,5 @@
 """With earlier reasoning kept, a prompt only grows; what nobody asked for is left as it is."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What tests share: a reactor with threads, and code of others that hangs until it is let go."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

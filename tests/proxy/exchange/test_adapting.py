@@ -1,7 +1,5 @@
 """Where the reasoning of an answer is read: on the reactor, or in a thread."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """Rules at work in the proxy: on the reactor, in a thread, from a config file, from plugins."""
 
-from __future__ import annotations
-
 import json
 import threading
 from functools import partial

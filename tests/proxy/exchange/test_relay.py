@@ -1,7 +1,5 @@
 """Relay: the end of an answer that broke off, and signs of life before it begins."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import threading

@@ -1,7 +1,5 @@
 """Which server a turn of a conversation goes to, with servers as a configuration makes them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.metadata import entry_points
 

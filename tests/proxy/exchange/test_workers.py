@@ -1,7 +1,5 @@
 """Threads for the code of others: deadlines, and how many a name may hold."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A proxy before several upstreams, each of which a test scripts."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

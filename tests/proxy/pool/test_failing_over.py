@@ -1,7 +1,5 @@
 """Upstreams that go away, are busy, or come back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Several upstreams that do not speak alike, and clients that do not wait for them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A pool as its configuration has it: at the start, and as it is read again."""
 
-from __future__ import annotations
-
 import json
 import signal
 

@@ -1,7 +1,5 @@
 """Whoever asks a server: a trouble that comes with every turn."""
 
-from __future__ import annotations
-
 import pytest
 from twisted.internet import defer
 from twisted.internet.task import Clock

@@ -1,7 +1,5 @@
 """Whether one of several upstreams takes requests, by a clock of ours."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """A kind of server that a plugin brings, in front of a scripted server: the real proxy."""
 
-from __future__ import annotations
-
 import json
 from types import ModuleType
 

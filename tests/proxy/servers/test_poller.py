@@ -1,7 +1,5 @@
 """Looks at an upstream: which pages are asked for, when, and what they show."""
 
-from __future__ import annotations
-
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError as Refused

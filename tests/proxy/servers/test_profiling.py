@@ -1,7 +1,5 @@
 """What the proxy learns of an upstream, and what it does not take for a fact."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

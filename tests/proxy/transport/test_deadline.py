@@ -1,7 +1,5 @@
 """A silence is told of when it has lasted."""
 
-from __future__ import annotations
-
 import pytest
 from twisted.internet.task import Clock
 

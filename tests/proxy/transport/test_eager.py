@@ -1,7 +1,5 @@
 """Eager writes: real sockets, and no byte lost, doubled or out of order."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import tracemalloc

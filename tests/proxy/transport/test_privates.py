@@ -1,7 +1,5 @@
 """What we use of Twisted that it does not promise: this fails first when Twisted changes."""
 
-from __future__ import annotations
-
 import re
 import socket
 from pathlib import Path

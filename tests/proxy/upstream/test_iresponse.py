@@ -1,7 +1,5 @@
 """The response is an IResponse: what is made for those of Twisted reads it, too."""
 
-from __future__ import annotations
-
 import pytest
 import treq
 from twisted.internet.defer import CancelledError, Deferred

@@ -1,7 +1,5 @@
 """The upstream says nothing: in the end the client is told, and never takes a part for all."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """An upstream behind TLS: whom the proxy trusts, and what ends an answer."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """UpstreamURL: where the model server is, or what is wrong with the URL."""
 
-from __future__ import annotations
-
 import pytest
 
 from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError

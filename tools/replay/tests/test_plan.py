@@ -1,7 +1,5 @@
 """Which captured requests are sent, and what of each is changed; how a pass starts cold."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

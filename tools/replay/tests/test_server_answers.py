@@ -1,7 +1,5 @@
 """One request sent again, its answer read as it comes, and each way that fails."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
