@@ -13,8 +13,8 @@ import pytest
 from cacheproxy.core.document import search as module
 from cacheproxy.core.document.search import LateError, SearchPattern
 
-LATE = r"(?P<volatile>(\w|\s|\w\s)+)\$END", "word " * 18 + "! $END"
-"""A pattern, and a text of 100 characters for which ``re`` takes longer than there is time."""
+LATE = r"(?P<volatile>(\w|\s|\w\s)+)\$END", "word " * 22 + "! $END"
+"""A pattern, and a text of 120 characters for which ``re`` takes longer than there is time."""
 
 
 @pytest.fixture
