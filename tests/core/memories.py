@@ -15,4 +15,5 @@ def small_steps() -> Iterator[None]:
         patch.setattr(memo.Memo, "head", 6)
         patch.setattr(reader, "_LEAST", 2)
         patch.setattr(reader, "_WINDOW", 3)
+        patch.setattr(reader, "_LONG", 12)
         yield

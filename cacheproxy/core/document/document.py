@@ -7,8 +7,7 @@ their place. With a memo, only new values are scanned.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.memo import Memo
@@ -40,8 +39,8 @@ class Document:
     last one counts, as in RFC 8259's "most implementations"). ``root`` is the object, ``start``
     where it stands. ``memo``: what bodies before came to; whatever it knows, the document is the
     same, but ``scanned`` says how many bytes had to be scanned. ``most``: bytes to be scanned.
-    ``edited``: a document that was read before, and the splices that made ``body`` of it: then only
-    the members that they change are read.
+    ``edited``: a document that was read before, of which edits made ``body``. Of what is spelled
+    as there, or in the last body that the memo knows to be alike, nothing is read again.
     ``notes``: what was made of it as a whole.
 
     Raises NotUnderstoodError; TooMuchError where more than ``most`` bytes are new.
@@ -52,19 +51,24 @@ class Document:
         body: bytes,
         memo: Memo | None = None,
         most: int = sys.maxsize,
-        edited: tuple[Document, Sequence[Splice]] | None = None,
+        edited: Document | None = None,
     ) -> None:
         self.body = body
+        self.start: int
+        self.root: Container
         self.notes: dict[Any, Any] = {}
         self._deeper: dict[int, Container] = {}
-        reader = Reader(body, memo, most)
-        grown = None if edited is None else edited[0].grown(edited[1])
-        if edited is None or grown is None:
-            self.start, self.root = reader.read()
-        else:
-            self.start = edited[0].start
-            self.root = reader.reread(edited[0].root, self.start, grown)
+        reader, root = Reader(body, memo, most), None
+        like: Document | None = memo.like(body) if edited is None and memo is not None else edited
+        if like is not None:
+            self.start, root = like.start, reader.read_like(like.body, like.start, like.root)
+        if root is None:
+            reader = Reader(body, memo, most)
+            self.start, root = reader.read()
+        self.root = root
         self.scanned = reader.scanned
+        if memo is not None:
+            memo.saw(self)
         self.value: dict[str, Any] = self.root.value
         parts: dict[str, SpelledValue | Container | None] = dict(
             zip(self.root.keys or (), self.root.items, strict=True)
@@ -117,19 +121,6 @@ class Document:
                 pieces.append(self.body[at : self.start + self.root.value_starts[number]])
                 at = self.start + self.root.ends[number]
         return b"\0".join((*pieces, self.body[at:]))
-
-    def grown(self, splices: Iterable[Splice]) -> dict[int, int] | None:
-        """Return by how many bytes ``splices`` make members longer, by the members' numbers.
-
-        None where one does more than change the value of a member.
-        """
-        root, found = self.root, dict[int, int]()
-        for start, end, new in splices:
-            number = bisect_right(root.value_starts, start - self.start) - 1
-            if number < 0 or not start - self.start < root.ends[number] >= end - self.start:
-                return None
-            found[number] = found.get(number, 0) + len(new) - (end - start)
-        return found
 
     def siblings(self, path: Path) -> list[Entry]:
         """Return all entries of the container that ``path`` points into, in their order."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+from weakref import ref
 
 from cacheproxy.core.document.compare import shared_from
 from cacheproxy.core.document.spans import Container, SpelledValue
@@ -61,6 +62,7 @@ class Memo:
         self.items: dict[bytes, tuple[SpelledValue, ...]] = {}
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
         self._ends: dict[bytes, Container] = {}
+        self._documents: dict[bytes, ref[Any]] = {}
         self._read: deque[tuple[Callable[[], Forgetful | None], int]] = deque()
         self._bytes_read = 0
         self._lock = Lock()
@@ -82,6 +84,30 @@ class Memo:
             if (old := gone()) is not None:
                 old.forget()
         return True
+
+    def like(self, body: bytes) -> Any:
+        """Return a document that begins and ends alike and is kept by a request, if there is one.
+
+        A client names the members of its bodies in one order.
+        """
+        known = self._documents.get(_ends_of(body))
+        return None if known is None else known()
+
+    def saw(self, document: Any) -> None:
+        """Take note that ``document`` was read; it is not kept."""
+        if len(self._documents) >= _MOST_CONVERSATIONS:
+            self._documents.clear()
+        self._documents[_ends_of(document.body)] = ref(document)
+
+    def touch(self, items: Iterable[SpelledValue | Container | None]) -> None:
+        """Take note that ``items`` were found, in no memo."""
+        kept = self._kept
+        for item in items:
+            if item is not None and item in kept:
+                try:
+                    kept.move_to_end(item)
+                except KeyError:  # another thread let go of it
+                    continue
 
     def item(self, body: bytes, at: int) -> SpelledValue | None:
         """Return the value at ``at``, which begins with a quote or bracket, if it is known."""
@@ -194,6 +220,10 @@ class Memo:
             key = bytes(gone.spelled[-head:])
             if self._ends.get(key) is gone:
                 del self._ends[key]
+
+
+def _ends_of(body: bytes) -> bytes:
+    return body[:32] + body[-32:]
 
 
 def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part, head: int) -> None:

@@ -25,6 +25,9 @@ _WINDOW = 4 << 10
 """Bytes decoded at a time, and eight times as many where a value is longer."""
 _LEAST = 64
 """Bytes of a member that is searched by itself."""
+_LONG = 1 << 20
+"""Bytes up to which a value, or what is left of a body, is compared with what was there before: the
+memo compares a longer one."""
 _EACH = 256
 """Bytes that are scanned while one value is looked up, or put into a list."""
 _SPACES = b" \t\n\r"
@@ -81,31 +84,51 @@ class Reader:
             raise NotUnderstoodError(_reason(error)) from None
         return start, root
 
-    def reread(self, before: Container, start: int, grown: dict[int, int]) -> Container:
-        """Return the object at ``start``, which is ``before`` but for some of its members.
+    def read_like(self, old: bytes, start: int, root: Container) -> Container | None:
+        """Return the object if it has the members of ``root``, which is at ``start`` in ``old``.
 
-        ``grown``: by how many bytes, by their numbers. Only these are read. Raises
-        NotUnderstoodError or TooMuchError.
+        Only values that are spelled otherwise there are read. None, too, where something is wrong
+        with the body. Raises TooMuchError.
         """
-        made = Container(before.keys)
-        made.starts, made.value_starts = before.starts[:], before.value_starts[:]
-        made.ends, made.values, made.items = before.ends[:], before.values[:], before.items[:]
-        shift = 0
-        try:
-            for number in range(min(grown), len(made.ends)):
-                made.starts[number] += shift
-                made.value_starts[number] += shift
-                if number in grown:
-                    shift += grown[number]
-                    at = start + made.value_starts[number]
-                    made.values[number], end, made.items[number] = self._member(at)
-                    if end != start + made.ends[number] + shift:
-                        raise ValueError("text after a value")
-                made.ends[number] += shift
-        except _FAULTS as error:
-            raise NotUnderstoodError(_reason(error)) from None
-        made.length = before.length + shift
+        body, view, made = self._body, memoryview(old), Container(root.keys)
+        items, made.values = root.items[:], root.values[:]
+        shift = there = 0
+        self._left -= len(items)
+        self._looks -= len(items)
+        for number, end in enumerate(root.ends):
+            behind = start + end
+            if behind - there < _LONG and body.startswith(view[there : behind + 1], there + shift):
+                there = behind  # the byte behind it is the same, too: a number ends there
+                continue
+            value_start = start + root.value_starts[number]
+            at = value_start + shift
+            name = view[there:value_start]
+            if not body.startswith(name, there + shift) or body[at : at + 1].isspace():
+                return None
+            try:
+                made.values[number], stop, items[number] = self._member(at)
+            except _FAULTS:
+                return None
+            made.place(root, number, shift)
+            there, shift = behind, stop - behind
+            rest = view[there:]
+            if len(rest) == len(body) - stop < _LONG and body.startswith(rest, stop):
+                break
+        else:
+            if body[there + shift :] != view[there:]:
+                return None
+        made.items = items
+        made.place(root, len(items), shift)
+        made.length = root.length + shift
         made.value = dict(zip(made.keys or (), made.values, strict=True))
+        if self._looks < 0:
+            raise TooMuchError
+        if len(body) > MOST_ENTRIES:
+            arrays = (item.values for item in items if isinstance(item, Container))
+            if len(items) + sum(map(len, arrays)) > MOST_ENTRIES:
+                return None
+        if self._memo is not None:
+            self._memo.touch(items)
         return made
 
     def deep(self, opening: int) -> Container:

@@ -92,6 +92,14 @@ class Container:
         self.length = 0  #: bytes, brackets included, once it is read
         self.spelled: memoryview  #: of an array that is a member: its bytes
 
+    def place(self, other: Container, upto: int, shift: int) -> None:
+        """Take on the places of ``other`` up to that value's beginning, ``shift`` bytes on."""
+        moved = shift.__add__
+        self.starts.extend(map(moved, other.starts[len(self.starts) : upto + 1]))
+        starts = self.value_starts
+        starts.extend(map(moved, other.value_starts[len(starts) : upto + 1]))
+        self.ends.extend(map(moved, other.ends[len(self.ends) : upto]))
+
     def begun(self, length: int) -> Container:
         """Return an array with the elements that end within ``length`` bytes of this one."""
         count = bisect_right(self.ends, length)

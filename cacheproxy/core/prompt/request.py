@@ -210,7 +210,7 @@ class Request:
             known[name] = ours[name]
         known["body"] = body
         if splices and self.document is not None:
-            known["_edited"] = self.document, splices
+            known["_edited"] = self.document
         return other
 
     def bare(self) -> Request:

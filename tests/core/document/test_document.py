@@ -69,14 +69,17 @@ def test_cut_at_any_byte_is_not_understood(text):
     assert Document(whole)
 
 
-def read_with(body: bytes, memo: Memo) -> None:
-    try:
-        expected = Document(body)
-    except NotUnderstoodError as refused:
-        with pytest.raises(NotUnderstoodError, match=re.escape(str(refused))):
-            Document(body, memo)
-        return
-    assert spelling.everything(Document(body, memo)) == spelling.everything(expected)
+def read_with(body: bytes, memo: Memo, kept: list[Document]) -> None:
+    """``kept``: documents that were read before; what the last one does not share is read."""
+    for edited in (None, *kept[-1:]):
+        try:
+            expected = Document(body)
+        except NotUnderstoodError as refused:
+            with pytest.raises(NotUnderstoodError, match=re.escape(str(refused))):
+                Document(body, memo, edited=edited)
+        else:
+            kept.append(Document(body, memo, edited=edited))
+            assert spelling.everything(kept[-1]) == spelling.everything(expected)
 
 
 turns = st.lists(st.one_of(spelling.document, spelling.document.map(str.strip)), max_size=3)
@@ -86,12 +89,12 @@ turns = st.lists(st.one_of(spelling.document, spelling.document.map(str.strip)),
 @settings(max_examples=2 * settings().max_examples)
 def test_whatever_came_before_a_body_is_read_the_same(texts, data):
     """Values, places at every depth and reasons do not depend on what the memo knows."""
-    memo = Memo()
+    memo, kept = Memo(), list[Document]()
     with small_steps():
         for text in texts:
             changed = data.draw(st.one_of(st.just(text), altered(text)))
             for body in (text.encode(), changed.encode(), text.encode()):
-                read_with(body, memo)
+                read_with(body, memo, kept)
 
 
 @st.composite
@@ -129,6 +132,8 @@ SIGNS = [*'{}[]",:1 \n\\é', '","', "],[", "},{", '":"', "]", "1,", ',"a":', "é
         ('{"é": ["ü"], "x": ["ö"]}', '{"é": ["ü", "ï"], "x": ["ö"]}'),
         ('{"x": ["ö", 1]}', '{"x": ["öé", 1]}'),
         (' {"a": 1}', '{"a": 1}'),
+        ('{"a": 1, "b": 2}', '{"a":  1, "b": 2}'),
+        ('{"a": 1, "b": 2}', '{"a": 1, "b": 2, "c": 3}'),
         ('{"a": 1} ', '{"a": 1}  '),
         ('{"a": 1}', '{"a": 1} x'),
         ('{"a": [1, 2], "b": {}}', '{"a": [1, 2] "b": {}}'),
@@ -139,10 +144,22 @@ SIGNS = [*'{}[]",:1 \n\\é', '","', "],[", "},{", '":"', "]", "1,", ',"a":', "é
 )
 def test_bodies_that_look_alike_are_told_apart(before, after):
     """Where both have the same bytes, but not in the same place of the same container."""
-    memo = Memo()
+    memo, kept = Memo(), list[Document]()
     with small_steps():
         for text in (before, after, before):
-            read_with(text.encode(), memo)
+            read_with(text.encode(), memo, kept)
+
+
+def test_a_body_of_the_same_members_as_one_that_is_kept_is_compared_and_not_read():
+    memo, kept = Memo(), list[Document]()
+    body = (
+        b'{"model": "m", "max_tokens": 100, "messages": [%s], "stream": true, "user": "somebody"}'
+    )
+    for messages, scanned in ((b"1", 21), (b"1", 0), (b"2", 1), (b"2, 3", 2)):
+        kept.append(Document(body % messages, memo))
+        assert kept[-1].scanned == scanned
+    kept.clear()  # a memo keeps none
+    assert Document(body % b"2, 3", memo).scanned > 20
 
 
 def test_what_is_known_counts_too(monkeypatch):
