@@ -87,8 +87,13 @@ UNKNOWN = "it has a Content-Encoding that cacheproxy cannot unpack (logged once)
 @pytest.mark.parametrize(
     ("path", "body", "coding", "line"),
     [
-        ("/elsewhere", gzip.compress(BODY), "gzip", None),  # whatever it is, nobody's prompt
-        ("/v1/embeddings", gzip.compress(BODY), "gzip", None),
+        (
+            "/elsewhere",
+            gzip.compress(BODY, mtime=0),
+            "gzip",
+            None,
+        ),  # whatever it is, nobody's prompt
+        ("/v1/embeddings", gzip.compress(BODY, mtime=0), "gzip", None),
         ("/elsewhere", BOM + BODY, None, None),
         ("/v1/messages", BODY, "br", UNKNOWN),  # not edited, though it could be read
         ("/v1/messages", BODY, "gzip, br", UNKNOWN),
