@@ -26,7 +26,7 @@ from cacheproxy.core.rules.rule import Rule
 
 _SEGMENTS, _CHARS, _TEXT, _PART = map(attrgetter, ("segments", "chars", "text", "part"))
 _LONG = 4096
-_MOST_BY_WORDS = 64 << 10
+_MOST_BY_WORDS = 1 << 20
 """Characters to be compared word by word: 20 MB took seven seconds."""
 
 
