@@ -162,6 +162,21 @@ def test_a_body_of_the_same_members_as_one_that_is_kept_is_compared_and_not_read
     assert Document(body % b"2, 3", memo).scanned > 20
 
 
+def test_what_is_only_compared_stays_known_to_all():
+    """Others' messages fill the memo; its tools are found by a new conversation."""
+    memo, tools = Memo(20_000), [{"name": f"t{n}", "description": "word " * 40} for n in range(3)]
+
+    def body(text):
+        value = {"model": "m", "tools": tools, "messages": [text * 99], "stream": True}
+        return json.dumps(value).encode()
+
+    for number in range(60):
+        kept = Document(body("own"), memo)
+        Document(json.dumps({"messages": [f"{number} others'" * 99]}).encode(), memo)
+    assert kept.scanned == 0
+    assert Document(b" " + body("new"), memo).scanned < len(str(tools))
+
+
 def test_what_is_known_counts_too(monkeypatch):
     """The bound on members and elements is that of the whole body."""
     monkeypatch.setattr(reader, "MOST_ENTRIES", 6)
