@@ -51,9 +51,9 @@ OTHER = "other"
 _LONGEST = 64
 _MOST_KINDS = 512
 """Kinds of exchanges whose labels are remembered."""
-Counted = tuple[str, "Series", Values, "Labels | None", dict[str, Values]]
+Counted = tuple[str, "Series", Values, "Labels | None"]
 """A metric's name, its series, the values of its labels and, if an amount has the last one, who
-bounds that, and all the values by what it has had."""
+bounds that."""
 _FAMILIES = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
@@ -105,24 +105,22 @@ class Metrics:
                 continue
             name = row.name.removeprefix("cacheproxy_")
             if values[-1] is not None:
-                found.append((name, series, values, None, {}))
+                found.append((name, series, values, None))
             elif row.labels[-1] in BY_AMOUNT:
-                found.append((name, series, values[:-1], bounded.get(row.labels[-1]), {}))
+                found.append((name, series, values[:-1], bounded.get(row.labels[-1])))
         return found
 
 
 def add(counted: Iterable[Counted], amounts: Mapping[str, Amount]) -> None:
     """Add ``amounts``, by their metrics' names, to the series in which they count."""
-    for name, series, values, last, keys in counted:
+    for name, series, values, last in counted:
         amount = amounts[name]
         if amount is None:
             continue
         if isinstance(amount, dict):
             for value, each in amount.items():
-                key = keys.get(value)
-                if key is None:
-                    key = keys[value] = (*values, value if last is None else last.of(value))
-                series[key] += each
+                label = value if last is None else last.known.get(value) or last.of(value)
+                series[*values, label] += each
         elif buckets := series.buckets:
             figure = series[values]
             figure[bisect_left(buckets, amount)] += 1  # the first whose bound is no less

@@ -3,11 +3,9 @@
 import base64
 import gzip
 import json
-import resource
 import sys
 import threading
 import zlib
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from cacheproxy.observe.capture import Capture, CaptureFolder
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.files import read
 from cacheproxy.record.jsonl import from_line, to_line
+from tests.disk import files_of_at_most
 from tests.observe.capturing import DAY, NOON, Reactor, capture, exchange, large, names
 from tests.proxy.harness import eventually
 
@@ -190,17 +189,6 @@ def test_an_exchange_that_is_too_large(tmp_path, logged, bounds, why):
     assert why in logged[0]
 
 
-@contextmanager
-def largest_file(size):
-    """What the kernel says where a file would be larger is the same as on a full disk."""
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-
-
 def test_a_full_disk_costs_captures_and_nothing_else(tmp_path, logged):
     """Nothing half written stays; it is told of once, and again when it is over."""
     folder = tmp_path / "captures"
@@ -211,7 +199,7 @@ def test_a_full_disk_costs_captures_and_nothing_else(tmp_path, logged):
         observer.cacheproxy_exchange_finished([one])
         eventually(lambda: observer.written + observer.dropped > before)
 
-    with largest_file(50_000):
+    with files_of_at_most(50_000):
         finished(exchange(turn=1))
         for _ in range(9):
             finished(large(60_000, wall=NOON + 1))

@@ -2,7 +2,6 @@
 
 import os
 import random
-import resource
 import shutil
 import signal
 import sqlite3
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from cacheproxy.totals.database import Database
 from cacheproxy.totals.file import NAME
 from cacheproxy.totals.sums import EVER
 from cacheproxy.totals.windows import lifetime
+from tests.disk import files_of_at_most
 from tests.proxy.harness import eventually, running
 from tests.turning import TurningReactor
 
@@ -39,17 +39,6 @@ def one(sql):
 
 
 count = one("SELECT count(*) FROM exchanges")
-
-
-@contextmanager
-def files_of_at_most(size):
-    """As on a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def rows(folder):

@@ -56,8 +56,6 @@ def end_to_end(
     for name, value in headers:
         if len(name) == 10 and name.lower() == b"connection":
             gone = gone.union(tokens([value]))
-    if but == b"\n":
-        return tuple([field for field in headers if field[0].lower() not in gone])
     return tuple(
         [
             field
