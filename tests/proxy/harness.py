@@ -216,7 +216,7 @@ class Peer:
 
     def chunk(self, data: bytes) -> None:
         """Send one chunk of a chunked body."""
-        self.send(b"%x\r\n%s\r\n" % (len(data), data))
+        self.send(chunk(data))
 
     def finish(self) -> None:
         """Send nothing more (FIN), but go on reading."""
@@ -292,6 +292,13 @@ def whole(body: bytes, *fields: bytes, status: bytes = b"200 OK") -> bytes:
 
 
 CHUNKED = head(b"Content-Type: text/event-stream", b"Transfer-Encoding: chunked")
+LAST = b"0\r\n\r\n"
+"""The end of a chunked body."""
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of a chunked body."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def answer_ok(peer: Peer, _: Received) -> None:

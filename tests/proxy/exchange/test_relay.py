@@ -25,16 +25,11 @@ from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate.reading import TranslationError
 from tests.proxy.conftest import proxy_with
-from tests.proxy.harness import CHUNKED, TIMEOUT, Client, eventually
+from tests.proxy.harness import CHUNKED, LAST, TIMEOUT, Client, chunk, eventually
 
 COMMENT = b": keep-alive\n\n"
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 EVENT = b'event: x\ndata: {"a": 1}\n\n'
-LAST = b"0\r\n\r\n"
-
-
-def chunk(data):
-    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 PIECE = chunk(b"x" * 10)

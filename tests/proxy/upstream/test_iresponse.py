@@ -14,15 +14,11 @@ from zope.interface.verify import verifyObject
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect, peek
 from cacheproxy.proxy.upstream.failures import UpstreamSilent
+from tests.proxy.harness import LAST, chunk
 
 HEAD = b"HTTP/1.1 201 Made\r\nX-A: 1\r\nx-a: 2\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 LENGTH = b"Content-Length: 3\r\n\r\n"
-LAST = b"0\r\n\r\n"
-
-
-def chunk(data):
-    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def answered(*data, silence=0, clock=None):
