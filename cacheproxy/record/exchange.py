@@ -74,6 +74,10 @@ class Exchange:
     first_byte: float | None = None
     """Seconds from ``wall`` to the first byte of the body; None: there was none."""
     seconds: float = 0.0  #: from ``wall`` to the end; 0: not known
+    held: bool = False  #: its upstream request went on for a retry when its client left
+    joined: float | None = None
+    """Seconds that its upstream request had been going on when it took that over from a client that
+    had left; None: it has one of its own."""
     status: int | None = None  #: as sent to the client; None if nothing was
     response_headers: Headers = ()  #: as sent to the client
     response_body: bytes | None = None  #: only if an observer asked for bodies (a capture)
