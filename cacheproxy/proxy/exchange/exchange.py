@@ -233,6 +233,8 @@ class _Running:
 
     def _progressed(self, progress: Progress | None) -> None:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
+        if progress is not None:
+            self.record.progress = progress
         if self.record.session is not None:
             self.context.progressed(self.record, progress, self._now())
 

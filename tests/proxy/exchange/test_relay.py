@@ -186,6 +186,19 @@ def test_without_signs_of_life_nothing_is_told():
     assert down.transport.pieces == [chunk(b"data: {}\n\n"), chunk(b"bc") + LAST]
 
 
+def test_what_we_asked_for_goes_no_further():
+    """It is no answer, and counts for nothing; what was held goes down with the end."""
+    told = []
+    down = Down(prefill=PrefillReader(hides=True), progressed=told.append)
+    chunks = [b'data: {"n":1,"prompt_progress":{"total":9,"processed":%d}}\n\n' % n for n in (3, 9)]
+    down.comes(*map(chunk, chunks), chunk(b": a\n\ndata: b"))
+    assert down.transport.pieces == [chunk(b": a\n\n")]
+    down.comes(LAST)
+    assert down.transport.pieces[1:] == [chunk(b"data: b") + LAST]
+    assert told == [Progress(3, 9), Progress(9, 9), None]
+    assert (down.relay.first_byte, down.relay.bytes_down) == (None, 12)
+
+
 def test_what_a_translation_says_at_the_end_goes_out_with_it():
     down = Down(through=Ending(b"bye"))
     down.comes(chunk(b"a") + LAST)
