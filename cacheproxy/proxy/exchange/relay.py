@@ -11,8 +11,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.buffer import Pieces
-from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -135,7 +135,7 @@ class Relay:
             if self._prefill is None:
                 self.first_byte = self._clock.seconds()
             else:
-                self._look_at_start(data, self._prefill)
+                data = self._look_at_start(data, self._prefill)
         if self._tap is not None:
             self._tap.feed(data)
         self._down(data if self._through is None else self._through.feed(data))
@@ -147,6 +147,8 @@ class Relay:
         try:
             if self._tap is not None and self._tap.is_cut:
                 raise ResponseError(CUT)  # noqa: TRY301 - one way for both
+            if self._prefill is not None and self.first_byte is None:
+                self._down(self._prefill.close())
             if self._through is not None:
                 self._down(self._through.close())
         except Exception:  # ours may be anything: the client is not to wait for more
@@ -181,16 +183,19 @@ class Relay:
         self._stop_all()
         self._connection.abort()
 
-    def _look_at_start(self, data: bytes, reader: PrefillReader) -> None:
-        """See whether the answer begins with ``data``, or how far the server is with the prompt."""
-        if reader.feed(data):
+    def _look_at_start(self, data: bytes, reader: PrefillReader) -> bytes:
+        """See whether the answer begins with ``data``, or how far the server is with the prompt.
+
+        Returns what goes down.
+        """
+        data = reader.feed(data)
+        progress = None if reader.has_begun else reader.progress
+        if reader.has_begun:
             self.first_byte = self._clock.seconds()
-            progress = None
-        else:
-            progress = reader.progress
         if progress is not self._progress:
             self._progress = progress
             self._progressed(progress)
+        return data
 
     def _down(self, data: bytes) -> None:
         """Write ``data`` to the client: the one place that does, but for pings.

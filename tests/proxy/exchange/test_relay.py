@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -184,6 +184,19 @@ def test_without_signs_of_life_nothing_is_told():
     down.comes(chunk(b"data: {}\n\n"), chunk(b"b") + chunk(b"c") + LAST)
     assert (down.relay.first_byte, down.relay.bytes_down, told) == (1.0, 12, [])
     assert down.transport.pieces == [chunk(b"data: {}\n\n"), chunk(b"bc") + LAST]
+
+
+def test_what_we_asked_for_goes_no_further():
+    """It is no answer, and counts for nothing; what was held goes down with the end."""
+    told = []
+    down = Down(prefill=PrefillReader(hides=True), progressed=told.append)
+    chunks = [b'data: {"n":1,"prompt_progress":{"total":9,"processed":%d}}\n\n' % n for n in (3, 9)]
+    down.comes(*map(chunk, chunks), chunk(b": a\n\ndata: b"))
+    assert down.transport.pieces == [chunk(b": a\n\n")]
+    down.comes(LAST)
+    assert down.transport.pieces[1:] == [chunk(b"data: b") + LAST]
+    assert told == [Progress(3, 9), Progress(9, 9), None]
+    assert (down.relay.first_byte, down.relay.bytes_down) == (None, 12)
 
 
 def test_what_a_translation_says_at_the_end_goes_out_with_it():
