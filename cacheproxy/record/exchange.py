@@ -28,6 +28,7 @@ from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Parts
 from cacheproxy.core.prompt.request import Headers, Once, Request
 from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.profile import Profile
 
 _READ_HERE = 32 << 10
@@ -72,7 +73,9 @@ class Exchange:
     sent_after: float | None = None  #: seconds from ``wall`` until it was sent
     head_after: float | None = None  #: seconds from ``wall`` until the response's head came
     first_byte: float | None = None
-    """Seconds from ``wall`` to the first byte of the body; None: there was none."""
+    """Seconds from ``wall`` to the first byte of the answer; None: there was none. Signs of life,
+    and events that only open an answer, are none."""
+    progress: Progress | None = None  #: how far the server was with its prompt, as it said last
     seconds: float = 0.0  #: from ``wall`` to the end; 0: not known
     held: bool = False  #: its upstream request went on for a retry when its client left
     joined: float | None = None
@@ -146,6 +149,12 @@ class Exchange:
         if self.outcome is Outcome.COMPLETE:
             return self.status is None or self.status >= 400
         return self.outcome is not Outcome.CLIENT_LEFT
+
+    @property
+    def left_waiting(self) -> bool:
+        """Whether its client left a turn that had been sent before the answer began."""
+        is_turn = self.turn > 0
+        return is_turn and self.outcome is Outcome.CLIENT_LEFT and self.first_byte is None
 
     @property
     def ended(self) -> float:

@@ -14,6 +14,7 @@ from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.servers.kinds import name_of
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.record.exchange import Exchange, Outcome
 
 _LONGEST = 200
@@ -61,11 +62,20 @@ def _clock(second: int) -> str:
 
 def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
+    if exchange.left_waiting and not exchange.error:
+        held = ", held for a retry" if exchange.held else ""
+        return f"{Outcome.CLIENT_LEFT.upper()} {waited(exchange.seconds, exchange.progress)}{held}"
     if exchange.outcome not in (None, Outcome.COMPLETE):
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
         return Judgement.UNKNOWN
     return "side" if exchange.side else exchange.verdict.judgement
+
+
+def waited(seconds: float, progress: Progress | None) -> str:
+    """Return how long a client waited that left before the first token, and for what."""
+    after = f"after {seconds:.0f} s"
+    return f"{after} of prefill ({progress.share:.0%})" if progress else f"{after} without a token"
 
 
 def why(exchange: Exchange, proxy: str = "") -> str:
@@ -110,6 +120,8 @@ def _turn(exchange: Exchange) -> str:
     if output is not None:
         speed = generation_speed(usage) if usage.output_seconds else None
         said += f"  {output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
+    if exchange.joined is not None:
+        said += f"  joined after {exchange.joined:.0f}s"
     said += f"  {verdict(exchange)}"
     if exchange.server:
         said += f"  at {exchange.server}"

@@ -85,17 +85,13 @@ class PlacementRefusal:
         if len(self._kept) < _KEPT:
             self._kept += data[: _KEPT - len(self._kept)]
 
-    def message(self) -> str | None:
-        """Return the message as it came, for the client alone; None for none."""
-        body = decoded(bytes(self._kept), self._headers)[:_KEPT]
-        return _message_in(body.decode("utf-8", "replace"))
-
     def said(self, *requests: Request) -> str | None:
         """Return the message without anything of ``requests``; WITHHELD, or None for none.
 
         ``requests``: as it came, and as it went up.
         """
-        raw = self.message()
+        body = decoded(bytes(self._kept), self._headers)[:_KEPT]
+        raw = _message_in(body.decode("utf-8", "replace"))
         return None if raw is None else _fit_to_show(raw, requests, self._keys)
 
 

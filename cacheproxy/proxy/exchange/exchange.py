@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial, reduce
 
 from twisted.internet.defer import Deferred
@@ -15,10 +14,12 @@ from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
-from cacheproxy.core.dialects.reshape import AsWhole, Chain, Unpacked
+from cacheproxy.core.dialects.errors import said
+from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
+from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.prompt.client import Client, client_of
@@ -33,7 +34,6 @@ from cacheproxy.proxy.exchange.relay import (
     Blanks,
     Pings,
     Relay,
-    Transform,
     takes_pings,
 )
 from cacheproxy.proxy.exchange.servers import Chosen, Server
@@ -329,17 +329,18 @@ class _Running:
         if tap is not None:
             tap.feed(body)
         body = decoded(body, response.head.headers)
+        events = AsStream(spoken(record.received.path))
         try:
             if translated is not None:
                 body = translated.answer(response.head.status, body).body
-            events = spoken(record.received.path).events(json.loads(body))
+            found = events.feed(body) + events.close()
         except ValueError:  # a TranslationError, too
             raise ResponseError("the upstream did not answer with a stream") from None
-        record.first_byte, record.bytes_down, self.reply = self._now(), len(events), events
+        record.first_byte, record.bytes_down, self.reply = self._now(), len(found), found
         if not down.started:
             self._give_type(EVENTS)
             down.send_head(response.head.status, response.head.reason, record.response_headers)
-        down.write(events)
+        down.write(found)
         down.finish()
 
     # A stream that begins before the upstream's answer.
@@ -365,12 +366,10 @@ class _Running:
         """
         tap, status, attempt = self.tap, response.head.status, self.attempt
         body = await collect(response, _MOST_TRANSLATED)
-        message = None
-        if isinstance(tap, PlacementRefusal):
+        if tap is not None:
             tap.feed(body)
-            message = tap.message()
-        said = message or f"the upstream answered with status {status}"
-        self._end_early(status if status >= 400 else 502, said)
+        message = said(status, decoded(body, response.head.headers))
+        self._end_early(status if status >= 400 else 502, message)
         if (
             status in _FINAL
             and self.context.hold
@@ -396,9 +395,16 @@ class _Running:
         name = client_of(record.received) if record.session is None else record.session.client
         return self.context.normalizing.plan.clients.named(name)
 
-    def _heeds_comments(self) -> bool:
+    def _heeds(self) -> bool:
+        """Whether comments are a sign of life to the client."""
         client = self._client
         return client is not None and client.heeds_comments
+
+    def _sign(self, first: bytes) -> bytes:
+        """Return a sign of life in the answer that begins with ``first``."""
+        dialect = spoken(self.record.received.path)
+        is_early = not first and dialect.sign_waits and self._client is None
+        return COMMENT if is_early or self._heeds() else dialect.sign(first)
 
     def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
         record = self.record
@@ -432,11 +438,13 @@ class _Running:
         return None
 
     def _signs(self) -> Pings:
-        context, sign = self.context, spoken(self.record.received.path).sign
-        return Pings(context.clock, context.ping_after, sign, self.down.write, self._heeds_comments)
+        context = self.context
+        return Pings(context.clock, context.ping_after, self._sign, self.down.write, self._heeds)
 
     def _progressed(self, progress: Progress | None) -> None:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
+        if progress is not None:
+            self.record.progress = progress
         if self.record.session is not None:
             self.context.progressed(self.record, progress, self._now())
 

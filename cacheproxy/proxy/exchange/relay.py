@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Protocol
 
 import treq
 from twisted.internet.defer import CancelledError, Deferred
@@ -13,9 +12,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from cacheproxy.core.conversation.usage import UsageReader
-from cacheproxy.core.dialects.dialect import COMMENT
+from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.buffer import Pieces
-from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.http1.reshape import Transform
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -59,7 +58,7 @@ class Pings(Deadline):
     which begins a second full prefill. A client that does not read (``hold``) needs none.
 
     ``sign`` makes one, from the first bytes of the answer, b"" before there are any. Comments of
-    the upstream are no sign of life to most clients; ``heeds_comments`` says whether they are.
+    the upstream are no sign of life to most clients; ``heeds`` says whether they are.
     """
 
     def __init__(
@@ -68,19 +67,19 @@ class Pings(Deadline):
         after: float,
         sign: Callable[[bytes], bytes],
         write: Callable[[bytes], object],
-        heeds_comments: Callable[[], bool] = bool,
+        heeds: Callable[[], bool] = bool,
     ) -> None:
         super().__init__(clock, self._quiet, after)
         self._sign = sign
         self._write = write
-        self._heeds_comments = heeds_comments
+        self._heeds = heeds
         self._first = b""
         self._end = b"\n\n"  # before the first event is a good place, too
 
     def sent(self, data: bytes, *, begun: bool = True) -> None:
         """Take note of bytes that went down; not ``begun``: before the answer itself."""
         if not begun or (data[:1] == b":" and self._is_comments(data)):
-            if self._heeds_comments():
+            if self._heeds():
                 self.heard()
         else:
             if not self._first:
@@ -93,7 +92,7 @@ class Pings(Deadline):
     def write(self) -> None:
         """Write a sign now."""
         self.heard()
-        self._write(COMMENT if self._heeds_comments() else self._sign(self._first))
+        self._write(self._sign(self._first))
 
     def _is_comments(self, data: bytes) -> bool:
         return self._end.endswith(_EVENT_ENDS) and _COMMENTS.fullmatch(data) is not None
@@ -113,16 +112,6 @@ class Blanks(Pings):
     def sent(self, data: bytes, *, begun: bool = True) -> None:  # noqa: ARG002
         """The body begins: nothing may come in between."""
         self.stop()
-
-
-class Transform(Protocol):
-    """Says a body anew as it comes; each may raise what cuts the answer."""
-
-    def feed(self, data: bytes) -> bytes:
-        """Return what ``data`` comes to, b"" for nothing yet."""
-
-    def close(self) -> bytes:
-        """Return what is left at the end."""
 
 
 @implementer(IPushProducer)
@@ -189,7 +178,7 @@ class Relay:
             if self._prefill is None:
                 self.first_byte = self._clock.seconds()
             else:
-                self._look_at_start(data, self._prefill)
+                data = self._look_at_start(data, self._prefill)
         if self._tap is not None:
             self._tap.feed(data)
         self._down(data if self._through is None else self._through.feed(data))
@@ -201,6 +190,8 @@ class Relay:
         try:
             if self._tap is not None and self._tap.is_cut:
                 raise ResponseError(CUT)  # noqa: TRY301 - one way for both
+            if self._prefill is not None and self.first_byte is None:
+                self._down(self._prefill.close())
             if self._through is not None:
                 self._down(self._through.close())
         except Exception:  # ours may be anything: the client is not to wait for more
@@ -246,19 +237,24 @@ class Relay:
         self._connection.take_back(self._signs)
         return True
 
-    def _look_at_start(self, data: bytes, reader: PrefillReader) -> None:
-        """See whether the answer begins with ``data``, or how far the server is with the prompt."""
-        if reader.feed(data):
+    def _look_at_start(self, data: bytes, reader: PrefillReader) -> bytes:
+        """See whether the answer begins with ``data``, or how far the server is with the prompt.
+
+        Returns what goes down.
+        """
+        down = reader.feed(data)
+        progress = None
+        if reader.has_begun:
             self.first_byte = self._clock.seconds()
-            progress = None
         else:
+            progress = reader.progress
             self._signs_left -= len(data)
             if self._signs_left >= 0:
                 self._signs.append(data)
-            progress = reader.progress
         if progress is not self._progress:
             self._progress = progress
             self._progressed(progress)
+        return down
 
     def _down(self, data: bytes) -> None:
         """Write ``data`` to the client: the one place that does, but for pings.
