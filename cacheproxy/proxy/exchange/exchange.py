@@ -14,6 +14,7 @@ from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
+from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
@@ -226,7 +227,8 @@ class _Running:
         context = self.context
         if not context.ping_after or not takes_pings(head):
             return None
-        ping = spoken(self.record.received.path).ping
+        dialect = spoken(self.record.received.path)
+        ping = COMMENT if dialect.sign_waits else dialect.sign(b"")
         return Pings(context.clock, context.ping_after, ping, self.down.write)
 
     def _progressed(self, progress: Progress | None) -> None:

@@ -11,8 +11,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.buffer import Pieces
-from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.servers.prefill import PrefillReader, Progress

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
