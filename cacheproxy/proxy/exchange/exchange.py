@@ -170,7 +170,7 @@ class _Running:
             pings=self.pings
             or (self._pings(response.head) if response.head.length is None else None),
             keep=context.keep_bodies or attempt.asked is not None,
-            prefill=PrefillReader() if streams else None,
+            prefill=PrefillReader(hides=attempt.hides) if streams else None,
             progressed=self._progressed,
         )
         ending = relay.start()
