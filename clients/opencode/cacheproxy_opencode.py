@@ -31,6 +31,7 @@ from cacheproxy import SYSTEM_TEXT, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="opencode",
+    heeds_comments=True,
     agents=("opencode/",),
     # One prompt for each family of models.
     head=(

@@ -29,6 +29,7 @@ from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Launch, Need, Rule,
 
 CLIENT = Client(
     name="pi",
+    heeds_comments=True,
     agents=("pi/", "pi-coding-agent"),
     head=(
         "You are a coding assistant running inside pi, a coding agent harness.",  # 1.x
