@@ -80,7 +80,7 @@ class Client:
     advice: tuple[tuple[str, str, str], ...] = field(default=(), repr=False, compare=False)
     """What to do about turns that broke: why (``tools_changed``, ``model_changed``, ``system
     message hoisted``: as verdicts say it), whose setting it is, and the setting with what it
-    does."""
+    does. ``left during prefill``: about those that it left before the answer began."""
     title: str = field(default="", repr=False, compare=False)
     """What people call it (``Claude Code``); "": its name."""
     start: str = field(default="", repr=False, compare=False)
@@ -203,6 +203,10 @@ class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
                 if client.name != EVERY and client.sent(request):
                     return client.name
         return client_of(request)
+
+    def named(self, name: str) -> Client | None:
+        """Return the one called ``name``, None where no package declares it."""
+        return next((client for client in self if client.name == name), None)
 
     def starts(self, url: str, option: str) -> dict[str, str]:
         """Return how people start clients with the proxy, one line by the names it is for.
