@@ -66,7 +66,8 @@ class Exchange:
     side: bool = False
     """A request of the session that does not extend its conversation (a title, a subagent)."""
     reports: tuple[RuleReport, ...] = ()  #: what each normalizer did
-    sent: Request | None = None  #: as it went upstream; None if it never did
+    sent: Request | None = None
+    """As it went upstream, but for what asks for progress; None if it never did."""
     upstream: str = ""  #: the upstream's URL
     server: str = ""  #: the upstream's name, "" where there is but one
     route: str = ""  #: the name of the route that it took, "" where there is but one
@@ -79,6 +80,10 @@ class Exchange:
     and events that only open an answer, are none."""
     progress: Progress | None = None  #: how far the server was with its prompt, as it said last
     seconds: float = 0.0  #: from ``wall`` to the end; 0: not known
+    held: bool = False  #: its upstream request went on for a retry when its client left
+    joined: float | None = None
+    """Seconds that its upstream request had been going on when it took that over from a client that
+    had left; None: it has one of its own."""
     status: int | None = None  #: as sent to the client; None if nothing was
     response_headers: Headers = ()  #: as sent to the client
     response_body: bytes | None = None  #: only if an observer asked for bodies (a capture)

@@ -16,6 +16,7 @@ from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers.kinds import name_of
+from cacheproxy.core.servers.prefill import NAME as PROGRESS
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.record.exchange import Exchange, Outcome
 
@@ -69,7 +70,8 @@ def _clock(second: int) -> str:
 def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.left_waiting and not exchange.error:
-        return f"{Outcome.CLIENT_LEFT.upper()} {waited(exchange.seconds, exchange.progress)}"
+        held = ", held for a retry" if exchange.held else ""
+        return f"{Outcome.CLIENT_LEFT.upper()} {waited(exchange.seconds, exchange.progress)}{held}"
     if exchange.outcome not in (None, Outcome.COMPLETE):
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
@@ -125,6 +127,8 @@ def _turn(exchange: Exchange) -> str:
     if output is not None:
         speed = generation_speed(usage) if usage.output_seconds else None
         said += f"  {output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
+    if exchange.joined is not None:
+        said += f"  joined after {exchange.joined:.0f}s"
     said += f"  {verdict(exchange)}"
     if exchange.server:
         said += f"  at {exchange.server}"
@@ -142,7 +146,7 @@ def _edits(exchange: Exchange, *, placed: bool = True) -> str:
         edits = report.edits
         if report.rule == NAME:
             count += count_of(edits)
-        elif edits:
+        elif edits and report.rule != PROGRESS:  # in each prompt, and it changes none
             said.append(f"{len(edits)} edit{'' if len(edits) == 1 else 's'} by rule {report.rule}")
     edited = ", ".join(said)
     if not (count and placed):

@@ -31,6 +31,7 @@ from cacheproxy import SYSTEM_TEXT, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="opencode",
+    heeds_comments=True,
     agents=("opencode/",),
     advice=(
         (

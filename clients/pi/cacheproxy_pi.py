@@ -29,6 +29,7 @@ from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Launch, Need, Rule,
 
 CLIENT = Client(
     name="pi",
+    heeds_comments=True,
     agents=("pi/", "pi-coding-agent"),
     advice=(
         (

@@ -264,6 +264,12 @@ class Server:
     def __post_init__(self) -> None:
         self.name, self.edits = self.target.name, self.adapting is not None
 
+    @property
+    def slots(self) -> int:
+        """How many prompts it works at, at a time; 1 where it does not say."""
+        server = self.profiling.profile.server
+        return (None if server is None else server.slots) or 1
+
     def standing(self, speed: float | None) -> TargetState:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""
         context = self.max_context or self.profiling.profile.memory.context
