@@ -267,10 +267,14 @@ class _Running:
         record = self.record
         assert self.chosen is not None
         assert record.session is not None
-        request = prepared.request if self.server.edits else record.received
+        assert attempt.connection is not None
         return Held(
-            *(self.context, attempt, self.chosen, self.server, record),
-            request=request,
+            *(self.context.holding, self.context.hold, attempt.connection),
+            attempt=attempt,
+            chosen=self.chosen,
+            server=self.server,
+            record=record,
+            request=prepared.request if self.server.edits else record.received,
             session=record.session,
             since=self.started - (record.joined or 0.0),
         )
@@ -284,7 +288,8 @@ class _Running:
 
     async def _join(self, held: Held) -> tuple[Attempt, UpstreamConnection]:
         """Go on with the request of a client that has left."""
-        record, first, attempt = self.record, held.record, held.attempt
+        record, first = self.record, held.record
+        attempt: Attempt = held.attempt
         self.attempt, self.chosen, self.server = attempt, held.chosen, held.server
         self.server.health.waiting += 1
         record.joined = self.context.clock.seconds() - held.since
