@@ -217,6 +217,7 @@ LLAMA_CPP = ServerKind(
     similarity=UNLIKE,
     repairs={MESSAGES: CCH},
     rendering=RenderingPage("/apply-template", tokenizer="/tokenize"),
+    warms_at="/completion",
     room=_ROOM,
     room_for=_room_for,
     caching=FlagAdvice("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),

@@ -170,6 +170,8 @@ class _Running:
             )
             self.attempt, self.server = attempt, server
             server.health.waiting += 1
+            if server.warming is not None and server.warming.is_on:
+                server.warming.give_way()
             try:
                 response = await attempt.send()
             except NoTranslationError as error:
