@@ -64,7 +64,8 @@ class Exchange:
     side: bool = False
     """A request of the session that does not extend its conversation (a title, a subagent)."""
     reports: tuple[RuleReport, ...] = ()  #: what each normalizer did
-    sent: Request | None = None  #: as it went upstream; None if it never did
+    sent: Request | None = None
+    """As it went upstream, but for what asks for progress; None if it never did."""
     upstream: str = ""  #: the upstream's URL
     server: str = ""  #: the upstream's name, "" where there is but one
     route: str = ""  #: the name of the route that it took, "" where there is but one

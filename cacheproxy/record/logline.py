@@ -14,6 +14,7 @@ from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.servers.kinds import name_of
+from cacheproxy.core.servers.prefill import NAME as PROGRESS
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.record.exchange import Exchange, Outcome
 
@@ -136,7 +137,7 @@ def _edits(exchange: Exchange, *, placed: bool = True) -> str:
         edits = report.edits
         if report.rule == NAME:
             count += count_of(edits)
-        elif edits:
+        elif edits and report.rule != PROGRESS:  # in each prompt, and it changes none
             said.append(f"{len(edits)} edit{'' if len(edits) == 1 else 's'} by rule {report.rule}")
     edited = ", ".join(said)
     if not (count and placed):

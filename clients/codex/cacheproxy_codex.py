@@ -81,6 +81,7 @@ def cacheproxy_setup(need: Need) -> Setup:
         f'name = "{need.provider}"',
         f"base_url = {Setup.quoted(need.openai)}",
         'wire_api = "responses"',
+        f"stream_idle_timeout_ms = {need.patience * 1000}",  # 300 seconds otherwise
     ]
     if need.key_variable is not None:
         lines.append(f'env_key = "{need.key_variable}"')

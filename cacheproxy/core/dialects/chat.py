@@ -20,6 +20,8 @@ from cacheproxy.core.document.reader import parsed
 _Json = dict[str, Any]
 _CHUNK = "chat.completion.chunk"
 _CHUNKS_ONLY = frozenset({"object", "choices", "obfuscation", "prompt_progress"})
+_SILENT: _Json = {"role": "assistant", "content": None}
+"""A message that says nothing yet."""
 _EACH = ("id", "created", "model", "system_fingerprint", "service_tier")
 """Members of a completion that each of its chunks has."""
 
@@ -131,7 +133,7 @@ class _Choice:
 
     def __init__(self) -> None:
         self.more: _Json = {}  #: what it has beside the message
-        self._message: _Json = {"role": "assistant", "content": None}
+        self._message = _SILENT.copy()
         self._texts: dict[str, list[str]] = {}  #: members of the message that come in pieces
         self._calls: list[tuple[Any, _Json, list[str]]] = []
         """Each tool call: its index, itself, the pieces of its arguments."""
@@ -159,6 +161,8 @@ class _Choice:
         message = self._message | {name: "".join(said) for name, said in self._texts.items()}
         if self._calls:
             message["tool_calls"] = [call for _, call, _ in self._calls]
+        elif message["content"] is None and len(message.keys() - REASONING) == len(_SILENT):
+            message["content"] = ""  # as servers say it where there is nothing else
         for _, call, said in self._calls:
             call["function"] = call.get("function", {}) | {"arguments": "".join(said)}
         return {"message": message, **self.more}

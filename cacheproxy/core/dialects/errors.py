@@ -15,7 +15,7 @@ _ANTHROPIC = re.compile(r"prompt is too long|exceed context limit", re.IGNORECAS
 _SIGNS = re.compile(
     r"context[_ ](?:length|size|window|limit)|context the overflows|exceed_context_size"
     r"|maximum (?:model|prompt) length|max_seq_len|(?:prompt|input)(?: is)? too long"
-    r"|input token count|exceeds? (?:the )?(?:model )?token limit|reduce the length of the",
+    r"|input token count|exceed(?:s|ed)? (?:the )?(?:model )?token limit|reduce the length of the",
     re.IGNORECASE,
 )
 _PROMPT = re.compile(

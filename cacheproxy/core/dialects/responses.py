@@ -121,7 +121,7 @@ def _whole() -> Whole:
         elif is_error(one):
             raise ValueError(refusal(500, one))
         elif kind == "response.output_item.done":
-            items[one["output_index"]] = one["item"]
+            items[one.get("output_index", len(items))] = one["item"]  # llama.cpp does not count
     if found is None:
         raise ValueError(CUT)
     return found if found.get("output") else found | {"output": [items[at] for at in sorted(items)]}

@@ -125,6 +125,8 @@ class ServerKind:
     repairs: Mapping[Dialect | None, Repair] = field(default_factory=dict)
     """What it mends by itself in prompts, by the dialect that it is spoken to in; None: in all."""
     rendering: RenderingPage | None = None  #: where it shows what it renders
+    progress: tuple[Dialect, ...] = ()
+    """The APIs in whose streams it says how far it is with a prompt, if it is asked to."""
     loads_models: bool = (
         False  #: whoever asks for a model has it loaded, and perhaps another unloaded
     )

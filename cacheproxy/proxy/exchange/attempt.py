@@ -11,7 +11,9 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.route.route import asking_for
-from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.prefill import NAME as PROGRESS
+from cacheproxy.core.servers.prefill import Progress, asking
 from cacheproxy.proxy.exchange.adapting import Placed
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.servers import Server, Servers
@@ -52,7 +54,8 @@ class Attempt:
     request after rules and pins. ``started``: when it had been read, by ``context.clock``.
 
     ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
-    ``asked``: where its reasoning is remembered.
+    ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
+    asked for it.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Attempt:
         self.counted: bytes | None = None
         self.translated: Translation | None = None
         self.asked: int | None = None
+        self.hides = False
         self._context, self._server, self._record = context, server, record
         self._came, self._started, self._turn = came, started, prepared.turn
         self._request, record.reports = prepared.request, prepared.reports
@@ -117,7 +121,13 @@ class Attempt:
             # 7. It is sent; packed, if it came so and the upstream is not ours to edit for.
             record.sent_after = context.clock.seconds() - self._started
             goes = self._came if sent is record.received and not server.edits else sent
+            if sent.dialect in server.profiling.progress and translated is None and server.edits:
+                goes, report = asking(goes)
+                self.hides = report is not None
+                self._replace(PROGRESS, report)
             response = await server.upstream.request(goes, via=b"1.1 " + context.via, also=stamp)
+            if self.hides and response.head.values(b"content-encoding"):
+                server.profiling.progress = ()  # somebody packs it: it cannot be taken out again
             if response.head.status < 400 and placed.guess is None:
                 return response
             # 8. It is sent once more, at most, after the upstream did not know the dialect,
@@ -137,5 +147,8 @@ class Attempt:
     def _report(self, placed: Placed) -> None:
         """Report what was placed last."""
         if placed.report is not None or placed.late:
-            others = tuple([one for one in self._record.reports if one.rule != NAME])
-            self._record.reports = others + (() if placed.report is None else (placed.report,))
+            self._replace(NAME, placed.report)
+
+    def _replace(self, rule: str, report: RuleReport | None) -> None:
+        others = tuple([one for one in self._record.reports if one.rule != rule])
+        self._record.reports = others + (() if report is None else (report,))

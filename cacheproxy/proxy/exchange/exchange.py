@@ -132,7 +132,7 @@ class _Running:
             through=through,
             pings=self._pings(response.head) if streams else None,
             keep=context.keep_bodies or attempt.asked is not None,
-            prefill=PrefillReader() if streams else None,
+            prefill=PrefillReader(hides=attempt.hides) if streams else None,
             progressed=self._progressed,
         )
         ending = relay.start()

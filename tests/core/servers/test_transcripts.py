@@ -13,13 +13,14 @@ from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers import looking
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.kinds import BUILT_IN
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP, MORE_SLOTS, RAM_CACHE, SIMILARITY
 from cacheproxy.core.servers.metrics_page import sample_of
-from cacheproxy.core.servers.prefill import PrefillReader
+from cacheproxy.core.servers.prefill import PrefillReader, asking
 from cacheproxy.core.servers.profile import Profile, for_people, plain, profile_in, says
 from cacheproxy.core.servers.status import (
     Answers,
@@ -78,6 +79,12 @@ def prefill(*chunks):
         if reader.has_begun:
             return reader.progress, number
     return reader.progress, None
+
+
+def asked(body):
+    """A request as it asks for progress, and what was edited."""
+    request, report = asking(Request("POST", "/v1/chat/completions", (), body))
+    return request.body, report
 
 
 def hidden(*chunks):
