@@ -228,7 +228,8 @@ class Warming:
                 return  # it is sent as a whole
             self._count(evaluated)
             took = max(asker.reactor.seconds() - began, 0.001)
-            quickest = min(quickest, took)
+            # It may take longer from some depth on, however short it is.
+            quickest = took if size == _LEAST else min(quickest, took)
             fitting = int(size * max(_PIECE_SECONDS, _LONGER * quickest) / took)
             size = max(_LEAST, min(2 * size, fitting, _MOST))
 
