@@ -33,6 +33,8 @@ from cacheproxy.core.servers.profile import Profile
 
 _READ_HERE = 32 << 10
 """Bytes of a body that is read here, on the reactor, if nobody has read it yet."""
+_LEAST_LIMIT = 59.0
+"""Seconds: no client is known that gives up sooner (Gemini CLI and Crush 0.89: 60)."""
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -78,6 +80,10 @@ class Exchange:
     and events that only open an answer, are none."""
     progress: Progress | None = None  #: how far the server was with its prompt, as it said last
     seconds: float = 0.0  #: from ``wall`` to the end; 0: not known
+    held: bool = False  #: its upstream request went on for a retry when its client left
+    joined: float | None = None
+    """Seconds that its upstream request had been going on when it took that over from a client that
+    had left; None: it has one of its own."""
     status: int | None = None  #: as sent to the client; None if nothing was
     response_headers: Headers = ()  #: as sent to the client
     response_body: bytes | None = None  #: only if an observer asked for bodies (a capture)
@@ -152,6 +158,11 @@ class Exchange:
         """Whether its client left a turn that had been sent before the answer began."""
         is_turn = self.turn > 0
         return is_turn and self.outcome is Outcome.CLIENT_LEFT and self.first_byte is None
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether it did so after so long that it was a time-out of its own, rather than a user."""
+        return self.left_waiting and self.seconds >= _LEAST_LIMIT and not self.error
 
     @property
     def ended(self) -> float:

@@ -41,6 +41,8 @@ LISTED = (
     RecordColumn("wall", "wall", "s since the epoch"),
     RecordColumn("first_byte", "first_byte", "s"),
     RecordColumn("progress", lambda each: each.progress and asdict(each.progress), "tokens"),
+    RecordColumn("held", "held"),
+    RecordColumn("joined", "joined", "s"),
     RecordColumn("seconds", "seconds", "s"),
 )
 """What the page says: no prompt text, no query, no header."""

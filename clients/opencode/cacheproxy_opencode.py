@@ -31,7 +31,15 @@ from cacheproxy import SYSTEM_TEXT, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="opencode",
+    heeds_comments=True,
     agents=("opencode/",),
+    advice=(
+        (
+            "left during prefill",
+            "opencode",
+            "headerTimeout and chunkTimeout of its provider (cacheproxy env opencode)",
+        ),
+    ),
     # One prompt for each family of models.
     head=(
         "You are opencode, an ",

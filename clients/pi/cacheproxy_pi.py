@@ -29,7 +29,15 @@ from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Launch, Need, Rule,
 
 CLIENT = Client(
     name="pi",
+    heeds_comments=True,
     agents=("pi/", "pi-coding-agent"),
+    advice=(
+        (
+            "left during prefill",
+            "pi",
+            '"httpIdleTimeoutMs": 3600000 in ~/.pi/agent/settings.json',
+        ),
+    ),
     head=(
         "You are a coding assistant running inside pi, a coding agent harness.",  # 1.x
         "You are an expert coding assistant operating inside pi, a coding agent harness.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
@@ -20,6 +20,9 @@ from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.exchange.holding import Holding
 
 _HEALS = 3
 """A template may refuse late messages, users in a row and long ids of calls, one at a time."""
@@ -39,9 +42,14 @@ class ExchangeContext:
     wall: Callable[[], float]  #: returns seconds since the epoch
     via: bytes  #: our own token in the Via header, by which a loop is seen
     probe: bytes  #: what marks a probe, which is nobody's conversation
+    holding: Holding  #: upstream requests whose client has left
     keep_bodies: bool = False  #: keep response bodies for the observers
     ping_after: float = 0.0
-    """Seconds of silence after which a streaming client gets a ping; 0: never."""
+    """Seconds of silence after which a streaming client gets a sign of life; 0: never."""
+    head_after: float = 0.0
+    """Seconds without a head after which a streaming client gets one of ours; 0: never."""
+    hold: float = 0.0
+    """Seconds for which an upstream request waits for a retry of its client; 0: it ends at once."""
     progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None
     """Told of an exchange that runs how far the server is with its prompt, if it says, and after
     how many seconds; None: it is over."""
@@ -55,7 +63,8 @@ class Attempt:
 
     ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
     ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
-    asked for it.
+    asked for it. ``connection``: the one it was sent by last. ``no_head``: who is told if no head
+    comes, and after how many seconds; None: nobody.
     """
 
     def __init__(
@@ -67,7 +76,10 @@ class Attempt:
         record: Exchange,
         *,
         started: float,
+        no_head: tuple[float, Callable[[], object]] | None = None,
     ) -> None:
+        self.connection: UpstreamConnection | None = None
+        self._no_head = no_head
         self.counted: bytes | None = None
         self.translated: Translation | None = None
         self.asked: int | None = None
@@ -125,7 +137,10 @@ class Attempt:
                 goes, report = asking(goes)
                 self.hides = report is not None
                 self._replace(PROGRESS, report)
-            response = await server.upstream.request(goes, via=b"1.1 " + context.via, also=stamp)
+            upstream = server.upstream
+            connection = upstream.connection(goes, via=b"1.1 " + context.via, also=stamp)
+            self.connection, connection.no_head = connection, self._no_head
+            response = await connection.start(upstream.endpoint)
             if self.hides and response.head.values(b"content-encoding"):
                 server.profiling.progress = ()  # somebody packs it: it cannot be taken out again
             if response.head.status < 400 and placed.guess is None:

@@ -15,7 +15,8 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.core.dialects.stream import CUT
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.stream import COMMENT, CUT
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -27,7 +28,6 @@ from cacheproxy.translate.reading import TranslationError
 from tests.proxy.conftest import proxy_with
 from tests.proxy.harness import CHUNKED, LAST, TIMEOUT, Client, chunk, eventually
 
-COMMENT = b": keep-alive\n\n"
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 EVENT = b'event: x\ndata: {"a": 1}\n\n'
 
@@ -68,7 +68,7 @@ class Down(Resource):
         request.send_head(200, b"OK", ())
         request.flush()
         if self.after:
-            self.more["pings"] = Pings(self.clock, self.after, COMMENT, request.write)
+            self.more["pings"] = Pings(self.clock, self.after, lambda _: COMMENT, request.write)
         self.upstream = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
         self.upstream.makeConnection(StringTransport())
         self.relay = Relay(request, self.upstream, self.clock, **self.more)
@@ -239,7 +239,11 @@ attentive = proxy_with(
 
 @pytest.mark.parametrize(
     ("path", "ping"),
-    [("/v1/messages", PING), ("/v1/chat/completions", COMMENT), ("/v1/responses", COMMENT)],
+    [
+        ("/v1/messages", PING),
+        ("/v1/chat/completions", CHAT.sign(b"")),
+        ("/v1/responses", COMMENT),
+    ],
 )
 def test_a_silent_stream_carries_the_dialects_own_ping(attentive, upstream, path, ping):
     """Again and again, until the upstream speaks; then what it says, unchanged.
@@ -285,7 +289,7 @@ class Written:
         self.clock = Clock()
         self.written = b""
         self.is_full = is_full
-        self.pings = Pings(self.clock, 15.0, ping, self.write)
+        self.pings = Pings(self.clock, 15.0, lambda _: ping, self.write)
         self.pings.heard()
 
     def write(self, data):
