@@ -27,7 +27,7 @@ from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
-from cacheproxy.proxy.exchange.holding import Held
+from cacheproxy.proxy.exchange.holding import FINAL, Held
 from cacheproxy.proxy.exchange.relay import (
     EVENTS,
     JSON,
@@ -45,8 +45,6 @@ from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 _log = Logger()
 _EARLY: Headers = ((b"Content-Type", EVENTS), (b"Cache-Control", b"no-cache"))
-_FINAL = frozenset({400, 404, 413, 422})
-"""Refusals that the same request would get again, after another prefill."""
 _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 _LENGTH = frozenset({b"content-length"})
 _MOST_TRANSLATED = 64 << 20
@@ -370,13 +368,7 @@ class _Running:
             tap.feed(body)
         message = said(status, decoded(body, response.head.headers))
         self._end_early(status if status >= 400 else 502, message)
-        if (
-            status in _FINAL
-            and self.context.hold
-            and self.record.turn
-            and attempt
-            and self.prepared
-        ):
+        if status in FINAL and self.context.hold and self.record.turn and attempt and self.prepared:
             response.take_back([body])
             self._kept(attempt, self.prepared)
 

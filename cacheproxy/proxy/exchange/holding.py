@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _log = Logger()
 _UNEQUAL = ("stream", "stream_options", "client_metadata")
 """Members by which a retry may differ: it is answered as it asks."""
+FINAL = frozenset({400, 404, 413, 422})
+"""Refusals that the same request would get again, perhaps after another prefill."""
 _MOST_READ = 4 << 20
 """Bytes of an answer that are read ahead for a retry; the rest waits at the upstream."""
 
@@ -38,12 +41,20 @@ def asks_the_same(one: Request, other: Request) -> bool:
     """Whether two requests are equal, but for how they are to be answered and spelled."""
     if one.method != other.method or one.path != other.path:
         return False
-    return one.body == other.body or _wish(one) == _wish(other)
+    if one.body == other.body:
+        return True
+    wish, others = _wish(one), _wish(other)
+    # Spelled, since true is not 1.
+    return wish is not None and wish == others and _spelled(wish) == _spelled(others)
 
 
 def _wish(request: Request) -> dict[str, Any] | None:
     body = request.json
     return None if body is None else {key: body[key] for key in body if key not in _UNEQUAL}
+
+
+def _spelled(wish: Any) -> bytes:
+    return msgspec.json.encode(wish, order="deterministic")
 
 
 class Held(Protocol):
@@ -125,9 +136,14 @@ class Held(Protocol):
             self._failed(reason)
 
     def _read(self, response: UpstreamConnection) -> None:
-        if not self._is_over:
-            self._reads = True
-            response.deliverBody(self)
+        if self._is_over:
+            return
+        status = response.head.status
+        if status >= 400 and status not in FINAL:
+            self.end(f"the upstream answered with status {status}")
+            return
+        self._reads = True
+        response.deliverBody(self)
 
     def _failed(self, why: Failure) -> None:
         self.end(f"the upstream failed ({why.getErrorMessage()})")

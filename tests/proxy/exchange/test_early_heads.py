@@ -39,7 +39,7 @@ ASKED = {
 
 
 def begun(proxy, path=CHAT, body=None):
-    """The pieces of a stream that has begun, which raise if it breaks off, and the first of them."""
+    """The pieces of a stream that has begun, which raise if it breaks off, and the first one."""
     client = asks(proxy, body or ASKED[path], path=path)
     answer = client.begin()
     assert answer.status == 200

@@ -37,13 +37,17 @@ WHOLE = {
 }
 
 
+VLLM = json.dumps({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}).encode()
+
+
 class Prefill:
     """A server that says ``first`` at once, and ``then`` once it may go on.
 
     ``prompts`` counts those that came, ``closed`` those whose connection the proxy has closed.
     """
 
-    def __init__(self, first=CHUNKED, then=ANSWER):
+    def __init__(self, first=CHUNKED, then=ANSWER, pages=()):
+        self.pages = dict(pages)
         self.first, self.then = first, then
         self.go_on, self.begun = threading.Event(), threading.Semaphore(0)
         self.closed = threading.Semaphore(0)
@@ -51,7 +55,8 @@ class Prefill:
 
     def __call__(self, peer, received):
         if not received.values(b"x-session-id"):  # the proxy asks what server this is
-            peer.send(whole(b"{}", status=b"404 Not Found"))
+            page = self.pages.get(received.line.rpartition(b" ")[0])
+            peer.send(whole(page, TYPE) if page else whole(b"{}", status=b"404 Not Found"))
             return
         self.prompts += 1
         peer.send(self.first)
@@ -156,13 +161,14 @@ def test_with_stream_it_gets_the_events_of_a_whole_answer(start, first):
         (prompt("Another"), session(), "its conversation went on"),
         (prompt(), session(b"two"), "another conversation needs the server"),
         (prompt(temperature=1), session(), "its conversation went on"),
+        (prompt(top_k=True), session(), "its conversation went on"),
     ],
-    ids=["another message", "another conversation", "another setting"],
+    ids=["another message", "another conversation", "another setting", "true is not 1"],
 )
 def test_anything_else_ends_it_at_once(start, body, field, why):
     server = Prefill()
     proxy = start(server)
-    left(proxy, server)
+    left(proxy, server, prompt(top_k=1) if b"top_k" in body else None)
     asks(proxy, body, field)
     assert server.closed.acquire(timeout=TIMEOUT)
     assert why in proxy.wait_for("held request closed")
@@ -240,6 +246,31 @@ def test_an_upstream_that_dies_meanwhile_is_asked_anew(start):
     assert "the upstream failed" in proxy.wait_for("held request closed")
     server.then = ANSWER
     assert asks(proxy).answer().body == EVENTS
+    assert server.prompts == 2
+
+
+def test_what_was_refused_for_now_is_asked_anew(start):
+    server = Prefill(b"", whole(b"{}", TYPE, status=b"503 Busy"))
+    proxy = start(server)
+    left(proxy, server)
+    server.go_on.set()
+    assert "status 503" in proxy.wait_for("held request closed")
+    server.then = CHUNKED + ANSWER
+    assert asks(proxy).answer().body == EVENTS
+    assert server.prompts == 2
+
+
+def test_a_server_that_batches_has_no_need_of_it(start):
+    """Its other conversations do not wait: what is held goes on beside them."""
+    vllm = {b"GET /version": b'{"version":"0.11"}', b"GET /v1/models": VLLM}
+    server = Prefill(pages=vllm)
+    proxy = start(server, CACHEPROXY_POLL="1")
+    left(proxy, server)
+    asks(proxy, prompt(), session(b"two"))
+    assert server.begun.acquire(timeout=TIMEOUT)
+    client = asks(proxy)
+    server.go_on.set()
+    assert client.answer().body == EVENTS
     assert server.prompts == 2
 
 
