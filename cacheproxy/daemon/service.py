@@ -210,6 +210,7 @@ class ProxyService(MultiService):
             one.name: one.target.price for one in servers.all if one.target.price != FREE
         }
         process.log_line.verbose = parts.config.verbose
+        process.log_line.clients = parts.found.packages.clients
         process.alarming.adopt(parts.config.alarm)
         self._listening.grace = parts.config.grace
         board.url = servers.first.upstream.url.text
