@@ -22,7 +22,7 @@ from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
 from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
-from cacheproxy.core.prompt.client import Client, client_of
+from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
@@ -394,8 +394,7 @@ class _Running:
 
     def _heeds(self) -> bool:
         """Whether comments are a sign of life to the client."""
-        client = self._client
-        return client is not None and client.heeds_comments
+        return heeds_comments(self.record.received, self._client)
 
     def _sign(self, first: bytes) -> bytes:
         """Return a sign of life in the answer that begins with ``first``."""

@@ -80,6 +80,7 @@ class Held(Protocol):
     ) -> None:
         self.attempt, self.chosen, self.server = attempt, chosen, server
         self.record, self.session, self.since = record, session.first, since
+        self.path = record.received.path
         self._holding, self._request, self._connection = holding, request, connection
         self._pieces: list[bytes] = []
         self._left = _MOST_READ
@@ -181,8 +182,8 @@ class Holding:
         """Return the one whose retry ``request`` is; all others of its conversation end."""
         found = None
         for one in tuple(self.held):
-            if one.session != session.first:
-                continue
+            if one.session != session.first or one.path != received.path:
+                continue  # a conversation speaks one API; without an id others may read alike
             if found is None and one.is_joined_by(received, request):
                 found = one
                 one.hand_over()
