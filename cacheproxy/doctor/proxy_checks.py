@@ -100,15 +100,15 @@ def larger_context(facts: Examination, one: Exchange) -> str:
 
 
 def cut(facts: Examination) -> Iterator[Finding]:
-    """Prompts of which the server read a part, without a word."""
+    """Prompts that the server cut, without a word."""
     record = facts.record
     if not record.cut:
         return
     last = record.cut[-1]
     text = (
         f"the server cut {len(record.cut)} of the last hour's {counted(len(record.turns), 'turn')}"
-        f" to fit its context: the last time it read {last.usage.prompt or 0:,} tokens of a prompt "
-        "that had more, without a word to the client"
+        f" to fit its context, without a word to the client; the last time it read "
+        f"{last.usage.prompt or 0:,} tokens"
     )
     yield fail("context", text, larger_context(facts, last))
 

@@ -236,7 +236,8 @@ def _turn_columns(width: int) -> list[Column]:
 
 def _verdict_of(row: Json) -> str:
     if row["reason"]:
-        return f"BREAK {PHRASES.get(row['reason'], visible(row['reason']))}"
+        word = "cut" if row["verdict"] == "cut" else "BREAK"
+        return f"{word} {PHRASES.get(row['reason'], visible(row['reason']))}"
     return str(row["status"] if row["kind"] == "failed" else row["verdict"] or row["kind"])
 
 

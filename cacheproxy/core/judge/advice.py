@@ -106,7 +106,7 @@ def advice(
     package declares it. ``changed``: the field at the break.
     """
     case = _Case(verdict, profile, client, changed, kind_of(profile))
-    if verdict.judgement is Judgement.BREAK:
+    if verdict.judgement in (Judgement.BREAK, Judgement.CUT):
         return tuple(_about(verdict.reason, case))
     if verdict.judgement is not Judgement.UNKNOWN:
         return ()
@@ -217,7 +217,12 @@ def _context(case: _Case) -> Iterator[Advice]:
     context = case.profile.memory.context or (case.profile.server and case.profile.server.context)
     now = f" than {context:,} tokens" if context else ""
     if case.server.context:
-        why = f"{case.server.context} larger{now}: it was full, so the server dropped its start"
+        memory = case.profile.memory
+        is_split = memory.is_unified is False and memory.slots and memory.slots > 1
+        parts = f" (its {memory.slots} slots share it out)" if is_split else ""
+        why = f"{case.server.context} larger{now}{parts}: it was full"
+        if case.verdict.reason is Reason.CONTEXT_SHIFTED:
+            why += ", so the server dropped its start"
         yield Advice(case.server.called, why)
     yield Advice("the client", f"{setup_command(case.client)} tells the client when to compact")
 
@@ -294,6 +299,7 @@ _BY_REASON: Mapping[Reason, Callable[[_Case], Iterable[Advice]]] = {
     Reason.TEMPLATE_CHANGED: _template,
     Reason.CHECKPOINT: _checkpoint,
     Reason.CONTEXT_SHIFTED: _context,
+    Reason.CUT: _context,
     Reason.NOT_CACHED: _not_cached,
     Reason.MOVED: _always(
         "nothing",
