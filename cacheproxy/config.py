@@ -139,11 +139,29 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ping_after: Annotated[
         float,
         _row(
-            "seconds of silence after which a streaming client gets a ping; 0: no pings",
+            "seconds of silence after which a streaming client gets a sign of life; 0: none",
             ge=0,
             le=86400,
         ),
     ] = 15.0
+    head_after: Annotated[
+        float,
+        _row(
+            "seconds after which a streaming client gets a head, if the upstream has sent none; "
+            "0: it waits",
+            ge=0,
+            le=86400,
+        ),
+    ] = 60.0
+    hold: Annotated[
+        float,
+        _row(
+            "seconds for which an upstream request goes on after its client left during the "
+            "prefill, for a retry; 0: it ends at once",
+            ge=0,
+            le=86400,
+        ),
+    ] = 60.0
     grace: Annotated[
         float,
         _row("seconds that open answers may take to finish after a stop signal", ge=0, le=86400),

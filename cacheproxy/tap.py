@@ -112,8 +112,11 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
         wall=time.time,
         via=process.via,
         probe=process.shown.probe,
+        holding=process.holding,
         keep_bodies=process.capture is not None,
         ping_after=config.ping_after,
+        head_after=config.head_after,
+        hold=config.hold,
         progressed=process.shown.latest,
     )
     access = Access(

@@ -106,7 +106,7 @@ PARSED = {".json": json.loads, ".toml": tomllib.loads, ".yaml": yaml.safe_load}
 def written(setup: Setup) -> Iterator[str]:
     """All of a setup, for people who compare."""
     yield from (f"unset {name}" for name in setup.unset)
-    yield from (f"{name}={value}" for name, value in setup.variables.items())
+    yield from (f"{name}={value}" for name, value in setup.told({}).items())
     if setup.content is not None:
         yield f"--- {setup.file}"
         yield setup.content

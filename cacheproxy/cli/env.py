@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 from click.shell_completion import CompletionItem
@@ -25,6 +25,9 @@ from cacheproxy.cli.settings import (
 from cacheproxy.client_setup.need import model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
 from cacheproxy.plugin.loading import Setups, package_for
+
+_UNSAID = ("launch", "limits")
+"""Of a setup: the one is for ``cacheproxy run``, the other among the variables."""
 
 
 class ClientName(click.ParamType[str]):
@@ -91,11 +94,12 @@ def env(
         _warn(f"{missing}. Then")
     need = need_of(url, settings, api_key, page)
     setup = package.setup(need)
+    setup = replace(setup, variables=setup.told(os.environ))
     for warning in setup.warnings:
         say(warning)
     if as_json:
         print_json(
-            {name: value for name, value in asdict(setup).items() if name != "launch"},
+            {name: value for name, value in asdict(setup).items() if name not in _UNSAID},
             ascii_only=False,
         )
     elif setup.content is None:

@@ -128,7 +128,7 @@ def run(
         for warning in setup.warnings:
             say(warning)
         env = {name: value for name, value in os.environ.items() if name not in setup.unset}
-        env |= {**need.secrets, **setup.variables, **launch.variables}
+        env |= {**need.secrets, **setup.told(env), **launch.variables}
         words = arguments[1:] if arguments[:1] == ("--",) else arguments
         try:
             code = foreground.run([program, *launch.arguments, *words], env)

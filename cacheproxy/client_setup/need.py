@@ -49,6 +49,9 @@ class Need:
     where it is not started, but only told what it needs."""
 
     provider: ClassVar[str] = "cacheproxy"  #: what a client's file calls the proxy
+    patience: ClassVar[int] = 3600
+    """Seconds for which a client shall wait for the first word of an answer: as long as the proxy
+    waits for the server (``upstream_silence``). Before that a long prompt is read."""
     token_header: ClassVar[str] = TOKEN_HEADER.decode().title()
     """The header for the proxy's token where the server's own key stands in the usual one."""
 
@@ -168,6 +171,13 @@ class Setup:
     notes: tuple[str, ...] = ()  #: what to know
     warnings: tuple[str, ...] = ()  #: what will not work
     launch: Launch | None = None  #: None: it cannot be started with what it needs
+    limits: Mapping[str, str] = field(default_factory=dict)
+    """Variables, too, that say how long the client waits: one that the user has set stays."""
+
+    def told(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables to set in a shell that has ``environ``."""
+        limits = {name: value for name, value in self.limits.items() if not environ.get(name)}
+        return {**self.variables, **limits}
 
     @classmethod
     def of_json(

@@ -40,6 +40,7 @@ from cacheproxy.plugin.packages import Configured, Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.exchange.holding import Holding
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.lists import TABLES
@@ -71,6 +72,7 @@ class ProcessParts(Service):
     ``judging`` delivers to ``pricing``, which delivers to the observers of ``plugins``. ``capture``
     and ``totals``: None where nothing is kept of the kind. ``store``: of conversations; ``memo``:
     what bodies were read as; ``collector``: of garbage; ``via``: our own token in the Via header.
+    ``holding``: upstream requests whose client has left.
 
     Raises CaptureError, PluginError, SpansError.
     """
@@ -79,6 +81,7 @@ class ProcessParts(Service):
         self.reactor = reactor
         self.via = b"cacheproxy-" + os.urandom(4).hex().encode()
         self.store, self.memo, self.collector = Store(), Memo(), Collector()
+        self.holding = Holding()
         self.plugins = plugins = Plugins(reactor)
         plugins.adopt(Packages.load(config.block, config.plugin))
         self.site = ProxySite(Resource(), reactor, Limits(), Access())

@@ -119,6 +119,7 @@ class ProxyService(MultiService):
 
     async def _stop(self) -> None:
         self._process.shown.live.close()
+        self._process.holding.close()
         self._parts.servers.stop()
         for service in reversed(list(self)):
             await maybeDeferred(service.stopService)

@@ -28,6 +28,7 @@ from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Parts
 from cacheproxy.core.prompt.request import Headers, Once, Request
 from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.profile import Profile
 
 _READ_HERE = 32 << 10
@@ -63,7 +64,8 @@ class Exchange:
     side: bool = False
     """A request of the session that does not extend its conversation (a title, a subagent)."""
     reports: tuple[RuleReport, ...] = ()  #: what each normalizer did
-    sent: Request | None = None  #: as it went upstream; None if it never did
+    sent: Request | None = None
+    """As it went upstream, but for what asks for progress; None if it never did."""
     upstream: str = ""  #: the upstream's URL
     server: str = ""  #: the upstream's name, "" where there is but one
     route: str = ""  #: the name of the route that it took, "" where there is but one
@@ -72,8 +74,14 @@ class Exchange:
     sent_after: float | None = None  #: seconds from ``wall`` until it was sent
     head_after: float | None = None  #: seconds from ``wall`` until the response's head came
     first_byte: float | None = None
-    """Seconds from ``wall`` to the first byte of the body; None: there was none."""
+    """Seconds from ``wall`` to the first byte of the answer; None: there was none. Signs of life,
+    and events that only open an answer, are none."""
+    progress: Progress | None = None  #: how far the server was with its prompt, as it said last
     seconds: float = 0.0  #: from ``wall`` to the end; 0: not known
+    held: bool = False  #: its upstream request went on for a retry when its client left
+    joined: float | None = None
+    """Seconds that its upstream request had been going on when it took that over from a client that
+    had left; None: it has one of its own."""
     status: int | None = None  #: as sent to the client; None if nothing was
     response_headers: Headers = ()  #: as sent to the client
     response_body: bytes | None = None  #: only if an observer asked for bodies (a capture)
@@ -142,6 +150,12 @@ class Exchange:
         if self.outcome is Outcome.COMPLETE:
             return self.status is None or self.status >= 400
         return self.outcome is not Outcome.CLIENT_LEFT
+
+    @property
+    def left_waiting(self) -> bool:
+        """Whether its client left a turn that had been sent before the answer began."""
+        is_turn = self.turn > 0
+        return is_turn and self.outcome is Outcome.CLIENT_LEFT and self.first_byte is None
 
     @property
     def ended(self) -> float:

@@ -174,6 +174,9 @@ LINE = (
     RecordColumn("sent_after", "sent_after", "s"),
     RecordColumn("head_after", "head_after", "s"),
     RecordColumn("first_byte", "first_byte", "s"),
+    RecordColumn("progress", lambda exchange: msgspec.to_builtins(exchange.progress), "tokens"),
+    RecordColumn("held", lambda exchange: exchange.held or None),
+    RecordColumn("joined", "joined", "s"),
     RecordColumn("seconds", lambda exchange: exchange.seconds or None, "s"),
     RecordColumn("verdict", lambda exchange: _known(msgspec.to_builtins(exchange.verdict))),
     RecordColumn("profile", lambda exchange: exchange.profile and plain(exchange.profile)),
@@ -183,7 +186,7 @@ _row = row_of(LINE)
 
 _AS_THEY_ARE = (
     *("number", "turn", "side", "upstream", "status", "bytes_down", "error"),
-    *("sent_after", "head_after", "first_byte"),
+    *("sent_after", "head_after", "first_byte", "progress", "held", "joined"),
 )
 """The members of a line that an Exchange has, too."""
 _HINTS = get_type_hints(Exchange)

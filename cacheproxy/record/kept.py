@@ -12,6 +12,7 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from cacheproxy.core.servers.prefill import NAME
 from cacheproxy.record.exchange import Exchange
 
 Json = dict[str, Any]
@@ -214,7 +215,8 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
     failed = exchange.went_wrong
     verdict = None if failed else exchange.verdict
     where = None if verdict is None else verdict.where
-    fired = [one.rule for one in exchange.reports if one.edits] if exchange.reports else None
+    reports = exchange.reports
+    fired = [one.rule for one in reports if one.edits and one.rule != NAME] if reports else None
     model = exchange.model if (exchange.sent or received).dialect is not None else None
     sources = SimpleNamespace(
         exchange=exchange,

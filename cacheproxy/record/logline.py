@@ -15,6 +15,8 @@ from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.servers.kinds import name_of
+from cacheproxy.core.servers.prefill import NAME as PROGRESS
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import Exchange, Outcome
 
@@ -63,12 +65,21 @@ def _clock(second: int) -> str:
 
 def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
+    if exchange.left_waiting and not exchange.error:
+        held = ", held for a retry" if exchange.held else ""
+        return f"{Outcome.CLIENT_LEFT.upper()} {waited(exchange.seconds, exchange.progress)}{held}"
     if exchange.outcome not in (None, Outcome.COMPLETE):
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
         return Judgement.UNKNOWN
     word = exchange.verdict.judgement
     return "side" if exchange.side and word is not Judgement.CUT else word
+
+
+def waited(seconds: float, progress: Progress | None) -> str:
+    """Return how long a client waited that left before the first token, and for what."""
+    after = f"after {seconds:.0f} s"
+    return f"{after} of prefill ({progress.share:.0%})" if progress else f"{after} without a token"
 
 
 def why(exchange: Exchange, proxy: str = "") -> str:
@@ -117,6 +128,8 @@ def _turn(exchange: Exchange) -> str:
     if output is not None:
         speed = generation_speed(usage) if usage.output_seconds else None
         said += f"  {output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
+    if exchange.joined is not None:
+        said += f"  joined after {exchange.joined:.0f}s"
     said += f"  {verdict(exchange)}"
     if exchange.server:
         said += f"  at {exchange.server}"
@@ -134,7 +147,7 @@ def _edits(exchange: Exchange, *, placed: bool = True) -> str:
         edits = report.edits
         if report.rule == NAME:
             count += count_of(edits)
-        elif edits:
+        elif edits and report.rule != PROGRESS:  # in each prompt, and it changes none
             said.append(f"{len(edits)} edit{'' if len(edits) == 1 else 's'} by rule {report.rule}")
     edited = ", ".join(said)
     if not (count and placed):

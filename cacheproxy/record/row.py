@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, row_of
@@ -39,6 +40,9 @@ LISTED = (
     ),
     RecordColumn("wall", "wall", "s since the epoch"),
     RecordColumn("first_byte", "first_byte", "s"),
+    RecordColumn("progress", lambda each: each.progress and asdict(each.progress), "tokens"),
+    RecordColumn("held", "held"),
+    RecordColumn("joined", "joined", "s"),
     RecordColumn("seconds", "seconds", "s"),
 )
 """What the page says: no prompt text, no query, no header."""

@@ -6,18 +6,17 @@ Of any answer, streamed or not: its ids, how it ended, and what it cost.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
-from cacheproxy.core.dialects.messages import error_type
+from cacheproxy.core.dialects.errors import details_of, refusal, said, too_long
+from cacheproxy.core.dialects.messages import NOT_JSON, error_type
+from cacheproxy.core.dialects.stream import event
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.translate.reading import (
-    NOT_JSON,
     Json,
     TranslationError,
     choice_of,
@@ -47,25 +46,6 @@ _CUT = frozenset({"abort", "cancelled", "error", "insufficient_system_resource"}
 _STOPPED_BY = ("stop_reason", "matched_stop")
 """Where vLLM and SGLang say which stop sequence it was; OpenAI and llama.cpp do not say."""
 NAMELESS = "the server's answer has a tool call without a name"
-_LONGEST = 8192
-"""Characters of a message that are handed on."""
-_SIGNS = re.compile(
-    r"context[_ ](?:length|size|window)|maximum model length|exceed_context_size", re.IGNORECASE
-)
-# Each server has its own sentence: OpenAI and vLLM several, SGLang two, llama.cpp one.
-_PROMPT = re.compile(
-    r"(?<!\d)(\d+) in (?:the|your) messages|resulted in (\d+) tokens|at least (\d+) input tokens"
-    r"|request has (\d+) input tokens|passed (\d+) input tokens|prompt \(length (\d+)\)"
-    r"|input \((\d+) tokens\)|(?<!\d)(\d+) tokens from the input|request \((\d+) tokens\)"
-)
-_OUTPUT = re.compile(
-    r"(?<!\d)(\d+) in the completion|requested (\d+) output tokens|is too large: (\d+)"
-    r"|(?<!\d)(\d+) tokens for the completion"
-)
-_LIMIT = re.compile(
-    r"context length (?:is only|is|of) (\d+)|maximum model length of (\d+)"
-    r"|context length \((\d+) tokens|context size \((\d+) tokens"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,76 +193,28 @@ def _tool_use(call: Json, number: int, asked: Asked, spellings: Spellings) -> Js
 def error_answer(status: int, body: bytes) -> WholeAnswer:
     """Return an error response for the client; its status, except where the context overflowed."""
     value = parsed(body)
-    text = body[: 4 * _LONGEST].decode(errors="replace").strip() if value is None else ""
-    status, error = _error(value, text, status)
+    status = _status(value, status)
+    status, error = _error(value, status, said(status, body))
     return WholeAnswer(status, write({"type": "error", "error": error, "request_id": None}))
 
 
 def error_event(value: Any) -> bytes:
     """Return the event for an error in mid-stream; ``value``: what the server's event said."""
-    error = _error(value, "", 200)[1]
-    return b"event: error\ndata: %s\n\n" % write({"type": "error", "error": error})
+    status = _status(value, 200)
+    return event({"type": "error", "error": _error(value, status, refusal(status, value))[1]})
 
 
-def is_error(value: Any) -> bool:
-    """Whether a JSON answer or event is an error: OpenAI's shape, or vLLM's older one."""
-    return isinstance(value, dict) and (
-        value.get("error") is not None or value.get("object") == "error"
-    )
+def _status(value: Any, status: int) -> int:
+    """Return the status of an error; one below 400 says nothing, where its code may."""
+    code = details_of(value).get("code")
+    if status >= 400:
+        return status
+    return code if type(code) is int and 400 <= code < 600 else 500
 
 
-def _error(value: Any, text: str, status: int) -> tuple[int, dict[str, str]]:
-    """Return the status and the ``error`` object; a ``status`` below 400 says nothing."""
-    whole: Json = value if isinstance(value, dict) else {}
-    inner = whole.get("error")
-    details = inner if isinstance(inner, dict) else whole  # what describes the error
-    if status < 400:
-        code = details.get("code")
-        status = code if type(code) is int and 400 <= code < 600 else 500
-    message = _message_of(value, details) or text or f"the server answered with status {status}"
-    overflow = too_long(details, message) if status != 429 else None
+def _error(value: Any, status: int, message: str) -> tuple[int, dict[str, str]]:
+    """Return the status and the ``error`` object for what a server said: ``message``."""
+    overflow = too_long(status, details_of(value), message)
     if overflow is not None:
         status, message = 400, overflow
-    return status, {"type": error_type(status), "message": message[:_LONGEST]}
-
-
-def _message_of(value: Any, details: dict[str, Any]) -> str:
-    """Return what the server said, wherever it put it (FastAPI: ``detail``)."""
-    for found in (details.get("message"), details.get("error"), details.get("detail"), value):
-        if isinstance(found, str) and found.strip():
-            return found.strip()
-        if isinstance(found, list | dict) and found:
-            try:
-                return json.dumps(found, ensure_ascii=False)
-            except RecursionError:
-                return ""
-    return ""
-
-
-def too_long(error: dict[str, Any], message: str) -> str | None:
-    """Return what Anthropic says of a prompt that does not fit, None if ``error`` is another one.
-
-    Clients read these sentences, with their numbers: on the first they compact the conversation,
-    on the second, where the prompt alone would fit, they ask for a shorter answer.
-    """
-    signs = (message, error.get("type"), error.get("code"))
-    if not any(isinstance(sign, str) and _SIGNS.search(sign) for sign in signs):
-        return None
-    prompt, limit = error.get("n_prompt_tokens"), error.get("n_ctx")  # llama.cpp
-    if type(prompt) is not int or type(limit) is not int:
-        prompt, limit = _number(_PROMPT, message), _number(_LIMIT, message)
-    if prompt is None or limit is None:
-        return f"prompt is too long: {message}"
-    output = _number(_OUTPUT, message)
-    if output is not None and prompt < limit:
-        return (
-            f"input length and `max_tokens` exceed context limit: {prompt} + {output} > {limit}, "
-            "decrease input length or `max_tokens` and try again"
-        )
-    return f"prompt is too long: {prompt} tokens > {limit} maximum"
-
-
-def _number(wordings: re.Pattern[str], message: str) -> int | None:
-    found = wordings.search(message)
-    digits = found[found.lastindex] if found is not None and found.lastindex else ""
-    return int(digits) if 0 < len(digits) < 16 else None
+    return status, {"type": error_type(status), "message": message}

@@ -22,8 +22,6 @@ from cacheproxy.core.prompt.request import Request
 Json = dict[str, Any]
 SEAM = "\n"
 """Between texts that become one, as llama.cpp and vLLM join them for templates that take text."""
-NOT_JSON = "INVALID_JSON"
-"""The member under which a call's arguments stand that are no JSON object."""
 _encode = msgspec.json.Encoder().encode
 _LONE = re.compile("[\ud800-\udfff]")
 _KINDS: dict[type[Any], str] = {str: "a string", dict: "an object", list: "an array"}

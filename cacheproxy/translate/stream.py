@@ -8,9 +8,9 @@ from typing import Any
 
 from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
-from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.dialects.stream import CUT, is_error
 from cacheproxy.core.http1.sse import Event, EventReader
-from cacheproxy.translate.answer import Asked, error_event, is_error, stop_reason, usage_for
+from cacheproxy.translate.answer import Asked, error_event, stop_reason, usage_for
 from cacheproxy.translate.blocks import BlockKind, Blocks
 from cacheproxy.translate.reading import (
     Json,

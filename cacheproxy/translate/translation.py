@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.dialects.dialects import VERSION_HEADERS
+from cacheproxy.core.dialects.stream import is_error
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.answer import Asked, WholeAnswer, error_answer, is_error, message
+from cacheproxy.translate.answer import Asked, WholeAnswer, error_answer, message
 from cacheproxy.translate.reading import Json, TranslationError, read, write
 from cacheproxy.translate.request import chat_headers, chat_request
 from cacheproxy.translate.stream import MessageStream

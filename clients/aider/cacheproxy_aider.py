@@ -167,4 +167,5 @@ def cacheproxy_setup(need: Need) -> Setup:
     if need.model is not None:
         variables["AIDER_MODEL"] = f"openai/{need.model}"
     launch = Launch("aider", "uv tool install aider-chat")
-    return Setup(variables, warnings=need.no_header("aider"), launch=launch)
+    limits = {"AIDER_TIMEOUT": str(need.patience)}  # 600 seconds otherwise
+    return Setup(variables, warnings=need.no_header("aider"), launch=launch, limits=limits)

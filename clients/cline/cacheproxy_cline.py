@@ -28,6 +28,7 @@ from cacheproxy import SYSTEM_HEAD, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="cline",
+    heeds_comments=True,
     agents=("cline/",),
     title="Cline",
     start="base URL {url}/v1",

@@ -24,6 +24,7 @@ CLIENT = Client(
     name="codex",
     agents=("codex",),
     title="Codex",
+    waits_for_head=True,
     start="base URL {url}/v1",
     sends_late="Codex sends a second one at the head",
     headers=("x-codex-turn-metadata", "x-codex-window-id"),
@@ -81,6 +82,7 @@ def cacheproxy_setup(need: Need) -> Setup:
         f'name = "{need.provider}"',
         f"base_url = {Setup.quoted(need.openai)}",
         'wire_api = "responses"',
+        f"stream_idle_timeout_ms = {need.patience * 1000}",  # 300 seconds otherwise
     ]
     if need.key_variable is not None:
         lines.append(f'env_key = "{need.key_variable}"')

@@ -87,6 +87,7 @@ def cacheproxy_setup(need: Need) -> Setup:
         "$schema": "https://charm.land/crush.json",
         "providers": {need.provider: provider},
         "models": {"large": chosen, "small": chosen},
+        "options": {"request_timeout": need.patience},  # 120 seconds otherwise
     }
     launch = Launch(
         "crush",

@@ -69,4 +69,6 @@ def cacheproxy_setup(need: Need) -> Setup:
         variables["GOOSE_CONTEXT_LIMIT"] = str(need.context)
     if need.needs_header:
         variables["OPENAI_CUSTOM_HEADERS"] = f"{need.token_header}={need.token}"
-    return Setup(variables, launch=Launch("goose", _INSTALL))
+    # 600 seconds for a request, and 150 between two lines, otherwise
+    limits = dict.fromkeys(("OPENAI_TIMEOUT", "GOOSE_STREAM_TIMEOUT"), str(need.patience))
+    return Setup(variables, launch=Launch("goose", _INSTALL), limits=limits)

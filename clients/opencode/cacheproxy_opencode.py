@@ -31,6 +31,7 @@ from cacheproxy import SYSTEM_TEXT, Client, Launch, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="opencode",
+    heeds_comments=True,
     agents=("opencode/",),
     # One prompt for each family of models.
     head=(
@@ -76,6 +77,10 @@ def cacheproxy_setup(need: Need) -> Setup:
     options: dict[str, Any] = {
         "baseURL": need.openai,
         "apiKey": f"{{env:{need.key_variable}}}" if need.key_variable else need.key,
+        "timeout": False,  # of a whole request
+        # 300 seconds otherwise
+        "headerTimeout": need.patience * 1000,
+        "chunkTimeout": need.patience * 1000,
     }
     if need.needs_header:
         options["headers"] = {need.token_header: "{env:CACHEPROXY_TOKEN}"}

@@ -29,6 +29,7 @@ from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Launch, Need, Rule,
 
 CLIENT = Client(
     name="pi",
+    heeds_comments=True,
     agents=("pi/", "pi-coding-agent"),
     head=(
         "You are a coding assistant running inside pi, a coding agent harness.",  # 1.x
@@ -78,6 +79,12 @@ _EXTENSION = 'export default (pi) => pi.registerProvider("{}", {});\n'
 """A provider for this run alone (its docs/custom-provider.md): the user's files stay."""
 
 
+def _wait(need: Need) -> str:
+    """Return what makes it wait (its docs/settings.md): no provider's file and no extension can."""
+    setting = f'"httpIdleTimeoutMs": {need.patience * 1000}'
+    return f"For prompts that the server reads for minutes: {setting} in ~/.pi/agent/settings.json"
+
+
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
     """Return pi's file (docs/models.md of its npm package): a provider beside its own.
@@ -109,4 +116,4 @@ def cacheproxy_setup(need: Need) -> Setup:
         files={"cacheproxy.js": _EXTENSION.format(need.provider, Setup.json(extended))},
     )
     value = {"providers": {need.provider: provider}}
-    return Setup.of_json("~/.pi/agent/models.json", value, need, note, launch=launch)
+    return Setup.of_json("~/.pi/agent/models.json", value, need, note, _wait(need), launch=launch)

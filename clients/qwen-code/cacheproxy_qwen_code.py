@@ -67,6 +67,11 @@ _CONTEXT = (
     r"\A(?:<system-reminder>\n)?This is the Qwen Code\. "
     r"We are setting up the context for our chat\.\nToday's date is "
 )
+_LIMITS = (
+    "QWEN_CODE_API_TIMEOUT_MS",
+    "QWEN_STREAM_IDLE_TIMEOUT_MS",
+    "QWEN_STREAM_MAX_LIFETIME_MS",
+)
 _GIVEN = re.compile(rf"<system-reminder>\n|{_CONTEXT}")
 _FOLDERS = "Here is the folder structure of the current working directories:"
 _REMINDER = re.compile(r"<system-reminder>\n[\s\S]*\n</system-reminder>\s*")
@@ -202,7 +207,10 @@ def cacheproxy_session(request: Request) -> str | None:
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return variables (qwenlm.github.io/qwen-code-docs); the window goes into its file."""
+    """Return variables (qwenlm.github.io/qwen-code-docs); the window goes into its file.
+
+    By itself it waits 120 seconds for a head, 240 in a stream, and 900 in all for the server.
+    """
     variables = {"OPENAI_BASE_URL": need.openai, "OPENAI_API_KEY": need.key}
     if need.model is not None:
         variables["OPENAI_MODEL"] = need.model
@@ -215,4 +223,5 @@ def cacheproxy_setup(need: Need) -> Setup:
         file = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{need.folder}/settings.json"}
         launch = replace(launch, variables=file, files={"settings.json": setting})
     warnings = need.no_header("Qwen Code")
-    return Setup(variables, notes=notes, warnings=warnings, launch=launch)
+    limits = dict.fromkeys(_LIMITS, str(need.patience * 1000))
+    return Setup(variables, notes=notes, warnings=warnings, launch=launch, limits=limits)

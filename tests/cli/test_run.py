@@ -73,7 +73,7 @@ def caught(number, _):
 
 words = sys.argv[1:]
 say(json.dumps(dict(pid=os.getpid(), group=os.getpgrp(), words=words,
-                    env={{k: v for k, v in os.environ.items() if k.startswith("ANTHROPIC")}})))
+                    env={{k: v for k, v in os.environ.items() if "ANTHROPIC" in k or "_MS" in k}})))
 what = words[0]
 ask(int(words[1]) if len(words) > 1 else 1)
 if what == "wait":
@@ -200,7 +200,7 @@ LOG = {"state", "state/cacheproxy", "state/cacheproxy/log"}
 
 def test_a_client_is_started_and_nothing_stays(user):
     """It gets its words and variables, its exit code is passed on; two lines, then one."""
-    result = user.run("7", "3", "--resume", "--", "-x")
+    result = user.run("7", "3", "--resume", "--", "-x", API_TIMEOUT_MS="60000")
     assert result.returncode == 7, result.lines
     first, second, last = result.lines
     port = user.url.rpartition(":")[2]
@@ -214,6 +214,8 @@ def test_a_client_is_started_and_nothing_stays(user):
     assert client["env"]["ANTHROPIC_BASE_URL"] in second
     assert client["env"]["ANTHROPIC_MODEL"] == "m 'x' $(id)"
     assert "ANTHROPIC_API_KEY" not in client["env"]
+    assert client["env"]["API_TIMEOUT_MS"] == "60000"  # the user's own
+    assert client["env"]["CLAUDE_STREAM_IDLE_TIMEOUT_MS"] == "3600000"
     assert user.left() == LOG
     log = user.folder / "state/cacheproxy/log"
     assert "claude/3f9a" in log.read_text()

@@ -41,6 +41,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*_pings|messages|",
     ),
     "test_profile": ("*|think|", "*|tools|", "*_learned_anew", "*|64-1-expected0|"),
+    "test_progress": ("*_as_without*", "*_gets_it|/v1/responses|"),
     "test_proving": ("*|think-*", "*|hoist-*", "*_says_so", "*|messages-claude-stream|"),
     "test_repairs": (
         "*_for_repaired_*|another cch of six-messages|",

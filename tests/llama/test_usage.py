@@ -59,15 +59,16 @@ def test_how_far_it_is_with_a_prompt_is_told_to_who_asked(llama):
         body = {"model": "random", "messages": [message], "stream": True, "max_tokens": 1}
         body |= {"return_progress": True, "stream_options": {"include_usage": True}}
         reader, usage = PrefillReader(), UsageReader("text/event-stream")
-        told, has_begun, site = [], False, Site(llama.url)
+        told, site = [], Site(llama.url)
         with closing(site.connect()) as connection:
             sent = json.dumps(body).encode()
             response = site.begin(connection, "POST", "/v1/chat/completions", sent)
             while chunk := response.read1(1 << 16):
-                has_begun = has_begun or reader.feed(chunk)
+                if not reader.has_begun:
+                    reader.feed(chunk)
                 told.append(reader.progress)
                 usage.feed(chunk)
-        assert has_begun
+        assert reader.has_begun
         evaluated = usage.close().evaluated
         assert told[0].done < told[-1].done == told[-1].total == evaluated
 

@@ -27,6 +27,7 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.observe.log import LogLine
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.logline import lines
@@ -115,6 +116,15 @@ CASES = {
         MOVED,
         MOVED | broke(Reason.MOVED, lost=TokenCount(18_211, "measured")),
         MOVED | {"usage": Usage()},
+    ],
+    "a client that left before the first token: after how long, and how much was read": [
+        LEFT | {"first_byte": None, "usage": Usage(), **changes}
+        for changes in (
+            {"seconds": 300.4, "progress": Progress(57_600, 90_000)},
+            {"seconds": 0.3},
+            {"seconds": 300.4, "error": "cut off by the proxy"},
+            {"seconds": 9.0, "turn": 0},
+        )
     ],
     "a request that is no turn": [
         {"turn": 0},

@@ -46,7 +46,7 @@ def _upstream() -> Iterator[Upstream]:
 def _proxy(_upstream, tmp_path_factory) -> Iterator[Proxy]:
     folder = tmp_path_factory.mktemp("proxy")
     (folder / "config.toml").write_text(RULES)
-    arguments = ("--config", "config.toml", "--max-body", str(MOST_MIB))
+    arguments = ("--config", "config.toml", "--max-body", str(MOST_MIB), "--hold", "0")
     with Proxy(folder, *arguments, "--upstream", _upstream.url) as proxy:
         yield proxy
         assert "critical: " not in proxy.output

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.dialects.stream import CUT
 
 from .harness import head
 

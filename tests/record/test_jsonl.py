@@ -13,6 +13,7 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.jsonl import CapturedError, from_line, to_line
@@ -114,6 +115,7 @@ anything = st.builds(
     sent_after=floats,
     head_after=floats,
     first_byte=floats,
+    progress=st.none() | st.builds(Progress, st.integers(0, 1 << 40), st.integers(1, 1 << 40)),
     seconds=st.floats(0, 1e6),
     verdict=st.none() | st.just(exchange().verdict) | judged,
     profile=st.none() | st.from_type(Profile),

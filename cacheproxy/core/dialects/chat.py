@@ -5,15 +5,25 @@ Sources: OpenAI's API reference; DeepSeek's and Kimi's for usage, vLLM's ``Promp
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cacheproxy.core.dialects.content import calls_in, texts_in
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
+from cacheproxy.core.dialects.errors import refusal
 from cacheproxy.core.dialects.reasoning import REASONING, ReadAnswer, Reasoning
+from cacheproxy.core.dialects.stream import CUT, Whole, event, is_error
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, Raw, splices_of
+from cacheproxy.core.document.reader import parsed
 
 _Json = dict[str, Any]
+_CHUNK = "chat.completion.chunk"
+_CHUNKS_ONLY = frozenset({"object", "choices", "obfuscation", "prompt_progress"})
+_SILENT: _Json = {"role": "assistant", "content": None}
+"""A message that says nothing yet."""
+_EACH = ("id", "created", "model", "system_fingerprint", "service_tier")
+"""Members of a completion that each of its chunks has."""
 
 
 def has_finished(message: _Json) -> bool:
@@ -79,6 +89,152 @@ def _put(
     return Edit(pointer, Raw(spelled), why, adds=True), [Splice(at, at, new)]
 
 
+def _sign(first: bytes) -> bytes:
+    """Return a chunk that adds nothing, of the answer that begins with ``first``.
+
+    Before that an empty id: an invented one would be the same for all answers, and LangChain and
+    others keep messages by it. OpenAI's Python helper alone keeps the first chunk's.
+    """
+    known: _Json = {}
+    for line in first.splitlines():
+        value = parsed(line.removeprefix(b"data:")) if line.startswith(b"data:") else None
+        if isinstance(value, dict) and value.get("id"):
+            known = value
+            break
+    chunk = {"id": "", "object": _CHUNK, "created": 0, "model": ""}
+    chunk |= {name: known[name] for name in chunk if type(known.get(name)) is type(chunk[name])}
+    return _event(chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": None}]})
+
+
+def _whole() -> Whole:
+    """Make a chat completion out of its chunks."""
+    answer: _Json = {}
+    choices: dict[int, _Choice] = {}
+    while (chunk := (yield)) is not None:
+        if is_error(chunk):
+            raise ValueError(refusal(500, chunk))
+        for name, value in chunk.items():
+            if name not in _CHUNKS_ONLY and (value is not None or name not in answer):
+                answer[name] = value
+        given = chunk.get("choices")
+        for choice in given if isinstance(given, list) else ():
+            index = choice.get("index", 0)
+            if index not in choices:
+                choices[index] = _Choice()
+            choices[index].take(choice)
+    if not choices or not all(choice.more.get("finish_reason") for choice in choices.values()):
+        raise ValueError(CUT)
+    found = [{"index": index, **choices[index].whole()} for index in sorted(choices)]
+    return {"object": "chat.completion", **answer, "choices": found}
+
+
+class _Choice:
+    """One choice of a completion, as far as its chunks have come."""
+
+    def __init__(self) -> None:
+        self.more: _Json = {}  #: what it has beside the message
+        self._message = _SILENT.copy()
+        self._texts: dict[str, list[str]] = {}  #: members of the message that come in pieces
+        self._calls: list[tuple[Any, _Json, list[str]]] = []
+        """Each tool call: its index, itself, the pieces of its arguments."""
+
+    def take(self, choice: _Json) -> None:
+        """Take the choice of one chunk."""
+        for name, value in choice.items():
+            if name == "logprobs" and isinstance(value, dict):
+                self.more[name] = _added(self.more.get(name), value)
+            elif name != "delta" and (value is not None or name not in self.more):
+                self.more[name] = value
+        for name, value in (choice.get("delta") or {}).items():
+            if name == "tool_calls":
+                for call in value or ():
+                    self._take_call(call)
+            elif name == "role":
+                self._message[name] = value or self._message[name]
+            elif isinstance(value, str):
+                self._texts.setdefault(name, []).append(value)
+            elif value is not None or name not in self._message:
+                self._message[name] = _added(self._message.get(name), value)
+
+    def whole(self) -> _Json:
+        """Return the choice of the whole completion."""
+        message = self._message | {name: "".join(said) for name, said in self._texts.items()}
+        if self._calls:
+            message["tool_calls"] = [call for _, call, _ in self._calls]
+        elif message["content"] is None and len(message.keys() - REASONING) == len(_SILENT):
+            message["content"] = ""  # as servers say it where there is nothing else
+        for _, call, said in self._calls:
+            call["function"] = call.get("function", {}) | {"arguments": "".join(said)}
+        return {"message": message, **self.more}
+
+    def _take_call(self, delta: _Json) -> None:
+        """Take a piece of a tool call. Some servers give all of them the same index, or none."""
+        index, given, function = delta.get("index"), delta.get("id"), delta.get("function") or {}
+        found = next((one for one in reversed(self._calls) if one[0] == index), None)
+        if found is None or (given and function.get("name") and found[1].get("id", given) != given):
+            found = (index, dict[str, Any](type="function"), [])
+            self._calls.append(found)
+        _, call, arguments = found
+        call |= {name: delta[name] for name in delta if name in ("id", "type") and delta[name]}
+        if function.get("name"):
+            call["function"] = {"name": function["name"]}
+        if isinstance(function.get("arguments"), str):
+            arguments.append(function["arguments"])
+
+
+def _added(known: Any, value: Any) -> Any:
+    """Return what came so far and ``value``: texts and lists go on, the rest is replaced."""
+    if isinstance(known, dict) and isinstance(value, dict):
+        return known | {name: _added(known.get(name), value[name]) for name in value}
+    if isinstance(known, str) and isinstance(value, str):
+        return known + value
+    if isinstance(known, list) and isinstance(value, list):
+        known += value
+        return known
+    return known if value is None else value
+
+
+def _events(whole: _Json) -> bytes:
+    """Return a chat completion as chunks: one for each member of a message, one for its end.
+
+    The usage stands in the last, where every client looks: one without choices is for those who
+    asked for it.
+    """
+    choices = whole.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise ValueError("it has no choices")
+    chunk = {name: whole[name] for name in _EACH if name in whole} | {"object": _CHUNK}
+    found: list[bytes] = []
+    for choice in choices:
+        if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+            raise ValueError("a choice has no message")  # noqa: TRY004
+        index = choice.get("index", 0)
+        for delta in _deltas(choice["message"]):
+            one = {"index": index, "delta": delta, "finish_reason": None}
+            found.append(_event(chunk | {"choices": [one]}))
+        more = {name: choice[name] for name in choice if name != "message"}
+        if choice is choices[-1]:
+            chunk |= {name: whole[name] for name in whole if name not in ("choices", "object")}
+        found.append(_event(chunk | {"choices": [{"index": index, "delta": {}, **more}]}))
+    return b"".join((*found, b"data: [DONE]\n\n"))
+
+
+def _deltas(message: _Json) -> Iterator[_Json]:
+    """Yield a message as deltas, its reasoning first."""
+    yield {"role": message.get("role", "assistant")}
+    for name in sorted(message, key=lambda name: name not in REASONING):
+        value = message[name]
+        if name == "tool_calls":
+            for index, call in enumerate(value or ()):
+                yield {name: [{"index": index, **call}]}
+        elif name != "role" and value is not None:
+            yield {name: value}
+
+
+def _event(chunk: _Json) -> bytes:
+    return event(chunk, named=False)
+
+
 CHAT = Dialect(
     name="openai-chat",
     path="/v1/chat/completions",
@@ -108,6 +264,9 @@ CHAT = Dialect(
         ),
     ),
     end=EndMarks(has_finished, done=b"[DONE]", keys=((b'"finish_reason"', b"null"),)),
+    sign=_sign,
+    whole=_whole,
+    events=_events,
     reasoning=Reasoning(_read, _read_event, _put),
 )
 """``/v1/chat/completions``, ``/apply-template``."""

@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.content import SYSTEM_ROLES, Segment, texts_in, texts_shown
+from cacheproxy.core.dialects.errors import is_overflow
 from cacheproxy.core.dialects.reasoning import Reasoning
+from cacheproxy.core.dialects.stream import COMMENT, Whole, event
 
 Json = dict[str, Any]
 
@@ -67,6 +69,17 @@ def openai_error(status: int, message: str) -> Json:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
+def openai_late_error(status: int, message: str, _: bool) -> bytes:
+    """Return the event that ends a stream of OpenAI's: its SDKs raise it as an ``APIError``.
+
+    No ``[DONE]`` follows: who does not know the event must not take what came for an answer.
+    """
+    error = openai_error(status, message)["error"]
+    if is_overflow(status, message):
+        error |= {"type": "invalid_request_error", "code": "context_length_exceeded"}
+    return event({"error": error}, named=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dialect:
     """An API. What is not said otherwise is as in OpenAI's."""
@@ -100,9 +113,18 @@ class Dialect:
     usage: tuple[UsageSpelling, ...] = ()  #: how its usage is spelled
     says_reused: bool = False  #: its usage has to say what was reused, whatever the server's flags
     end: EndMarks | None = None  #: what ends it; None: nobody knows
-    ping: bytes = b": keep-alive\n\n"
-    """What a stream may carry that means nothing. HTML Standard, section 9.2.6: a line that begins
-    with a colon is a comment, against timeouts."""
+    sign: Callable[[bytes], bytes] = lambda _: COMMENT
+    """Makes what a silent stream may carry, for clients that count no comments as a sign of life,
+    out of the first bytes of the answer, b"" before there were any."""
+    sign_waits: bool = False
+    """Official SDKs raise on it before the answer has begun: there it is for those alone that are
+    known to need it."""
+    whole: Callable[[], Whole] | None = None  #: makes the body out of a stream; None: nobody knows
+    events: Callable[[Json], bytes] | None = None
+    """Makes a stream out of the whole body of an answer; raises ValueError where that is none."""
+    late_error: Callable[[int, str, bool], bytes] = openai_late_error
+    """Makes the end of a stream whose server refused the request after the stream's head had gone
+    down, out of the refusal's status and message, and whether events of the answer went down."""
     error: Callable[[int, str], Json] = openai_error
     """Makes the body of an error out of its status and a message."""
     reasoning: Reasoning | None = None  #: where it stands, and how it is put back; None: nowhere

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cacheproxy.core.dialects.content import calls_in
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
+from cacheproxy.core.dialects.errors import refusal, too_long
 from cacheproxy.core.dialects.reasoning import ReadAnswer, Reasoning, is_signed
+from cacheproxy.core.dialects.stream import CUT, Whole, event, is_error
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, Raw, encode, splices_of
 from cacheproxy.core.document.pointer import Path, to_pointer
+from cacheproxy.core.document.reader import parsed
 
 _Json = dict[str, Any]
+NOT_JSON = "INVALID_JSON"
+"""The member under which a call's arguments stand that are no JSON object."""
 _ERRORS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -28,6 +34,17 @@ _ERRORS = {
 loading is worth a retry later, while clients meet ``overloaded_error`` by asking less or another
 model."""
 _LAST = frozenset({"message_stop"})
+_ENDED = ("stop_reason", "stop_sequence", "stop_details", "container")
+"""Members of a message that are known at its end alone; streams say them there."""
+_COUNTED = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+    "output_tokens_details",
+    "server_tool_use",
+)
+"""Of its usage, what streams say at the end once more."""
 
 
 def error_type(status: int) -> str:
@@ -87,6 +104,97 @@ def _put(
     return edit, splices_of(document, [edit])
 
 
+def _late_error(status: int, message: str, _: bool) -> bytes:
+    told = too_long(status, {}, message)
+    return event(_error(status, message) if told is None else _error(400, told))
+
+
+def _whole() -> Whole:
+    """Make a message out of its events."""
+    message: _Json = {}
+    blocks: dict[Any, tuple[_Json, dict[str, list[str]]]] = {}
+    is_over = False
+    while (one := (yield)) is not None:
+        kind, delta = one.get("type"), one.get("delta") or {}
+        if is_error(one):
+            raise ValueError(refusal(500, one))
+        if kind == "message_start":
+            message = dict(one["message"])
+        elif kind == "content_block_start":
+            blocks[one["index"]] = dict(one["content_block"]), {}
+        elif kind == "content_block_delta":
+            _take_delta(*blocks[one["index"]], delta)
+        elif kind == "message_delta":
+            more = {name: one[name] for name in one if name not in ("type", "delta", "usage")}
+            usage = {**(message.get("usage") or {}), **_there(one.get("usage") or {})}
+            message |= {**more, **delta, "usage": usage}
+        elif kind in _LAST:
+            is_over = True
+    if not message or not is_over:
+        raise ValueError(CUT)
+    return message | {"content": [_block(*blocks[index]) for index in sorted(blocks)]}
+
+
+def _take_delta(block: _Json, pieces: dict[str, list[str]], delta: _Json) -> None:
+    """Take one delta of ``block``: what of it comes in pieces is joined at its end."""
+    for name, value in delta.items():
+        if name == "citation":
+            block["citations"] = [*(block.get("citations") or ()), value]
+        elif name != "type" and isinstance(value, str):
+            pieces.setdefault(name, []).append(value)
+        elif name != "type":
+            block[name] = value
+
+
+def _block(block: _Json, pieces: dict[str, list[str]]) -> _Json:
+    texts = {name: "".join(piece) for name, piece in pieces.items()}
+    given = texts.pop("partial_json", "")
+    if given.strip():
+        value = parsed(given)
+        block["input"] = value if isinstance(value, dict) else {NOT_JSON: given}
+    return block | {name: (block.get(name) or "") + text for name, text in texts.items()}
+
+
+def _there(usage: _Json) -> _Json:
+    return {name: value for name, value in usage.items() if value is not None}
+
+
+def _events(whole: _Json) -> bytes:
+    """Return a message as events: one delta for each member of a block that comes in pieces."""
+    content = whole.get("content")
+    if whole.get("type") != "message" or not isinstance(content, list):
+        raise ValueError("it is no message")
+    usage = whole.get("usage") or {}
+    ended = {name: whole.get(name) for name in _ENDED if name in whole or name in _ENDED[:2]}
+    start = whole | dict.fromkeys(ended) | {"content": [], "usage": usage | {"output_tokens": 0}}
+    found = [event({"type": "message_start", "message": start})]
+    for index, block in enumerate(content):
+        deltas = list(_deltas(block))
+        first = block | {name: empty for name, empty, _ in deltas}
+        found.append(event({"type": "content_block_start", "index": index, "content_block": first}))
+        for _, _, delta in deltas:
+            found.append(event({"type": "content_block_delta", "index": index, "delta": delta}))
+        found.append(event({"type": "content_block_stop", "index": index}))
+    used = {"output_tokens": 0} | {name: usage[name] for name in _COUNTED if name in usage}
+    found.append(event({"type": "message_delta", "delta": ended, "usage": used}))
+    return b"".join((*found, event({"type": "message_stop"})))
+
+
+def _deltas(block: _Json) -> Iterator[tuple[str, Any, _Json]]:
+    """Yield the deltas of a block: the member that each is of, how that begins, and the delta."""
+    kind = block["type"]
+    if kind in ("tool_use", "server_tool_use"):
+        given = encode(block.get("input", {}))
+        yield "input", {}, {"type": "input_json_delta", "partial_json": given}
+    elif kind in ("text", "thinking"):
+        yield kind, "", {"type": f"{kind}_delta", kind: block.get(kind, "")}
+    if kind == "thinking":
+        signature = block.get("signature", "")
+        yield "signature", "", {"type": "signature_delta", "signature": signature}
+    for citation in block.get("citations") or ():
+        yield "citations", [], {"type": "citations_delta", "citation": citation}
+
+
 MESSAGES = Dialect(
     name="anthropic",
     path="/v1/messages",
@@ -112,7 +220,10 @@ MESSAGES = Dialect(
     ),
     end=EndMarks(lambda message: str(message.get("type")) in _LAST, _LAST),
     # "Streaming messages": any number of these may come anywhere.
-    ping=b'event: ping\ndata: {"type": "ping"}\n\n',
+    sign=lambda _: b'event: ping\ndata: {"type": "ping"}\n\n',
+    whole=_whole,
+    events=_events,
+    late_error=_late_error,
     error=_error,
     reasoning=Reasoning(_read, _read_event, _put),
 )

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cacheproxy.core.dialects.content import SYSTEM_ROLES
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
+from cacheproxy.core.dialects.errors import is_overflow, refusal
+from cacheproxy.core.dialects.stream import CUT, Whole, event, is_error
 
 _Json = dict[str, Any]
 _OURS = ("type", "strict")
 """Of a tool's definition, what Chat Completions has outside of the function, or not at all."""
 _LAST = frozenset({"response.completed", "response.failed", "response.incomplete"})
+_EMPTY: _Json = {
+    "object": "response",
+    "status": "in_progress",
+    "error": None,
+    "incomplete_details": None,
+    "output": [],
+    "usage": None,
+}
+"""What a response says when it begins."""
+_REQUIRED: _Json = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+"""What official SDKs need besides, of a response that a server never made."""
+_INDEX = {"content": "content_index", "summary": "summary_index"}
+"""The lists of an item, and what numbers their parts."""
+_PARTS = {
+    "output_text": ("output_text", "text"),
+    "refusal": ("refusal", "refusal"),
+    "reasoning_text": ("reasoning_text", "text"),
+    "summary_text": ("reasoning_summary_text", "text"),
+}
+"""Types of parts that come in pieces: what their events are called, and the member that does."""
 
 
 def _as_chat(body: _Json) -> _Json:
@@ -70,6 +93,95 @@ def _text(content: Any) -> str:
     return "".join(part["text"] for part in content)
 
 
+def _late_error(status: int, message: str, has_begun: bool) -> bytes:
+    """Return ``response.failed``, after ``response.created`` if that has not come.
+
+    Codex knows what to do by the code there; OpenAI's SDKs raise the ``error`` beside it.
+    """
+    code = "server_error" if status >= 500 else "invalid_prompt"
+    if is_overflow(status, message):
+        code = "context_length_exceeded"
+    elif status == 429:
+        code = "rate_limit_exceeded"
+    error = {"code": code, "message": message}
+    response: _Json = {"id": "resp_cacheproxy", "created_at": 0, "model": "", **_EMPTY, **_REQUIRED}
+    created = [] if has_begun else [("response.created", {"response": response})]
+    failed = response | {"status": "failed", "error": error}
+    return _numbered([*created, ("response.failed", {"response": failed, "error": error})])
+
+
+def _whole() -> Whole:
+    """Make a response out of its events: the last has it, but for items that some leave out."""
+    found: _Json | None = None
+    items: dict[int, _Json] = {}
+    while (one := (yield)) is not None:
+        kind = one.get("type")
+        if kind in _LAST and isinstance(one.get("response"), dict):
+            found = one["response"]
+        elif is_error(one):
+            raise ValueError(refusal(500, one))
+        elif kind == "response.output_item.done":
+            items[one.get("output_index", len(items))] = one["item"]  # llama.cpp does not count
+    if found is None:
+        raise ValueError(CUT)
+    return found if found.get("output") else found | {"output": [items[at] for at in sorted(items)]}
+
+
+def _events(whole: _Json) -> bytes:
+    """Return a response as the events that OpenAI's API has for it, one delta for each text."""
+    if whole.get("object") != "response" or not isinstance(whole.get("output"), list):
+        raise ValueError("it is no response")
+    status = whole.get("status", "completed")
+    begun = whole | _EMPTY | {"completed_at": None}
+    found: list[tuple[str, _Json]] = [
+        (f"response.{name}", {"response": begun}) for name in ("created", "in_progress")
+    ]
+    for index, item in enumerate(whole["output"]):
+        found += (
+            (f"response.{name}", {"output_index": index, **more})
+            for name, more in _item_events(item)
+        )
+    last = status if f"response.{status}" in _LAST else "completed"
+    return _numbered([*found, (f"response.{last}", {"response": whole})])
+
+
+def _item_events(item: _Json) -> Iterator[tuple[str, _Json]]:
+    """Yield the names and members of the events of one item."""
+    of: _Json = {"item_id": item.get("id", "")}
+    lists: _Json = {name: [] for name in ("content", "summary") if isinstance(item.get(name), list)}
+    called = item.get("type") == "function_call"
+    text = {"arguments": ""} if called else {}
+    begun = {"status": "in_progress"} if "status" in item and (lists or text) else {}
+    yield "output_item.added", {"item": item | begun | lists | text}
+    if called:
+        yield "function_call_arguments.delta", of | {"delta": item["arguments"]}
+        done = {"name": item["name"], "arguments": item["arguments"]}
+        yield "function_call_arguments.done", of | done
+    for name in lists:
+        for at, part in enumerate(item[name]):
+            yield from _part_events(part, of | {_INDEX[name]: at})
+    yield "output_item.done", {"item": item}
+
+
+def _part_events(part: _Json, of: _Json) -> Iterator[tuple[str, _Json]]:
+    """Yield the events of one part of an item, which is found by the members ``of``."""
+    name, member = _PARTS.get(str(part.get("type")), ("", ""))
+    around = "reasoning_summary_part" if "summary_index" in of else "content_part"
+    yield f"{around}.added", of | {"part": part | ({member: ""} if member else {})}
+    if name:
+        more = {"logprobs": part.get("logprobs") or []} if name == "output_text" else {}
+        yield f"{name}.delta", of | {"delta": part[member], **more}
+        yield f"{name}.done", of | {member: part[member], **more}
+    yield f"{around}.done", of | {"part": part}
+
+
+def _numbered(events: list[tuple[str, _Json]]) -> bytes:
+    return b"".join(
+        event({"type": kind, "sequence_number": number, **more})
+        for number, (kind, more) in enumerate(events)
+    )
+
+
 RESPONSES = Dialect(
     name="openai-responses",
     path="/v1/responses",
@@ -95,5 +207,11 @@ RESPONSES = Dialect(
     ),
     says_reused=True,
     end=EndMarks(lambda message: str(message.get("type")) in _LAST, _LAST),
+    # As api.openai.com says it, but without a number: the server's own go on without a gap.
+    sign=lambda _: event({"type": "keepalive"}),
+    sign_waits=True,
+    whole=_whole,
+    events=_events,
+    late_error=_late_error,
 )
 """``/v1/responses``."""

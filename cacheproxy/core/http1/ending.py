@@ -11,9 +11,6 @@ from cacheproxy.core.dialects.dialect import EndMarks
 from cacheproxy.core.dialects.dialects import spoken
 from cacheproxy.core.document.reader import parsed
 
-CUT = "the server's answer ended before it was complete"
-"""What is said of an answer without its end."""
-
 _GIVEN_UP = b"error"
 """With an error a server ends an answer, too, and says so."""
 

@@ -90,6 +90,10 @@ class Client:
     """When it sends system messages besides the first, as a sentence; "": it does not."""
     has_setup: bool = field(default=False, repr=False, compare=False)
     """Whether ``cacheproxy env`` knows it: its package has the hook cacheproxy_setup."""
+    heeds_comments: bool = field(default=False, repr=False, compare=False)
+    """Whether any byte of a stream is a sign of life to it, a comment too; else it is an event."""
+    waits_for_head: bool = field(default=False, repr=False, compare=False)
+    """Whether it waits for an answer's head as long as it takes, so that it needs none of ours."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
     """The seconds that a line took, once that was too long: none is looked for from then on."""
 
@@ -203,6 +207,10 @@ class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
                 if client.name != EVERY and client.sent(request):
                     return client.name
         return client_of(request)
+
+    def named(self, name: str) -> Client | None:
+        """Return the one of that name, None for none."""
+        return next((one for one in self if one.name == name), None)
 
     def starts(self, url: str, option: str) -> dict[str, str]:
         """Return how people start clients with the proxy, one line by the names it is for.

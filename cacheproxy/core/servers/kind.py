@@ -122,9 +122,13 @@ class ServerKind:
     similarity: float = 0.0
     """The share of itself that a prompt must have in common with a slot's to get that slot, unless
     the server is told another; 0: it has no slots."""
+    batches: bool = False
+    """It works at as many prompts at a time as its memory holds: none waits for another's end."""
     repairs: Mapping[Dialect | None, Repair] = field(default_factory=dict)
     """What it mends by itself in prompts, by the dialect that it is spoken to in; None: in all."""
     rendering: RenderingPage | None = None  #: where it shows what it renders
+    progress: tuple[Dialect, ...] = ()
+    """The APIs in whose streams it says how far it is with a prompt, if it is asked to."""
     loads_models: bool = (
         False  #: whoever asks for a model has it loaded, and perhaps another unloaded
     )

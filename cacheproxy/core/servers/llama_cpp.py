@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.servers.clock import clock_formats
 from cacheproxy.core.servers.kind import (
     UNLIKE,
@@ -217,6 +219,7 @@ LLAMA_CPP = ServerKind(
     similarity=UNLIKE,
     repairs={MESSAGES: CCH},
     rendering=RenderingPage("/apply-template", tokenizer="/tokenize"),
+    progress=(CHAT, RESPONSES),
     room=_ROOM,
     room_for=_room_for,
     caching=FlagAdvice("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),

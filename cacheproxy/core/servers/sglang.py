@@ -15,6 +15,7 @@ SGLANG = ServerKind(
     "SGLang",
     port=30000,
     owner="sglang",
+    batches=True,
     counters=CounterNames(
         "sglang:",
         {

@@ -81,6 +81,7 @@ VLLM = ServerKind(
     "vLLM",
     port=8000,
     owner="vllm",
+    batches=True,
     pages=(MODELS,),
     more=("/version",),
     version_page="/version",

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.route.route import asking_for
-from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.prefill import NAME as PROGRESS
+from cacheproxy.core.servers.prefill import Progress, asking
 from cacheproxy.proxy.exchange.adapting import Placed
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.exchange.holding import Holding
 
 _HEALS = 3
 """A template may refuse late messages, users in a row and long ids of calls, one at a time."""
@@ -37,9 +42,14 @@ class ExchangeContext:
     wall: Callable[[], float]  #: returns seconds since the epoch
     via: bytes  #: our own token in the Via header, by which a loop is seen
     probe: bytes  #: what marks a probe, which is nobody's conversation
+    holding: Holding  #: upstream requests whose client has left
     keep_bodies: bool = False  #: keep response bodies for the observers
     ping_after: float = 0.0
-    """Seconds of silence after which a streaming client gets a ping; 0: never."""
+    """Seconds of silence after which a streaming client gets a sign of life; 0: never."""
+    head_after: float = 0.0
+    """Seconds without a head after which a streaming client gets one of ours; 0: never."""
+    hold: float = 0.0
+    """Seconds for which an upstream request waits for a retry of its client; 0: it ends at once."""
     progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None
     """Told of an exchange that runs how far the server is with its prompt, if it says, and after
     how many seconds; None: it is over."""
@@ -52,7 +62,9 @@ class Attempt:
     request after rules and pins. ``started``: when it had been read, by ``context.clock``.
 
     ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
-    ``asked``: where its reasoning is remembered.
+    ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
+    asked for it. ``connection``: the one it was sent by last. ``no_head``: who is told if no head
+    comes, and after how many seconds; None: nobody.
     """
 
     def __init__(
@@ -64,10 +76,14 @@ class Attempt:
         record: Exchange,
         *,
         started: float,
+        no_head: tuple[float, Callable[[], object]] | None = None,
     ) -> None:
+        self.connection: UpstreamConnection | None = None
+        self._no_head = no_head
         self.counted: bytes | None = None
         self.translated: Translation | None = None
         self.asked: int | None = None
+        self.hides = False
         self._context, self._server, self._record = context, server, record
         self._came, self._started, self._turn = came, started, prepared.turn
         self._request, record.reports = prepared.request, prepared.reports
@@ -117,7 +133,16 @@ class Attempt:
             # 7. It is sent; packed, if it came so and the upstream is not ours to edit for.
             record.sent_after = context.clock.seconds() - self._started
             goes = self._came if sent is record.received and not server.edits else sent
-            response = await server.upstream.request(goes, via=b"1.1 " + context.via, also=stamp)
+            if sent.dialect in server.profiling.progress and translated is None and server.edits:
+                goes, report = asking(goes)
+                self.hides = report is not None
+                self._replace(PROGRESS, report)
+            upstream = server.upstream
+            connection = upstream.connection(goes, via=b"1.1 " + context.via, also=stamp)
+            self.connection, connection.no_head = connection, self._no_head
+            response = await connection.start(upstream.endpoint)
+            if self.hides and response.head.values(b"content-encoding"):
+                server.profiling.progress = ()  # somebody packs it: it cannot be taken out again
             if response.head.status < 400 and placed.guess is None:
                 return response
             # 8. It is sent once more, at most, after the upstream did not know the dialect,
@@ -137,5 +162,8 @@ class Attempt:
     def _report(self, placed: Placed) -> None:
         """Report what was placed last."""
         if placed.report is not None or placed.late:
-            others = tuple([one for one in self._record.reports if one.rule != NAME])
-            self._record.reports = others + (() if placed.report is None else (placed.report,))
+            self._replace(NAME, placed.report)
+
+    def _replace(self, rule: str, report: RuleReport | None) -> None:
+        others = tuple([one for one in self._record.reports if one.rule != rule])
+        self._record.reports = others + (() if report is None else (report,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
@@ -14,16 +14,28 @@ from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
+from cacheproxy.core.dialects.errors import said
+from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
+from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
+from cacheproxy.core.prompt.client import Client, client_of
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
-from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
+from cacheproxy.proxy.exchange.holding import FINAL, Held
+from cacheproxy.proxy.exchange.relay import (
+    EVENTS,
+    JSON,
+    Blanks,
+    Pings,
+    Relay,
+    takes_pings,
+)
 from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
@@ -32,6 +44,8 @@ from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 _log = Logger()
+_EARLY: Headers = ((b"Content-Type", EVENTS), (b"Cache-Control", b"no-cache"))
+_OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 _LENGTH = frozenset({b"content-length"})
 _MOST_TRANSLATED = 64 << 20
 """Bytes of an unstreamed answer that are held to be translated."""
@@ -50,8 +64,8 @@ class _Running:
     """One exchange under way, which fills in its record."""
 
     __slots__ = (
-        *("attempt", "came", "chosen", "context", "down", "gone", "is_probe", "record", "relay"),
-        *("reply", "server", "started", "tap", "unable"),
+        *("attempt", "came", "chosen", "context", "down", "gone", "is_probe", "pings", "prepared"),
+        *("record", "relay", "reply", "server", "started", "tap", "unable"),
     )
 
     def __init__(self, context: ExchangeContext, down: ProxyRequest) -> None:
@@ -73,6 +87,8 @@ class _Running:
         self.relay: Relay | None = None  #: of the body that goes down
         self.unable: tuple[Server, ...] = ()  #: those of ``chosen`` that do not serve its API
         self.gone: Failure | None = None  #: how the client left
+        self.prepared: Prepared | None = None  #: the request after rules and pins
+        self.pings: Pings | None = None  #: of a stream that began before the upstream's answer
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""
@@ -83,6 +99,8 @@ class _Running:
         if self.chosen is not None:
             self.server.health.waiting -= 1
         self.context.progressed(self.record, None, None)
+        if self.pings is not None:
+            self.pings.stop()
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
         self._take_answer(relay)
         if not self.is_probe:  # else it is nobody's conversation
@@ -90,9 +108,17 @@ class _Running:
             self.context.finished(self.record)
 
     def client_left(self, done: Deferred[None], failure: Failure) -> None:
-        """Cancel whatever is being waited for: the upstream closes in every phase."""
+        """Cancel whatever is being waited for: the upstream closes, unless it is held for a retry.
+
+        That is so in every phase before the first byte of the answer.
+        """
         self.gone = failure
+        is_ours = failure.check(ConnectionAborted)  # it is stopped, or reads too slowly
+        held = None if is_ours or not self.context.hold else self._hold()
         done.cancel()
+        if held is not None:
+            held.show(self.record.progress)
+            self.context.holding.make_way(held.server)
 
     # The way up and down.
 
@@ -103,35 +129,46 @@ class _Running:
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
         is_packed = b"content-encoding" in self.came.by_name
         preparing = context.unpacking.in_turn(self._prepare) if is_packed else self._prepare()
-        prepared = await preparing
+        prepared = self.prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
             self._begin(prepared.turn, prepared.request)
-        # 2. It is sent, to a server that is chosen, as that can take it.
-        attempt, response = await self._send(prepared)
+        # 2. It is sent, to a server that is chosen, as that can take it; or it is there already.
+        held = self._held(prepared) if context.holding.held else None
+        attempt, response = await (self._send(prepared) if held is None else self._join(held))
         if response is None:
             self._answer(200, attempt.counted or b"")
             return
         translated = attempt.translated
         # 9. Its answer's head goes down,
         self._take_head(response.head, is_translated=translated is not None)
-        through = None
-        if translated is not None:
-            if not is_stream(response.head):
+        streams = is_stream(response.head)
+        status, through = response.head.status, None
+        if down.started and status != 200:
+            await self._refuse_late(response)
+            return
+        if down.started or (held is not None and status == 200 and streams != self._wants_stream):
+            if not streams:
+                await self._as_stream(response, translated)
+                return
+            through = self._reshaping(response.head, translated)
+        elif translated is not None:
+            if not streams:
                 self._translate(translated, await collect(response, _MOST_TRANSLATED))
                 return
             through = translated.stream()
-        down.send_head(response.head.status, response.head.reason, record.response_headers)
+        if not down.started:
+            down.send_head(status, response.head.reason, record.response_headers)
         # 10. and its body, as it comes.
-        streams = is_stream(response.head)
         relay = self.relay = Relay(
             down,
             response,
             context.clock,
             tap=self.tap,
             through=through,
-            pings=self._pings(response.head) if streams else None,
+            pings=self.pings
+            or (self._pings(response.head) if response.head.length is None else None),
             keep=context.keep_bodies or attempt.asked is not None,
-            prefill=PrefillReader() if streams else None,
+            prefill=PrefillReader(hides=attempt.hides) if streams else None,
             progressed=self._progressed,
         )
         ending = relay.start()
@@ -162,13 +199,19 @@ class _Running:
         chosen = self.chosen = servers.choose(prepared)
         record.route, record.was_at = chosen.route, chosen.was
         why: Exception | None = None
+        head_after = self.context.head_after
+        no_head = (head_after, self._begin_early) if head_after else None
         for place, server in enumerate(chosen.servers, start=1):
             after = next(iter(chosen.servers[place:]), None)
             attempt = Attempt(
-                self.context, server, self.came, prepared, record, started=self.started
+                *(self.context, server, self.came, prepared, record),
+                started=self.started,
+                no_head=no_head,
             )
             self.attempt, self.server = attempt, server
             server.health.waiting += 1
+            if self.context.holding.held:
+                self.context.holding.make_way(server)
             try:
                 response = await attempt.send()
             except NoTranslationError as error:
@@ -203,6 +246,158 @@ class _Running:
             server.health.waiting -= 1
         raise AssertionError("the last one returns or raises")
 
+    # A client that leaves before its answer, and comes again.
+
+    def _hold(self) -> Held | None:
+        """Have the upstream request go on without its client, where the answer has not begun."""
+        record, attempt, relay, prepared = self.record, self.attempt, self.relay, self.prepared
+        if attempt is None or attempt.connection is None or not record.turn or self.is_probe:
+            return None
+        if relay is None:
+            may_be = not attempt.connection.has_head
+        else:
+            may_be = record.status == 200 and relay.give_back()
+        if not may_be or prepared is None:
+            return None
+        record.held = True
+        return self._kept(attempt, prepared)
+
+    def _kept(self, attempt: Attempt, prepared: Prepared) -> Held:
+        record = self.record
+        assert self.chosen is not None
+        assert record.session is not None
+        request = prepared.request if self.server.edits else record.received
+        return Held(
+            *(self.context, attempt, self.chosen, self.server, record),
+            request=request,
+            session=record.session,
+            since=self.started - (record.joined or 0.0),
+        )
+
+    def _held(self, prepared: Prepared) -> Held | None:
+        """Return the upstream request of which this is the retry, None if there is none."""
+        record = self.record
+        if not record.turn or record.session is None or self.is_probe:
+            return None
+        return self.context.holding.joined(record.received, prepared.request, record.session)
+
+    async def _join(self, held: Held) -> tuple[Attempt, UpstreamConnection]:
+        """Go on with the request of a client that has left."""
+        record, first, attempt = self.record, held.record, held.attempt
+        self.attempt, self.chosen, self.server = attempt, held.chosen, held.server
+        self.server.health.waiting += 1
+        record.joined = self.context.clock.seconds() - held.since
+        record.route, record.was_at = first.route, first.was_at
+        record.sent, record.reports = first.sent, first.reports
+        record.edited_after = record.sent_after = self._now()
+        connection, head_after = attempt.connection, self.context.head_after
+        assert connection is not None
+        connection.no_head = (head_after, self._begin_early) if head_after else None
+        return attempt, await connection.again()
+
+    @property
+    def _wants_stream(self) -> bool:
+        return (self.record.received.json or {}).get("stream") is True
+
+    def _reshaping(self, head: ResponseHead, translated: Translation | None) -> Transform | None:
+        """Return what makes of a stream what the client asked for, or has the head of."""
+        codings = codings_of(head.headers)
+        steps: list[Transform] = [Unpacked(codings)] if codings else []
+        if translated is not None:
+            steps.append(translated.stream())
+        if not self._wants_stream:
+            steps.append(AsWhole(spoken(self.record.received.path)))
+            self._give_type(JSON)
+        elif codings:
+            self._give_type(EVENTS)
+        return reduce(Chain, steps) if steps else None
+
+    def _give_type(self, kind: bytes) -> None:
+        """Have the head say what its body is now: plain, and of content type ``kind``."""
+        record = self.record
+        kept = [each for each in record.response_headers if each[0].lower() not in _OF_THE_BODY]
+        record.response_headers = (*kept, (b"Content-Type", kind))
+
+    async def _as_stream(
+        self, response: UpstreamConnection, translated: Translation | None
+    ) -> None:
+        """Answer with the events of a whole answer; raises ResponseError where it is none."""
+        record, down, tap = self.record, self.down, self.tap
+        body = await collect(response, _MOST_TRANSLATED)
+        if tap is not None:
+            tap.feed(body)
+        body = decoded(body, response.head.headers)
+        events = AsStream(spoken(record.received.path))
+        try:
+            if translated is not None:
+                body = translated.answer(response.head.status, body).body
+            found = events.feed(body) + events.close()
+        except ValueError:  # a TranslationError, too
+            raise ResponseError("the upstream did not answer with a stream") from None
+        record.first_byte, record.bytes_down, self.reply = self._now(), len(found), found
+        if not down.started:
+            self._give_type(EVENTS)
+            down.send_head(response.head.status, response.head.reason, record.response_headers)
+        down.write(found)
+        down.finish()
+
+    # A stream that begins before the upstream's answer.
+
+    def _begin_early(self) -> None:
+        """Send a head, and signs of life from now on: no head has come for long."""
+        down, record, client = self.down, self.record, self._client
+        if self.gone is not None or down.started or not self._wants_stream:
+            return
+        if spoken(record.received.path).events is None:
+            return
+        if client is not None and client.waits_for_head:
+            return
+        record.status, record.response_headers = 200, _EARLY
+        down.send_head(200, b"OK", _EARLY)
+        self.pings = self._signs()
+        self.pings.write()
+
+    async def _refuse_late(self, response: UpstreamConnection) -> None:
+        """Say in the stream that has begun with which status the upstream answered.
+
+        If the client sends the same again, it gets the answer itself: it would be no other.
+        """
+        tap, status, attempt = self.tap, response.head.status, self.attempt
+        body = await collect(response, _MOST_TRANSLATED)
+        if tap is not None:
+            tap.feed(body)
+        message = said(status, decoded(body, response.head.headers))
+        self._end_early(status if status >= 400 else 502, message)
+        if status in FINAL and self.context.hold and self.record.turn and attempt and self.prepared:
+            response.take_back([body])
+            self._kept(attempt, self.prepared)
+
+    def _end_early(self, status: int, message: str) -> None:
+        """End a stream that has but begun with an error."""
+        assert self.pings is not None
+        self.pings.stop()
+        self.record.status = status
+        self.down.write(spoken(self.record.received.path).late_error(status, message, False))
+        self.down.finish()
+
+    @property
+    def _client(self) -> Client | None:
+        """The client, as its package knows it."""
+        record = self.record
+        name = client_of(record.received) if record.session is None else record.session.client
+        return self.context.normalizing.plan.clients.named(name)
+
+    def _heeds(self) -> bool:
+        """Whether comments are a sign of life to the client."""
+        client = self._client
+        return client is not None and client.heeds_comments
+
+    def _sign(self, first: bytes) -> bytes:
+        """Return a sign of life in the answer that begins with ``first``."""
+        dialect = spoken(self.record.received.path)
+        is_early = not first and dialect.sign_waits and self._client is None
+        return COMMENT if is_early or self._heeds() else dialect.sign(first)
+
     def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
         record = self.record
         record.head_after = self.context.clock.seconds() - self.started
@@ -221,16 +416,27 @@ class _Running:
                 codings=codings_of(head.headers) if head.values(b"content-encoding") else (),
                 ending=ending_of(record.received.path) if tells_no_end else None,
             )
+        if self.down.started:
+            record.response_headers = _EARLY
 
     def _pings(self, head: ResponseHead) -> Pings | None:
         context = self.context
-        if not context.ping_after or not takes_pings(head):
+        if not context.ping_after:
             return None
-        ping = spoken(self.record.received.path).ping
-        return Pings(context.clock, context.ping_after, ping, self.down.write)
+        if takes_pings(head):
+            return self._signs()
+        if takes_pings(head, JSON) and self.record.turn:
+            return Blanks(context.clock, context.ping_after, self.down.write)
+        return None
+
+    def _signs(self) -> Pings:
+        context = self.context
+        return Pings(context.clock, context.ping_after, self._sign, self.down.write, self._heeds)
 
     def _progressed(self, progress: Progress | None) -> None:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
+        if progress is not None:
+            self.record.progress = progress
         if self.record.session is not None:
             self.context.progressed(self.record, progress, self._now())
 
@@ -284,11 +490,13 @@ class _Running:
             return
         if self.unable and not failure.check(NoTranslationError):
             message += f"; no Chat Completions at {Chosen(self.unable).where}"
-        if down.started:
-            down.channel.abort()
-        else:
+        if not down.started:
             record.status = status
             down.refuse(status, message)
+        elif self.pings is not None:
+            self._end_early(status, f"cacheproxy: {message}")
+        else:
+            down.channel.abort()
         record.error = message
         if failure.check(TranslationError, CodingError):
             record.outcome = Outcome.REFUSED

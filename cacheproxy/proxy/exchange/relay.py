@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import treq
@@ -11,66 +12,106 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.buffer import Pieces
-from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.http1.reshape import Transform
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.transport.deadline import Deadline
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
-from cacheproxy.translate.stream import MessageStream
 
 _FLUSH_SECONDS = 10.0
 """How long a client may take to read what had come before its answer broke off."""
 _MOST_KEPT = 64 << 20
+_MOST_SIGNS = 1 << 20
+"""Bytes before an answer that are kept for a retry."""
 # How bytes end after an empty line, if lines may end with CR LF, LF or CR (section 9.2.5). Not
 # LF CR: another LF may belong to it.
 _EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r\n", b"\r\r")
 _LONGEST_END = max(map(len, _EVENT_ENDS))
+_COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n?|\n))*")
+_LOOKED_AT = 4096
+"""Bytes of an answer's beginning that tell what a sign of life has to name."""
+EVENTS, JSON = b"text/event-stream", b"application/json"
 
 
-def takes_pings(head: ResponseHead) -> bool:
-    """Whether the response is an event stream that bytes can be put into.
+def takes_pings(head: ResponseHead, kind: bytes = EVENTS) -> bool:
+    """Whether the response is of content type ``kind``, and bytes can be put into it.
 
-    Encoded ones cannot, nor those whose length is announced.
+    They cannot where it is encoded, nor where its length is announced.
     """
     return (
         head.length is None
         and head.status == 200
-        and head.content_type.partition(b";")[0].strip() == b"text/event-stream"
+        and head.content_type.partition(b";")[0].strip() == kind
         and not head.values(b"content-encoding")
     )
 
 
 class Pings(Deadline):
-    """Writes ``ping`` whenever nothing has gone down for ``after`` seconds, between events.
+    """Writes a ``sign`` of life whenever none went down for ``after`` seconds, between events.
 
     llama.cpp answers a streaming request with 200 at once and evaluates the prompt then. Agents
     and what stands between give up after some minutes of silence and send the request again,
     which begins a second full prefill. A client that does not read (``hold``) needs none.
+
+    ``sign`` makes one, from the first bytes of the answer, b"" before there are any. Comments of
+    the upstream are no sign of life to most clients; ``heeds`` says whether they are.
     """
 
     def __init__(
-        self, clock: IReactorTime, after: float, ping: bytes, write: Callable[[bytes], object]
+        self,
+        clock: IReactorTime,
+        after: float,
+        sign: Callable[[bytes], bytes],
+        write: Callable[[bytes], object],
+        heeds: Callable[[], bool] = bool,
     ) -> None:
         super().__init__(clock, self._quiet, after)
-        self._ping = ping
+        self._sign = sign
         self._write = write
+        self._heeds = heeds
+        self._first = b""
         self._end = b"\n\n"  # before the first event is a good place, too
 
-    def sent(self, data: bytes) -> None:
-        """Take note of bytes that went down."""
+    def sent(self, data: bytes, *, begun: bool = True) -> None:
+        """Take note of bytes that went down; not ``begun``: before the answer itself."""
+        if not begun or (data[:1] == b":" and self._is_comments(data)):
+            if self._heeds():
+                self.heard()
+        else:
+            if not self._first:
+                self._first = data[:_LOOKED_AT]
+            self.heard()
         if len(data) < _LONGEST_END:
             data = self._end + data
         self._end = data[-_LONGEST_END:]
+
+    def write(self) -> None:
+        """Write a sign now."""
         self.heard()
+        self._write(self._sign(self._first))
+
+    def _is_comments(self, data: bytes) -> bool:
+        return self._end.endswith(_EVENT_ENDS) and _COMMENTS.fullmatch(data) is not None
 
     def _quiet(self) -> None:
         # Within an event nothing is set: the bytes that end it do so.
         if self._end.endswith(_EVENT_ENDS):
-            self.heard()
-            self._write(self._ping)
+            self.write()
+
+
+class Blanks(Pings):
+    """The same before a JSON body, which may begin with blanks (RFC 8259, section 2)."""
+
+    def __init__(self, clock: IReactorTime, after: float, write: Callable[[bytes], object]) -> None:
+        super().__init__(clock, after, lambda _: b" ", write)
+
+    def sent(self, data: bytes, *, begun: bool = True) -> None:  # noqa: ARG002
+        """The body begins: nothing may come in between."""
+        self.stop()
 
 
 @implementer(IPushProducer)
@@ -94,7 +135,7 @@ class Relay:
         clock: IReactorTime,
         *,
         tap: UsageReader | PlacementRefusal | None = None,
-        through: MessageStream | None = None,
+        through: Transform | None = None,
         pings: Pings | None = None,
         keep: bool = False,
         prefill: PrefillReader | None = None,
@@ -110,6 +151,8 @@ class Relay:
         self._pings = pings
         self._prefill = prefill
         self._progress: Progress | None = None
+        self._signs: list[bytes] = []
+        self._signs_left = _MOST_SIGNS
         self._progressed = progressed
         self._over = False
         self.kept = Pieces() if keep else None
@@ -135,7 +178,7 @@ class Relay:
             if self._prefill is None:
                 self.first_byte = self._clock.seconds()
             else:
-                self._look_at_start(data, self._prefill)
+                data = self._look_at_start(data, self._prefill)
         if self._tap is not None:
             self._tap.feed(data)
         self._down(data if self._through is None else self._through.feed(data))
@@ -147,6 +190,8 @@ class Relay:
         try:
             if self._tap is not None and self._tap.is_cut:
                 raise ResponseError(CUT)  # noqa: TRY301 - one way for both
+            if self._prefill is not None and self.first_byte is None:
+                self._down(self._prefill.close())
             if self._through is not None:
                 self._down(self._through.close())
         except Exception:  # ours may be anything: the client is not to wait for more
@@ -159,7 +204,9 @@ class Relay:
     def _fail(self, why: Failure) -> Failure:
         """The body broke off, or nobody waits for it any more."""
         if why.check(CancelledError):
-            self.stopProducing()
+            if not self._over:
+                self._stop_all()
+                self._connection.abort()
         elif not self._over:
             self._cut()
         return why
@@ -177,20 +224,37 @@ class Relay:
         self._connection.resumeProducing()
 
     def stopProducing(self) -> None:
-        """Close the upstream at once: the client is gone."""
-        self._stop_all()
-        self._connection.abort()
+        """Do nothing: the client is gone, which ends the exchange, or has its request held."""
 
-    def _look_at_start(self, data: bytes, reader: PrefillReader) -> None:
-        """See whether the answer begins with ``data``, or how far the server is with the prompt."""
-        if reader.feed(data):
+    def give_back(self) -> bool:
+        """Let go of an upstream that goes on without this client; return whether it may.
+
+        It may not once the answer has begun. What came before that comes again for who is next.
+        """
+        if self._over or self.first_byte is not None or self._signs_left < 0:
+            return False
+        self._stop_all()
+        self._connection.take_back(self._signs)
+        return True
+
+    def _look_at_start(self, data: bytes, reader: PrefillReader) -> bytes:
+        """See whether the answer begins with ``data``, or how far the server is with the prompt.
+
+        Returns what goes down.
+        """
+        down = reader.feed(data)
+        progress = None
+        if reader.has_begun:
             self.first_byte = self._clock.seconds()
-            progress = None
         else:
             progress = reader.progress
+            self._signs_left -= len(data)
+            if self._signs_left >= 0:
+                self._signs.append(data)
         if progress is not self._progress:
             self._progress = progress
             self._progressed(progress)
+        return down
 
     def _down(self, data: bytes) -> None:
         """Write ``data`` to the client: the one place that does, but for pings.
@@ -202,7 +266,7 @@ class Relay:
         self.bytes_down += len(data)
         self._request.write(data, waits=self._connection.is_whole)
         if self._pings is not None:
-            self._pings.sent(data)
+            self._pings.sent(data, begun=self.first_byte is not None)
         if self.kept is not None and self.bytes_down <= _MOST_KEPT:
             self.kept.add(data)
 

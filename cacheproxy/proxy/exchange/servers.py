@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,6 +25,7 @@ from cacheproxy.core.route.route import (
     routes_of,
 )
 from cacheproxy.core.route.stamp import Stamp, root_key
+from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import says
 from cacheproxy.proxy.exchange.adapting import Adapting
 from cacheproxy.proxy.servers.asker import Asker
@@ -263,6 +265,14 @@ class Server:
 
     def __post_init__(self) -> None:
         self.name, self.edits = self.target.name, self.adapting is not None
+
+    @property
+    def slots(self) -> float:
+        """How many prompts it works at, at a time; 1 where nobody knows."""
+        profile = self.profiling.profile
+        if kind_of(profile).batches:
+            return math.inf
+        return (None if profile.server is None else profile.server.slots) or 1
 
     def standing(self, speed: float | None) -> TargetState:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""

@@ -64,6 +64,7 @@ class Profiling:
 
     ``inferred``: what its answers have shown, for whoever judges them. ``last_look``: at its status
     pages, None before the first. ``mends``: of what is known of any model, see ``Placement``.
+    ``progress``: see ``ServerKind``.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Profiling:
         self.inferred = Inferred()
         self.last_look: Look | None = None
         self.mends = False
+        self.progress: tuple[Dialect, ...] = ()
         self._asker = asker
         self._spoken = spoken
         self._translate = translate
@@ -195,6 +197,7 @@ class Profiling:
             profile = with_template(profile, found)
         if profile != self._base:
             self._base = profile
+            self.progress = kind_of(profile).progress
 
     def _is_untold(self, request: Request | None) -> bool:
         """Whether it is not known what is to be learned, and may be asked now."""

@@ -28,6 +28,8 @@ from cacheproxy.proxy.upstream.endpoints import DirectConnection
 from cacheproxy.proxy.upstream.failures import NOT_IN_TIME, UpstreamSilent, problem_of_tls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
 
     from cacheproxy.core.http1.response_reader import ResponseHead
@@ -49,9 +51,9 @@ class UpstreamConnection(Protocol):
     ``start`` returns the Deferred that fires with it when the response's ``head`` is whole;
     cancelling it aborts the connection, or the attempt. From then on it is an IResponse: the body
     goes to whoever it is delivered to (treq's ``collect``, for one), and waits until then. To that
-    protocol it is the transport, with back-pressure. ``silence``: seconds for which the upstream
-    may say nothing, 0 for ever. ``handshake``: within which TLS must have come about, 0 where there
-    is none. It is the factory of its own protocol, too.
+    protocol it is the transport, with back-pressure. ``silence``: seconds for which
+    the upstream may say nothing, 0 for ever. ``handshake``: within which TLS must have come about,
+    0 where there is none. It is the factory of its own protocol, too.
     """
 
     transport: Any  # ITCPTransport and IPushProducer
@@ -61,6 +63,8 @@ class UpstreamConnection(Protocol):
     """Whether the end of the response has come; to whom the last of its body is delivered."""
     goes_on = False
     """Whether the body, or its end, has come with the head and is delivered right after it."""
+    no_head: tuple[float, Callable[[], object]] | None = None
+    """After how many seconds without a head who is called; None: nobody."""
 
     def __init__(
         self,
@@ -76,13 +80,13 @@ class UpstreamConnection(Protocol):
         self._silence = Deadline(clock, self._is_silent, silence)
         self._request = (head, body)
         self._response = ResponseReader(method)
-        self._answer: Deferred[UpstreamConnection] | None = Deferred(lambda _: self.abort())
+        self._answer: Deferred[UpstreamConnection] | None = Deferred(self._unwanted)
         self._connecting: Deferred[Any] | None = None
         self._closing: IDelayedCall | None = None
         self._handshake_seconds = handshake
         self._handshake: IDelayedCall | None = None
         self._is_gone = False
-        self._has_head = False
+        self.has_head = False  #: whether the response's head has come
         self._reader: IProtocol | None = None
         self._early: list[bytes] = []
         self._ended: Failure | None = None
@@ -127,13 +131,34 @@ class UpstreamConnection(Protocol):
         else:
             eager.write(transport, head)
             eager.write(transport, body)
-        if self._silence.limit:
-            self._silence.set(self._silence.limit)
+        self._await_head()
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's name
         """TLS has come about."""
         if self._handshake is not None and self._handshake.active():
             self._handshake.cancel()
+
+    def again(self) -> Deferred[UpstreamConnection]:
+        """Return what ``start`` did, for somebody else: who waited so far may go."""
+        waiting: Deferred[UpstreamConnection] = Deferred(self._unwanted)
+        if self.has_head:
+            waiting.callback(self)
+        else:
+            self._answer = waiting
+            self._await_head()
+        return waiting
+
+    def _unwanted(self, waiting: Deferred[UpstreamConnection]) -> None:
+        if waiting is self._answer:
+            self.abort()
+
+    def _await_head(self) -> None:
+        """Let the silence begin. Its first end is where somebody is told that there is no head."""
+        limit = self._silence.limit
+        if self.no_head is not None:
+            limit = min(limit, self.no_head[0]) if limit else self.no_head[0]
+        if limit:
+            self._silence.set(limit)
 
     # The response.
 
@@ -150,10 +175,10 @@ class UpstreamConnection(Protocol):
             self._broken(Failure())
             self.abort()
             return
-        if not self._has_head:
+        if not self.has_head:
             if response.head is None:
                 return
-            self._has_head = True
+            self.has_head, self.no_head = True, None
             head = self.head = response.head
             self.length = UNKNOWN_LENGTH if head.length is None else head.length
             self.goes_on = bool(body) or response.done
@@ -218,6 +243,7 @@ class UpstreamConnection(Protocol):
         """Keep what was delivered until the body is wanted again, by somebody else."""
         self._reader = None
         self._early = pieces
+        self.goes_on = bool(pieces) or self.is_whole
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The end, early or not: an early one is an error, never a clean end.
@@ -243,7 +269,7 @@ class UpstreamConnection(Protocol):
 
     def abort(self) -> None:
         """Close at once, whatever is going on: this is what frees the server's slot."""
-        self._answer = None
+        self._answer = self.no_head = None
         self._stop_timers()
         if self._connecting is not None and self.transport is None:
             self._connecting.cancel()
@@ -279,6 +305,12 @@ class UpstreamConnection(Protocol):
             self.handshakeCompleted()
 
     def _is_silent(self) -> None:
+        no_head, self.no_head = self.no_head, None
+        if no_head is not None and not self.has_head:
+            if self._silence.limit:
+                self._silence.set(max(0.0, self._silence.limit - no_head[0]))
+            no_head[1]()
+            return
         self._give_up(UpstreamSilent(self._silence.limit))
 
     def _give_up(self, error: Exception) -> None:
@@ -292,7 +324,7 @@ class UpstreamConnection(Protocol):
             answer.errback(failure)
 
     def _broken(self, failure: Failure) -> None:
-        if not self._has_head:
+        if not self.has_head:
             self._fail(failure)
         else:
             self._end(failure)

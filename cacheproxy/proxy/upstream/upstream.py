@@ -105,9 +105,7 @@ class Upstream:
         if self._hides:
             self._not_forwarded |= CREDENTIALS | _MORE
         self._handshake = connect_timeout if url.secure else 0.0
-        self._endpoint = endpoint_of(
-            reactor, url.host, url.port, connect_timeout, secure=url.secure
-        )
+        self.endpoint = endpoint_of(reactor, url.host, url.port, connect_timeout, secure=url.secure)
 
     def request(
         self, request: Request, *, via: bytes = b"", also: Headers = ()
@@ -118,7 +116,13 @@ class Upstream:
         Errbacks: ConnectError (refused, timed out, no such name), ResponseError, UpstreamSilent.
         Cancelling closes the connection at once.
         """
-        connection = UpstreamConnection(
+        return self.connection(request, via=via, also=also).start(self.endpoint)
+
+    def connection(
+        self, request: Request, *, via: bytes = b"", also: Headers = ()
+    ) -> UpstreamConnection:
+        """Return the connection for ``request``, which is sent by its ``start``: see there."""
+        return UpstreamConnection(
             self._head(request, via, also),
             request.body,
             request.method.encode("latin-1"),
@@ -126,7 +130,6 @@ class Upstream:
             self._silence,
             handshake=self._handshake,
         )
-        return connection.start(self._endpoint)
 
     def _head(self, request: Request, via: bytes, also: Headers) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path

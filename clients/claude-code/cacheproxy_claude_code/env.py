@@ -25,6 +25,9 @@ def cacheproxy_setup(need: Need) -> Setup:
     Names that begin with claude- are known: the window for those is the smaller of what is known
     and CLAUDE_CODE_AUTO_COMPACT_WINDOW.
 
+    It ends a stream after 300 seconds of silence or 600 without a head, and sends all again. With
+    both limits it waits 30 minutes for a byte, and as long as they say while pings come.
+
     The token countdown (2.1.233 to 2.1.280 with any model, later with names of Anthropic's) is a
     system message after each tool result and each user message.
     """
@@ -46,4 +49,6 @@ def cacheproxy_setup(need: Need) -> Setup:
     # it would be sent instead of the token, to a server that is not Anthropic's
     unset = ("ANTHROPIC_API_KEY",)
     launch = Launch("claude", "npm install --global @anthropic-ai/claude-code")
-    return Setup(variables, unset=unset, notes=tuple(notes), launch=launch)
+    patience = str(need.patience * 1000)
+    limits = dict.fromkeys(("API_TIMEOUT_MS", "CLAUDE_STREAM_IDLE_TIMEOUT_MS"), patience)
+    return Setup(variables, unset=unset, notes=tuple(notes), launch=launch, limits=limits)

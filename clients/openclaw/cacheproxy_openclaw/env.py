@@ -31,6 +31,7 @@ def cacheproxy_setup(need: Need) -> Setup:
         "baseUrl": need.openai,
         "apiKey": f"${{{need.key_variable}}}" if need.key_variable else need.key,
         "api": "openai-completions",
+        "timeoutSeconds": need.patience,  # 300 otherwise
         "models": [model],
     }
     if need.needs_header:
@@ -39,7 +40,8 @@ def cacheproxy_setup(need: Need) -> Setup:
         "models": {"mode": "merge", "providers": {need.provider: provider}},
         "agents": {"defaults": {"model": {"primary": f"{need.provider}/{name}"}}},
     }
-    return Setup.of_json(_FILE, value, need, launch=_launch(need, value))
+    wait = f"openclaw agent ends each turn after 600 seconds, unless with --timeout {need.patience}"
+    return Setup.of_json(_FILE, value, need, wait, launch=_launch(need, value))
 
 
 def _launch(need: Need, value: dict[str, Any]) -> Launch:

@@ -22,7 +22,7 @@ NEW = Dialect(
     key=b"Token: ",
     usage=(UsageSpelling(("read",), ("read",), ("wrote",), ("kept",), (), False, b\'"read"\'),),
     end=EndMarks(lambda message: message.get("over") is True, keys=((b\'"over"\', b"false"),)),
-    ping=b"..",
+    sign=lambda _: b"..",
     error=lambda status, message: {"failed": message},
 )
 dialects.DIALECTS += (NEW,)

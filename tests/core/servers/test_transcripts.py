@@ -13,13 +13,14 @@ from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers import looking
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.kinds import BUILT_IN
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP, MORE_SLOTS, RAM_CACHE, SIMILARITY
 from cacheproxy.core.servers.metrics_page import sample_of
-from cacheproxy.core.servers.prefill import PrefillReader
+from cacheproxy.core.servers.prefill import PrefillReader, asking
 from cacheproxy.core.servers.profile import Profile, for_people, plain, profile_in, says
 from cacheproxy.core.servers.status import (
     Answers,
@@ -74,9 +75,23 @@ def prefill(*chunks):
     """The last progress, and the number of the chunk with which the answer began."""
     reader = PrefillReader()
     for number, each in enumerate(chunks):
-        if reader.feed(each):
+        assert reader.feed(each) == each
+        if reader.has_begun:
             return reader.progress, number
     return reader.progress, None
+
+
+def asked(body):
+    """A request as it asks for progress, and what was edited."""
+    request, report = asking(Request("POST", "/v1/chat/completions", (), body))
+    return request.body, report
+
+
+def hidden(*chunks):
+    """What goes down of a stream whose progress was asked for by us."""
+    reader = PrefillReader(hides=True)
+    down = [each if reader.has_begun else reader.feed(each) for each in chunks]
+    return b"".join([*down, b"" if reader.has_begun else reader.close()])
 
 
 def in_words(profile):
@@ -153,6 +168,46 @@ def test_how_comments_were_cut_does_not_matter(cuts):
     bounds = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     pieces = [body[start:stop] for start, stop in pairwise(bounds)]
     assert prefill(*pieces) == prefill(body)
+
+
+TOLD = b',"prompt_progress":{"total":9,"cache":1,"processed":%d,"time_ms":3}'
+SAID = b'data: {"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant",%s}}]%s}\n\n'
+TALKS = b'"content":",\\"prompt_progress\\":{}"'
+
+
+def named(name, told=b""):
+    return b'event: response.%s\ndata: {"type":"response.%s","n":1%s}\n\n' % (name, name, told)
+
+
+def chat(done):
+    return SAID % (b'"content":null', TOLD % done)
+
+
+def read(done):
+    return named(b"in_progress", TOLD % done)
+
+
+IN_PROGRESS = (read(1), named(b"in_progress"))
+CREATED, ADDED = named(b"created"), named(b"output_item.added")
+STREAMS = {
+    "chat": [(chat(1), b""), b":\n\n", (chat(9), b""), SAID % (b'"content":null', b""), b"data: 1"],
+    "responses": [CREATED, IN_PROGRESS, b":\n\n", (read(4), b""), (read(9), b""), ADDED],
+    "given up": [CREATED, IN_PROGRESS, (read(4), b""), b"event: error\ndata: {}\n\n"],
+    "broken off": [CREATED, IN_PROGRESS, b'event: response.in_progress\ndata: {"type'],
+    "a name alone": [CREATED, b"event: response.in_progress\n"],
+    "without any": [b":\n\n", CREATED, named(b"in_progress"), ADDED],
+    "says it": [(chat(1), b""), SAID % (TALKS, b""), chat(9)],
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+@given(cuts=st.lists(st.integers(0, 700), max_size=8))
+def test_what_we_asked_for_does_not_go_down(stream, cuts):
+    """However it is cut; of each (sent, shown) the other: else each byte, in its order."""
+    pairs = [each if isinstance(each, tuple) else (each, each) for each in stream]
+    sent, shown = (b"".join(each) for each in zip(*pairs, strict=True))
+    bounds = [0, *sorted(cuts), len(sent)]
+    assert hidden(*[sent[start:stop] for start, stop in pairwise(bounds)]) == shown
 
 
 @given(st.from_type(Profile))

@@ -15,7 +15,8 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.stream import COMMENT, CUT
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -27,7 +28,6 @@ from cacheproxy.translate.reading import TranslationError
 from tests.proxy.conftest import proxy_with
 from tests.proxy.harness import CHUNKED, LAST, TIMEOUT, Client, chunk, eventually
 
-COMMENT = b": keep-alive\n\n"
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 EVENT = b'event: x\ndata: {"a": 1}\n\n'
 
@@ -68,7 +68,7 @@ class Down(Resource):
         request.send_head(200, b"OK", ())
         request.flush()
         if self.after:
-            self.more["pings"] = Pings(self.clock, self.after, COMMENT, request.write)
+            self.more["pings"] = Pings(self.clock, self.after, lambda _: COMMENT, request.write)
         self.upstream = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
         self.upstream.makeConnection(StringTransport())
         self.relay = Relay(request, self.upstream, self.clock, **self.more)
@@ -186,6 +186,19 @@ def test_without_signs_of_life_nothing_is_told():
     assert down.transport.pieces == [chunk(b"data: {}\n\n"), chunk(b"bc") + LAST]
 
 
+def test_what_we_asked_for_goes_no_further():
+    """It is no answer, and counts for nothing; what was held goes down with the end."""
+    told = []
+    down = Down(prefill=PrefillReader(hides=True), progressed=told.append)
+    chunks = [b'data: {"n":1,"prompt_progress":{"total":9,"processed":%d}}\n\n' % n for n in (3, 9)]
+    down.comes(*map(chunk, chunks), chunk(b": a\n\ndata: b"))
+    assert down.transport.pieces == [chunk(b": a\n\n")]
+    down.comes(LAST)
+    assert down.transport.pieces[1:] == [chunk(b"data: b") + LAST]
+    assert told == [Progress(3, 9), Progress(9, 9), None]
+    assert (down.relay.first_byte, down.relay.bytes_down) == (None, 12)
+
+
 def test_what_a_translation_says_at_the_end_goes_out_with_it():
     down = Down(through=Ending(b"bye"))
     down.comes(chunk(b"a") + LAST)
@@ -226,7 +239,11 @@ attentive = proxy_with(
 
 @pytest.mark.parametrize(
     ("path", "ping"),
-    [("/v1/messages", PING), ("/v1/chat/completions", COMMENT), ("/v1/responses", COMMENT)],
+    [
+        ("/v1/messages", PING),
+        ("/v1/chat/completions", CHAT.sign(b"")),
+        ("/v1/responses", COMMENT),
+    ],
 )
 def test_a_silent_stream_carries_the_dialects_own_ping(attentive, upstream, path, ping):
     """Again and again, until the upstream speaks; then what it says, unchanged.
@@ -272,7 +289,7 @@ class Written:
         self.clock = Clock()
         self.written = b""
         self.is_full = is_full
-        self.pings = Pings(self.clock, 15.0, ping, self.write)
+        self.pings = Pings(self.clock, 15.0, lambda _: ping, self.write)
         self.pings.heard()
 
     def write(self, data):

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from tests.core.templates import RefusedError, inline, strict, thinking
-from tests.proxy.harness import eventually, whole
+from tests.proxy.harness import Proxy, eventually, whole
 from tests.proxy.placing.bodies import late
 from tests.proxy.placing.templated import (
     PAGE,
@@ -131,3 +131,41 @@ def test_what_the_models_of_a_router_do_not_have_in_common_is_left_out(start):
     assert send(proxy, late(model="two")).status == 200
     assert {"thoughts", "order"}.isdisjoint(profile_of(proxy))
     assert profile_of(proxy)["page"] == PAGE
+
+
+ASKS = [
+    ({}, "chat", b',"return_progress":true}'),
+    ({}, "responses", b',"return_progress":true}'),
+    ({}, "messages", b"}"),
+    ({"stream": False}, "chat", b"}"),
+    ({"return_progress": False}, "chat", b"}"),
+]
+
+
+def test_progress_is_asked_for_where_it_can_be_taken_out_again(start):
+    """In streams of the APIs that tell it; not of a remote server, nor once somebody packs them."""
+    server = llama(inline)
+
+    def sent(proxy, api="chat", **more):
+        body = json.dumps(late(api, stream=True) | more).encode()
+        assert proxy.ask(PATHS[api], body).status == 200
+        came = server.raw[-1].body
+        assert came.startswith(body[:-1])
+        return came[len(body) - 1 :]
+
+    proxy = start(server)
+    assert [sent(proxy, api, **more) for more, api, _ in ASKS] == [end for *_, end in ASKS]
+    server.send = lambda peer, *_: peer.send(whole(b"\x1f\x8b", b"Content-Encoding: gzip"))
+    assert [sent(proxy) for _ in range(2)] == [ASKS[0][2], b"}"]
+
+
+def test_no_progress_is_asked_of_a_remote_server(tmp_path, upstream):
+    server = llama(inline)
+    upstream.reset(server)
+    table = f'[[upstream]]\nname = "far"\nurl = "{upstream.url}"\nremote = true\n'
+    (tmp_path / "config.toml").write_text(table)
+    with Proxy(tmp_path, "--config", "config.toml") as proxy:
+        assert profile_of(proxy)["reporting"] == "always"
+        body = json.dumps(late("chat", stream=True)).encode()
+        assert proxy.ask(PATHS["chat"], body).status == 200
+        assert server.raw[-1].body == body

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 import openai
 import pytest
 
-from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.translation.translating import Translating
 from tests.proxy.conftest import proxy_with

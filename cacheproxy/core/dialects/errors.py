@@ -1,0 +1,103 @@
+"""What servers say when they refuse a request: the message, and whether the prompt was too long."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from cacheproxy.core.document.reader import parsed
+
+_LONGEST = 8192
+"""Characters of a message that are handed on."""
+_ANTHROPIC = re.compile(r"prompt is too long|exceed context limit", re.IGNORECASE)
+# Each server has its own sentence: OpenAI and vLLM several, SGLang two, llama.cpp and mlx-lm one.
+_SIGNS = re.compile(
+    r"context[_ ](?:length|size|window|limit)|context the overflows|exceed_context_size"
+    r"|maximum (?:model|prompt) length|max_seq_len|(?:prompt|input)(?: is)? too long"
+    r"|input token count|exceed(?:s|ed)? (?:the )?(?:model )?token limit|reduce the length of the",
+    re.IGNORECASE,
+)
+_PROMPT = re.compile(
+    r"(?<!\d)(\d+) in (?:the|your) messages|resulted in (\d+) tokens|at least (\d+) input tokens"
+    r"|request has (\d+) input tokens|passed (\d+) input tokens|prompt \(length (\d+)\)"
+    r"|input \((\d+) tokens\)|(?<!\d)(\d+) tokens from the input|request \((\d+) tokens\)"
+)
+_OUTPUT = re.compile(
+    r"(?<!\d)(\d+) in the completion|requested (\d+) output tokens|is too large: (\d+)"
+    r"|(?<!\d)(\d+) tokens for the completion"
+)
+_LIMIT = re.compile(
+    r"context length (?:is only|is|of) (\d+)|maximum model length of (\d+)"
+    r"|context length \((\d+) tokens|context size \((\d+) tokens"
+)
+
+
+def is_overflow(status: int, *signs: Any) -> bool:
+    """Whether ``signs`` (a refusal's message, type, code) say that the prompt does not fit.
+
+    ``status``: a 429 counts tokens, too, and means another limit.
+    """
+    return status != 429 and any(
+        isinstance(sign, str) and _SIGNS.search(sign) is not None for sign in signs
+    )
+
+
+def too_long(status: int, error: dict[str, Any], message: str) -> str | None:
+    """Return what Anthropic says of a prompt that does not fit, None if ``error`` is another one.
+
+    Clients read these sentences, with their numbers: on the first they compact the conversation,
+    on the second, where the prompt alone would fit, they ask for a shorter answer.
+    """
+    if not is_overflow(status, message, error.get("type"), error.get("code")):
+        return None
+    prompt, limit = error.get("n_prompt_tokens"), error.get("n_ctx")  # llama.cpp
+    if type(prompt) is not int or type(limit) is not int:
+        prompt, limit = _number(_PROMPT, message), _number(_LIMIT, message)
+    if prompt is None or limit is None:
+        told = message if _ANTHROPIC.search(message) else f"prompt is too long: {message}"
+        return told[:_LONGEST]
+    output = _number(_OUTPUT, message)
+    if output is not None and prompt < limit:
+        return (
+            f"input length and `max_tokens` exceed context limit: {prompt} + {output} > {limit}, "
+            "decrease input length or `max_tokens` and try again"
+        )
+    return f"prompt is too long: {prompt} tokens > {limit} maximum"
+
+
+def details_of(value: Any) -> dict[str, Any]:
+    """Return what describes the error in the JSON answer ``value``."""
+    whole = value if isinstance(value, dict) else {}
+    inner = whole.get("error")
+    return inner if isinstance(inner, dict) else whole
+
+
+def refusal(status: int, value: Any, text: str = "") -> str:
+    """Return what a server said in the JSON answer ``value``, wherever it put it.
+
+    ``text``: what it said where that was no JSON. FastAPI has it in ``detail``.
+    """
+    details = details_of(value)
+    for found in (details.get("message"), details.get("error"), details.get("detail"), value):
+        if isinstance(found, str) and found.strip():
+            return found.strip()[:_LONGEST]
+        if isinstance(found, list | dict) and found:
+            try:
+                return json.dumps(found, ensure_ascii=False)[:_LONGEST]
+            except RecursionError:
+                break
+    return text[:_LONGEST] or f"the server answered with status {status}"
+
+
+def said(status: int, body: bytes) -> str:
+    """Return what a server said in the body of an error."""
+    value = parsed(body)
+    text = body[: 4 * _LONGEST].decode(errors="replace").strip() if value is None else ""
+    return refusal(status, value, text)
+
+
+def _number(wordings: re.Pattern[str], message: str) -> int | None:
+    found = wordings.search(message)
+    digits = found[found.lastindex] if found is not None and found.lastindex else ""
+    return int(digits) if 0 < len(digits) < 16 else None

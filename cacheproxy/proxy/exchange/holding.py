@@ -1,0 +1,195 @@
+"""Upstream requests that go on although their client has left, until it asks again.
+
+Agents give up during a long prefill and send the same request again, at once or seconds later. The
+server would begin anew, or read the prompt in another slot. So the request goes on for a while, and
+an equal one takes its place.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.client import ResponseDone
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.proxy.exchange.attempt import Attempt
+from cacheproxy.proxy.exchange.servers import Chosen, Server
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.record.exchange import Exchange
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.exchange.attempt import ExchangeContext
+
+_log = Logger()
+_UNEQUAL = ("stream", "stream_options", "client_metadata")
+"""Members by which a retry may differ: it is answered as it asks."""
+FINAL = frozenset({400, 404, 413, 422})
+"""Refusals that the same request would get again, perhaps after another prefill."""
+_MOST_READ = 4 << 20
+"""Bytes of an answer that are read ahead for a retry; the rest waits at the upstream."""
+
+
+def asks_the_same(one: Request, other: Request) -> bool:
+    """Whether two requests are equal, but for how they are to be answered and spelled."""
+    if one.method != other.method or one.path != other.path:
+        return False
+    if one.body == other.body:
+        return True
+    wish, others = _wish(one), _wish(other)
+    # Spelled, since true is not 1.
+    return wish is not None and wish == others and _spelled(wish) == _spelled(others)
+
+
+def _wish(request: Request) -> dict[str, Any] | None:
+    body = request.json
+    return None if body is None else {key: body[key] for key in body if key not in _UNEQUAL}
+
+
+def _spelled(wish: Any) -> bytes:
+    return msgspec.json.encode(wish, order="deterministic")
+
+
+class Held(Protocol):
+    """An upstream request whose client has left: what comes of its answer is kept.
+
+    ``record``: of the exchange that its client has left. ``since``: when it was first sent, seconds
+    of ``context.clock``.
+    """
+
+    def __init__(
+        self,
+        context: ExchangeContext,
+        attempt: Attempt,
+        chosen: Chosen,
+        server: Server,
+        record: Exchange,
+        *,
+        request: Request,
+        session: Session,
+        since: float,
+    ) -> None:
+        self.attempt, self.chosen, self.server = attempt, chosen, server
+        self.record, self.session, self.since = record, session.first, since
+        self._context, self._request = context, request
+        self._connection: UpstreamConnection = attempt.connection  # type: ignore[assignment]
+        self._pieces: list[bytes] = []
+        self._left = _MOST_READ
+        self._is_over = self._reads = False
+        self.is_running = True  #: it takes a place at the server
+        server.health.waiting += 1
+        self._timer = context.clock.callLater(context.hold, self.end, "no retry came")
+        context.holding.held.append(self)
+        answer: Deferred[UpstreamConnection] = self._connection.again()
+        answer.addCallbacks(self._read, self._failed)
+
+    def is_joined_by(self, received: Request, request: Request) -> bool:
+        """Whether ``request``, as the rules left ``received``, is its retry."""
+        return asks_the_same(self._request, request if self.server.edits else received)
+
+    def show(self, progress: Progress | None) -> None:
+        """Have it shown among what runs."""
+        if not self._is_over:
+            seconds = self._context.clock.seconds() - self.since
+            self._context.progressed(self.record, progress, seconds)
+
+    def hand_over(self) -> None:
+        """Leave it to a retry."""
+        self._stop()
+        if self._reads:
+            self._connection.take_back(self._pieces)
+
+    def end(self, why: str) -> None:
+        """Close it: the server has its slot back."""
+        if self._is_over:
+            return
+        self._stop()
+        self._connection.abort()
+        session, turn = self.session.label, self.record.turn
+        _log.info(
+            "{time} {session:<12} #{turn:<3}  held request closed: {why}",
+            time=time.strftime("%H:%M:%S"),
+            session=session,
+            turn=turn,
+            why=why,
+        )
+
+    def dataReceived(self, data: bytes) -> None:
+        """Keep a piece of the answer."""
+        self._pieces.append(data)
+        self._left -= len(data)
+        if self._left < 0 and not self._connection.is_whole:
+            self._connection.pauseProducing()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """A whole answer waits for its retry; of a broken one there is nothing to be had."""
+        if reason.check(ResponseDone):
+            self._leave_place()
+        else:
+            self._failed(reason)
+
+    def _read(self, response: UpstreamConnection) -> None:
+        if self._is_over:
+            return
+        status = response.head.status
+        if status >= 400 and status not in FINAL:
+            self.end(f"the upstream answered with status {status}")
+            return
+        self._reads = True
+        response.deliverBody(self)
+
+    def _failed(self, why: Failure) -> None:
+        self.end(f"the upstream failed ({why.getErrorMessage()})")
+
+    def _stop(self) -> None:
+        self._is_over = True
+        self._context.holding.held.remove(self)
+        self._leave_place()
+        if self._timer.active():
+            self._timer.cancel()
+        self._context.progressed(self.record, None, None)
+
+    def _leave_place(self) -> None:
+        if self.is_running:
+            self.is_running = False
+            self.server.health.waiting -= 1
+
+
+class Holding:
+    """Those that are held, in all configurations: a retry may come after a reload."""
+
+    def __init__(self) -> None:
+        self.held: list[Held] = []  #: the first to be left first
+
+    def joined(self, received: Request, request: Request, session: Session) -> Held | None:
+        """Return the one whose retry ``request`` is; all others of its conversation end."""
+        found = None
+        for one in tuple(self.held):
+            if one.session != session.first:
+                continue
+            if found is None and one.is_joined_by(received, request):
+                found = one
+                one.hand_over()
+            else:
+                one.end("its conversation went on")
+        return found
+
+    def make_way(self, server: Server) -> None:
+        """End those that keep a conversation from ``server``, the first first."""
+        for one in tuple(self.held):
+            if not one.is_running or one.server.upstream.url.text != server.upstream.url.text:
+                continue
+            if one.server is not server or server.health.waiting > server.slots:  # or a reload
+                one.end("another conversation needs the server")
+
+    def close(self) -> None:
+        """End all."""
+        for one in tuple(self.held):
+            one.end("the proxy stops")

@@ -1,0 +1,122 @@
+"""Transforms of an answer: in any pieces, within a bound, and never a part for the whole."""
+
+import gzip
+import itertools
+import json
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.completion import COMPLETION
+from cacheproxy.core.http1.content_coding import CodingError, zstd
+from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Unpacked
+from tests.core.dialects.forms import DONE, STREAMS, chunk, through
+
+STREAM = b"".join(STREAMS["calls"][1])
+PACKED = {
+    "gzip": ((b"gzip",), gzip.compress(STREAM)),
+    "zstd": ((b"zstd",), zstd.compress(STREAM)),
+    "both": ((b"deflate", b"gzip"), gzip.compress(zlib.compress(STREAM))),
+}
+MIB = 1 << 20
+each = pytest.mark.parametrize("name", PACKED)
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_the_pieces_that_a_stream_comes_in_do_not_matter(cuts):
+    """Whole, or cut within a line: the same body."""
+    cuts = sorted({0, len(STREAM), *cuts})
+    pieces = [STREAM[start:end] for start, end in itertools.pairwise(cuts)]
+    assert through(AsWhole(CHAT), *pieces) == through(AsWhole(CHAT), STREAM)
+
+
+def test_comments_and_pings_mean_nothing():
+    """Nor does what is empty."""
+    signs = b": keep-alive\n\n", b"event: ping\ndata: {}\n\n", b"data:\n\n"
+    found = through(AsWhole(CHAT), *(sign + one for sign in signs for one in STREAMS["calls"][1]))
+    assert json.loads(found)["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_lone_surrogates_go_through():
+    """As a server that cuts between tokens may send them."""
+    piece = chunk({"content": "\ud83d"})
+    body = through(AsWhole(CHAT), piece, chunk({}, "stop"), DONE)
+    assert rb'"\ud83d"' in body
+    assert rb'"\ud83d"' in through(AsStream(CHAT), body)
+
+
+@pytest.mark.parametrize("made", [AsWhole, AsStream])
+def test_what_is_too_large_is_refused(made):
+    """Beyond 64 MiB, as soon as that has come."""
+    transform, piece = made(CHAT), b":" * MIB
+    for _ in range(64):
+        assert transform.feed(piece) == b""
+    with pytest.raises(ValueError, match="larger than 64 MiB"):
+        transform.feed(b":")
+
+
+@pytest.mark.parametrize("made", [AsWhole, AsStream])
+def test_an_api_that_nobody_knows_the_streams_of_is_refused(made):
+    """Before anything has come."""
+    with pytest.raises(ValueError, match="the streams of completion"):
+        made(COMPLETION)
+
+
+def test_nothing_is_made_of_a_stream_that_made_no_sense():
+    """However it goes on."""
+    transform = AsWhole(CHAT)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="makes no sense"):
+            transform.feed(b'data: {"choices": [5]}\n\n')
+    with pytest.raises(ValueError, match="before it was complete"):
+        transform.close()
+
+
+def test_nothing_is_made_of_a_body_that_makes_no_sense():
+    """No JSON, no object, or cut off."""
+    body = through(AsWhole(CHAT), STREAM)
+    for wrong in (b"", b"[]", b"<html>", b'{"choices": [[]]}', body[:-1]):
+        with pytest.raises(ValueError, match=r"sense|message"):
+            through(AsStream(CHAT), wrong)
+
+
+@each
+def test_what_is_packed_is_unpacked_as_it_comes(name):
+    """Byte by byte; what was fed last is not kept for later."""
+    codings, packed = PACKED[name]
+    transform = Unpacked(codings)
+    found = b"".join(transform.feed(packed[at : at + 1]) for at in range(len(packed)))
+    assert found == STREAM
+    assert transform.close() == b""
+
+
+def test_what_a_server_flushed_goes_on():
+    """An event that was packed by itself does not wait for the next."""
+    packer, transform = zlib.compressobj(wbits=31), Unpacked((b"gzip",))
+    for event in STREAMS["calls"][1]:
+        packed = packer.compress(event) + packer.flush(zlib.Z_SYNC_FLUSH)
+        assert transform.feed(packed) == event
+
+
+@each
+def test_what_is_not_packed_so_is_told_as_the_server_s_fault(name):
+    """Cut off, broken, or larger than an answer may be."""
+    codings, packed = PACKED[name]
+    with pytest.raises(CodingError, match="the server's answer is broken"):
+        through(Unpacked(codings), packed[:-9])
+    with pytest.raises(CodingError, match="the server's answer is broken"):
+        through(Unpacked(codings), b"data: " + packed)
+    with pytest.raises(CodingError, match="the server's answer is larger than 64 MiB"):
+        through(Unpacked((b"gzip",)), gzip.compress(bytes(65 * MIB), 1))
+
+
+@each
+def test_one_transform_after_another(name):
+    """A packed stream as a whole body, and that as a stream again."""
+    codings, packed = PACKED[name]
+    chain = Chain(Unpacked(codings), Chain(AsWhole(CHAT), AsStream(CHAT)))
+    found = through(chain, packed[:40], packed[40:])
+    assert through(AsWhole(CHAT), found) == through(AsWhole(CHAT), STREAM)

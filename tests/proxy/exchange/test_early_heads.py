@@ -1,0 +1,178 @@
+"""A stream that begins before its upstream has answered, and what comes of that."""
+
+import gzip
+import json
+import threading
+import time
+
+import pytest
+
+from tests.proxy.exchange.test_holding import (
+    CHAT,
+    EVENTS,
+    TYPE,
+    WHOLE,
+    Prefill,
+    asks,
+    prompt,
+)
+from tests.proxy.harness import CHUNKED, LAST, chunk, head, whole
+
+MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
+SOON = ("--head-after", "0.2", "--ping-after", "0.2")
+PACKED = gzip.compress(EVENTS)
+STREAM = b"Content-Type: text/event-stream"
+TOO_LONG = json.dumps(
+    {
+        "error": {
+            "message": "request (90000 tokens) exceeds the available context size (32768 tokens)",
+            "type": "exceed_context_size_error",
+            "code": 400,
+        }
+    }
+).encode()
+ASKED = {
+    CHAT: prompt(),
+    MESSAGES: prompt(max_tokens=9),
+    RESPONSES: json.dumps({"model": "m", "input": "Hi", "stream": True}).encode(),
+}
+
+
+def begun(proxy, path=CHAT, body=None):
+    """The pieces of a stream that has begun, which raise if it breaks off, and the first one."""
+    client = asks(proxy, body or ASKED[path], path=path)
+    answer = client.begin()
+    assert answer.status == 200
+    assert answer.values(b"content-type") == [b"text/event-stream"]
+    pieces = client.pieces(answer)
+    return pieces, next(pieces)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        CHUNKED + chunk(EVENTS) + LAST,
+        whole(EVENTS, STREAM),
+        whole(PACKED, STREAM, b"Content-Encoding: gzip"),
+    ],
+    ids=["chunked", "with a length", "packed"],
+)
+def test_what_comes_afterwards_is_the_answer(start, then):
+    """Between signs of life, byte for byte; unpacked, since the head named no coding."""
+    server = Prefill(b"", then)
+    proxy = start(server, *SOON)
+    pieces, sign = begun(proxy)
+    assert next(pieces) == sign
+    server.go_on.set()
+    got = b"".join(pieces)
+    assert got.replace(sign, b"") == EVENTS
+    assert json.loads(sign.removeprefix(b"data:"))["choices"][0]["delta"] == {}
+    assert server.prompts == 1
+    assert "900 tok" in proxy.wait_for("client/one")
+
+
+def test_a_whole_answer_becomes_a_stream(start):
+    server = Prefill(b"", whole(json.dumps(WHOLE).encode(), TYPE))
+    proxy = start(server, *SOON)
+    pieces, _ = begun(proxy)
+    server.go_on.set()
+    got = b"".join(pieces)
+    assert b"Hello" in got
+    assert got.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
+def test_a_late_refusal_is_an_event_and_the_retry_gets_its_status(start, path):
+    """The server read the prompt for it once."""
+    server = Prefill(b"", whole(TOO_LONG, TYPE, status=b"400 Bad Request"))
+    proxy = start(server, *SOON)
+    pieces, _ = begun(proxy, path)
+    server.go_on.set()
+    got = b"".join(pieces)
+    assert b"90000" in got
+    assert {CHAT: b'"context_length_exceeded"', MESSAGES: b"event: error"}.get(
+        path, b'"response.failed"'
+    ) in got
+    assert "400" in proxy.wait_for("client/one")
+    for stream in (True, False):
+        body = json.loads(ASKED[path]) | {"stream": stream}
+        retry = asks(proxy, json.dumps(body).encode(), path=path).answer()
+        assert (retry.status, retry.body) == (400, TOO_LONG)
+        assert server.prompts == 1 + (not stream)  # it is given once
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (whole(b'{"error":"loading"}', TYPE, status=b"503 Busy"), b"loading"),
+        (whole(b"<p>Hi</p>", b"Content-Type: text/html"), b"did not answer with a stream"),
+        (head(b"Location: /", b"Content-Length: 0", status=b"302 Found"), b"status 302"),
+        (b"nonsense\r\n\r\n", b"upstream"),
+        (b"", b"upstream"),
+    ],
+    ids=["busy", "a page", "a redirect", "nonsense", "nothing"],
+)
+def test_what_goes_wrong_afterwards_is_an_error_of_the_dialect(start, then, said):
+    """A retry of what may be another time goes to the server."""
+    server = Prefill(b"", then)
+    proxy = start(server, *SOON)
+    pieces, _ = begun(proxy)
+    server.go_on.set()
+    got = b"".join(pieces)
+    assert b'{"error"' in got
+    assert said in got
+    server.then = CHUNKED + chunk(EVENTS) + LAST
+    assert asks(proxy).answer().body == EVENTS
+    assert server.prompts == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "more"),
+    [
+        (prompt(stream=False), SOON, {}),
+        (prompt(), ("--head-after", "0"), {}),
+        (prompt(), SOON, {"CACHEPROXY_BLOCK": ""}),
+    ],
+    ids=["not streaming", "switched off", "Codex"],
+)
+def test_who_waits_gets_the_upstreams_head(start, body, settings, more):
+    server = Prefill(b"", whole(TOO_LONG, TYPE, status=b"400 Bad Request"))
+    proxy = start(server, *settings, **more)
+    fields = (b"X-Session-Id: one", *((b"User-Agent: codex_exec/1",) if more else ()))
+    client = asks(proxy, body, *fields)
+    time.sleep(0.6)
+    assert client.peek() == b""
+    server.go_on.set()
+    assert client.answer().status == 400
+
+
+def test_a_client_that_leaves_is_held_all_the_same(start):
+    server = Prefill(b"", CHUNKED + chunk(EVENTS) + LAST)
+    proxy = start(server, *SOON)
+    client = asks(proxy)
+    client.begin()
+    client.close()
+    proxy.wait_for("held for a retry")
+    pieces, sign = begun(proxy)
+    server.go_on.set()
+    assert b"".join(pieces).replace(sign, b"") == EVENTS
+    assert server.prompts == 1
+
+
+def test_a_translated_stream_begins_early(start):
+    """Its late error is Anthropic's, with the words on which Claude Code compacts."""
+    said = threading.Event()
+
+    def script(peer, received):
+        if received.line.startswith(b"POST /v1/chat/completions") and b"Hi" in received.body:
+            said.wait()
+            peer.send(whole(TOO_LONG, TYPE, status=b"400 Bad Request"))
+        else:
+            peer.send(whole(b"{}", status=b"404 Not Found"))
+
+    proxy = start(script, *SOON, "--dialect", "openai")
+    pieces, sign = begun(proxy, MESSAGES)
+    assert sign.startswith(b"event: ping\n")
+    said.set()
+    got = b"".join(pieces)
+    assert b"prompt is too long: 90000 tokens > 32768 maximum" in got

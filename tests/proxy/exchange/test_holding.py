@@ -1,0 +1,311 @@
+"""A client that leaves during the prefill, and its retry: one request upstream for both."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from tests.proxy.harness import CHUNKED, LAST, TIMEOUT, Client, chunk, eventually, head, whole
+
+CHAT = "/v1/chat/completions"
+TYPE = b"Content-Type: application/json"
+
+
+def event(**more):
+    return b"data: " + json.dumps(more).encode() + b"\n\n"
+
+
+def word(text, finish=None, **more):
+    choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": finish}
+    made = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return event(**made, choices=[choice], **more)
+
+
+USAGE = {"prompt_tokens": 900, "completion_tokens": 2, "total_tokens": 902}
+EVENTS = word("Hel") + word("lo", "stop", usage=USAGE) + b"data: [DONE]\n\n"
+ANSWER = chunk(EVENTS) + LAST
+WHOLE = {
+    "id": "c1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}
+    ],
+    "usage": USAGE,
+}
+
+
+VLLM = json.dumps({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}).encode()
+
+
+class Prefill:
+    """A server that says ``first`` at once, and ``then`` once it may go on.
+
+    ``prompts`` counts those that came, ``closed`` those whose connection the proxy has closed.
+    """
+
+    def __init__(self, first=CHUNKED, then=ANSWER, pages=()):
+        self.pages = dict(pages)
+        self.first, self.then = first, then
+        self.go_on, self.begun = threading.Event(), threading.Semaphore(0)
+        self.closed = threading.Semaphore(0)
+        self.prompts = 0
+
+    def __call__(self, peer, received):
+        if not received.values(b"x-session-id"):  # the proxy asks what server this is
+            page = self.pages.get(received.line.rpartition(b" ")[0])
+            peer.send(whole(page, TYPE) if page else whole(b"{}", status=b"404 Not Found"))
+            return
+        self.prompts += 1
+        peer.send(self.first)
+        self.begun.release()
+        peer.sock.settimeout(0.02)
+        while not self.go_on.is_set():
+            try:
+                if not peer.sock.recv(1):
+                    self.closed.release()
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                self.closed.release()
+                return
+        peer.sock.settimeout(TIMEOUT)
+        peer.send(self.then)
+
+
+def prompt(text="Hi", *, stream=True, **more):
+    messages = [{"role": "user", "content": text}]
+    return json.dumps({"model": "m", "messages": messages, "stream": stream, **more}).encode()
+
+
+def session(name=b"one"):
+    return b"X-Session-Id: " + name
+
+
+def left(proxy, server, body=None, *fields, path=CHAT):
+    """Send a request, and leave once the server is at it."""
+    client = Client(proxy.address).ask(path, body or prompt(), *(fields or (session(),)))
+    assert server.begun.acquire(timeout=TIMEOUT)
+    mark = len(proxy.lines)
+    time.sleep(0.05)
+    client.close()
+    proxy.wait_for("CLIENT LEFT", mark)
+
+
+def asks(proxy, body=None, *fields, path=CHAT):
+    """Send a request, whose answer is awaited later."""
+    return Client(proxy.address).ask(path, body or prompt(), *(fields or (session(),)))
+
+
+@pytest.mark.parametrize("first", [b"", CHUNKED, CHUNKED + chunk(b": wait\n\n")], ids=len)
+def test_a_retry_gets_the_answer_from_its_beginning(start, first):
+    """Whether the head had come or not; what stood before the answer comes again."""
+    server = Prefill(first, b"" if first else CHUNKED)
+    server.then += ANSWER
+    proxy = start(server)
+    left(proxy, server)
+    client = asks(proxy)
+    time.sleep(0.1)
+    server.go_on.set()
+    answer = client.answer()
+    assert (answer.status, answer.end) == (200, "whole")
+    assert answer.body == (b": wait\n\n" if b"wait" in first else b"") + EVENTS
+    assert server.prompts == 1
+    assert "joined" in proxy.wait_for("900 tok")
+
+
+def test_it_may_spell_the_members_in_another_order_and_differ_in_transport(start):
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server, prompt(temperature=0, stream_options={"include_usage": True}))
+    body = dict(reversed(json.loads(prompt(temperature=0, client_metadata={"a": 1})).items()))
+    client = asks(proxy, json.dumps(body).encode())
+    server.go_on.set()
+    assert client.answer().body == EVENTS
+    assert server.prompts == 1
+
+
+def test_without_stream_it_gets_the_whole_answer(start):
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server)
+    client = asks(proxy, prompt(stream=False))
+    server.go_on.set()
+    answer = client.answer()
+    assert (answer.status, json.loads(answer.body)) == (200, WHOLE)
+    assert answer.values(b"content-type") == [b"application/json"]
+    assert server.prompts == 1
+
+
+@pytest.mark.parametrize("first", [b"", head(TYPE, b"Transfer-Encoding: chunked")], ids=len)
+def test_with_stream_it_gets_the_events_of_a_whole_answer(start, first):
+    body = json.dumps(WHOLE).encode()
+    server = Prefill(first, chunk(body) + LAST if first else whole(body, TYPE))
+    proxy = start(server)
+    left(proxy, server, prompt(stream=False))
+    client = asks(proxy)
+    server.go_on.set()
+    answer = client.answer()
+    assert (answer.status, answer.end) == (200, "whole")
+    assert answer.values(b"content-type") == [b"text/event-stream"]
+    assert b"Hello" in answer.body
+    assert server.prompts == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "why"),
+    [
+        (prompt("Another"), session(), "its conversation went on"),
+        (prompt(), session(b"two"), "another conversation needs the server"),
+        (prompt(temperature=1), session(), "its conversation went on"),
+        (prompt(top_k=True), session(), "its conversation went on"),
+    ],
+    ids=["another message", "another conversation", "another setting", "true is not 1"],
+)
+def test_anything_else_ends_it_at_once(start, body, field, why):
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server, prompt(top_k=1) if b"top_k" in body else None)
+    asks(proxy, body, field)
+    assert server.closed.acquire(timeout=TIMEOUT)
+    assert why in proxy.wait_for("held request closed")
+    assert server.begun.acquire(timeout=TIMEOUT)
+    assert server.prompts == 2
+
+
+@pytest.mark.parametrize("key", [b"Authorization: Bearer two", b"X-Api-Key: two"])
+def test_nobody_else_joins(start, key):
+    """Other credentials are somebody else, whatever session is named."""
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server, prompt(), session(), b"Authorization: Bearer one")
+    asks(proxy, prompt(), session(), key)
+    assert server.closed.acquire(timeout=TIMEOUT)
+    assert server.begun.acquire(timeout=TIMEOUT)
+    assert server.prompts == 2
+
+
+def test_it_ends_with_its_time(start):
+    server = Prefill()
+    proxy = start(server, "--hold", "0.3")
+    before = time.monotonic()
+    left(proxy, server)
+    assert server.closed.acquire(timeout=TIMEOUT)
+    assert time.monotonic() - before >= 0.3
+    assert "no retry came" in proxy.wait_for("held request closed")
+
+
+@pytest.mark.parametrize("settings", [("--hold", "0"), ()])
+def test_after_the_first_token_or_without_hold_it_ends_at_once(start, settings):
+    server = Prefill(CHUNKED if settings else CHUNKED + chunk(word("Hel")))
+    proxy = start(server, *settings)
+    client = asks(proxy)
+    assert server.begun.acquire(timeout=TIMEOUT)
+    if not settings:
+        next(client.pieces(client.begin()))
+    client.close()
+    assert server.closed.acquire(timeout=TIMEOUT)
+    assert "held" not in proxy.wait_for("CLIENT LEFT")
+
+
+def test_who_joins_may_leave_and_join_again(start):
+    """Ten times; each time the hold begins anew."""
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server)
+    for _ in range(10):
+        mark = len(proxy.lines)
+        client = asks(proxy)
+        time.sleep(0.05)
+        client.close()
+        proxy.wait_for("CLIENT LEFT", mark)
+    client = asks(proxy)
+    server.go_on.set()
+    assert client.answer().body == EVENTS
+    assert server.prompts == 1
+
+
+def test_what_was_answered_meanwhile_waits_for_the_retry(start):
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server)
+    server.go_on.set()
+    time.sleep(0.2)
+    assert asks(proxy).answer().body == EVENTS
+    assert server.prompts == 1
+
+
+def test_an_upstream_that_dies_meanwhile_is_asked_anew(start):
+    server = Prefill(CHUNKED, b"nonsense")
+    proxy = start(server)
+    left(proxy, server)
+    server.go_on.set()
+    assert "the upstream failed" in proxy.wait_for("held request closed")
+    server.then = ANSWER
+    assert asks(proxy).answer().body == EVENTS
+    assert server.prompts == 2
+
+
+def test_what_was_refused_for_now_is_asked_anew(start):
+    server = Prefill(b"", whole(b"{}", TYPE, status=b"503 Busy"))
+    proxy = start(server)
+    left(proxy, server)
+    server.go_on.set()
+    assert "status 503" in proxy.wait_for("held request closed")
+    server.then = CHUNKED + ANSWER
+    assert asks(proxy).answer().body == EVENTS
+    assert server.prompts == 2
+
+
+def test_a_server_that_batches_has_no_need_of_it(start):
+    """Its other conversations do not wait: what is held goes on beside them."""
+    vllm = {b"GET /version": b'{"version":"0.11"}', b"GET /v1/models": VLLM}
+    server = Prefill(pages=vllm)
+    proxy = start(server, CACHEPROXY_POLL="1")
+    left(proxy, server)
+    asks(proxy, prompt(), session(b"two"))
+    assert server.begun.acquire(timeout=TIMEOUT)
+    client = asks(proxy)
+    server.go_on.set()
+    assert client.answer().body == EVENTS
+    assert server.prompts == 2
+
+
+def test_a_retry_after_a_reload_joins(start):
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server)
+    proxy.signal(1)
+    proxy.wait_for("reloaded")
+    client = asks(proxy)
+    server.go_on.set()
+    assert client.answer().body == EVENTS
+    assert server.prompts == 1
+
+
+def test_a_proxy_that_stops_holds_nothing(start):
+    server = Prefill()
+    proxy = start(server, "--grace", "30")
+    left(proxy, server)
+    before = time.monotonic()
+    proxy.signal(15)
+    assert server.closed.acquire(timeout=TIMEOUT)
+    assert proxy.ended() == 0
+    assert time.monotonic() - before < 20
+
+
+def test_200_are_held_and_nothing_is_left(start):
+    server = Prefill()
+    proxy = start(server, "--hold", "2")
+    files = len(proxy.open_files())
+    clients = [asks(proxy, prompt(f"{n} " * 500), session(b"s%d" % n)) for n in range(200)]
+    for _ in clients:
+        assert server.begun.acquire(timeout=TIMEOUT)
+    for client in clients:
+        client.close()
+    for _ in clients:
+        assert server.closed.acquire(timeout=TIMEOUT)
+    eventually(lambda: len(proxy.open_files()) <= files + 2)
