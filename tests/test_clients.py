@@ -15,6 +15,7 @@ import yaml
 
 from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
+from cacheproxy.core.judge.advice import LEFT
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.plugin.loading import Setups
 from cacheproxy.plugin.packages import Packages
@@ -29,7 +30,7 @@ LOADED = Packages.load()
 PACKAGES = {package.name: package for package in LOADED}
 CLIENTS = LOADED.clients
 URL = "http://127.0.0.1:8081"
-CAUSES = {*Reason, *Rewrite}
+CAUSES = {*Reason, *Rewrite, LEFT}
 SHORT = ("pi", "continue")
 """Names that may stand for something else: tests/nouns.py looks for all others in the proxy."""
 each_client = pytest.mark.parametrize("client", SETUPS.clients)

@@ -138,6 +138,8 @@ class ProxyService(MultiService):
         if server is not None:
             server.proving.looked(look)
             server.profiling.looked(look)
+            if server.warming is not None:
+                server.warming.looked(look)
 
     def _asked_to_stop(self) -> None:
         """The first time, stop in order; then, at once."""
@@ -210,6 +212,7 @@ class ProxyService(MultiService):
             one.name: one.target.price for one in servers.all if one.target.price != FREE
         }
         process.log_line.verbose = parts.config.verbose
+        process.log_line.clients = parts.found.packages.clients
         process.alarming.adopt(parts.config.alarm)
         self._listening.grace = parts.config.grace
         board.url = servers.first.upstream.url.text

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from cacheproxy.asking import is_loopback, is_same, proxy_option, shown
 from cacheproxy.client_setup.finding import Finding, fail, note, ok, warn
-from cacheproxy.core.judge.advice import setup_command
+from cacheproxy.core.judge.advice import setup_command, waiting
 from cacheproxy.core.judge.explain import share_in_words
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.servers.status import Look
@@ -17,7 +17,8 @@ from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Fault
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.words import clients, counted
+from cacheproxy.record.logline import waited
+from cacheproxy.words import ago, clients, counted
 
 _NOISE = 5000
 """Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""
@@ -93,10 +94,22 @@ def _mend(facts: Examination, one: Exchange) -> str:
 
 def larger_context(facts: Examination, one: Exchange) -> str:
     """Return what to do where a prompt of this exchange's client does not fit."""
-    kind, known = facts.kind, facts.found.packages.clients
-    client = next((each for each in known if each.name == one.client), None)
+    kind, client = facts.kind, facts.found.packages.clients.named(one.client)
     larger = f"{kind.context} larger for {kind.called}, or " if kind.context else ""
     return f"{larger}a smaller window for the client: {setup_command(client)}"
+
+
+def impatient(facts: Examination) -> Iterator[Finding]:
+    """Clients that gave up before the answer began: they send the same again, to be read anew."""
+    for name, turns in facts.record.given_up.items():
+        last, the_last = turns[-1], ", the last" * (len(turns) > 1)
+        text = (
+            f"{name} left {counted(len(turns), 'turn')} before the answer began{the_last} "
+            f"{ago(facts.record.now - last.ended)}, {waited(last.seconds, last.progress)}: unless "
+            "somebody stopped it, it gave up by itself"
+        )
+        fix = waiting(facts.found.packages.clients.named(name))
+        yield warn("patience", text, fix or "raise the time-out in the client's own settings")
 
 
 def cut(facts: Examination) -> Iterator[Finding]:

@@ -145,6 +145,21 @@ class Record:
                 found[client] = mine
         return found
 
+    @cached_property
+    def given_up(self) -> dict[str, tuple[Exchange, ...]]:
+        """The last hour's turns that each client gave up before the answer began.
+
+        None of one that has since waited longer for an answer: its limit has been raised.
+        """
+        found: dict[str, tuple[Exchange, ...]] = {}
+        for one in self.turns:
+            before = found.get(one.client, ())
+            if one.has_given_up:
+                found[one.client] = (*before, one)
+            elif before and (one.first_byte or 0.0) > before[-1].seconds:
+                del found[one.client]
+        return found
+
     def clients(self) -> dict[str, int]:
         """Return how many requests each client sent."""
         return Counter(one.client for one in self.rows)

@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.prompt.client import NOBODY
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
 
@@ -93,6 +94,7 @@ class LogLine:
     """The observer that logs; ``verbose`` adds body sizes and each edit.
 
     ``proxy``: the option by which commands find this proxy, "" where they do by themselves.
+    ``clients``: those whose packages are installed.
 
     What is seen together is one log event: an event of its own for each line would be formatted,
     written and flushed by itself.
@@ -101,6 +103,7 @@ class LogLine:
     def __init__(self, *, verbose: bool) -> None:
         self.verbose = verbose
         self.proxy = ""
+        self.clients = NOBODY
 
     @hookimpl
     @quick
@@ -108,6 +111,6 @@ class LogLine:
         """Log them; a count of tokens that went well only if verbose."""
         found: list[str] = []
         for exchange in exchanges:
-            found += lines(exchange, verbose=self.verbose, proxy=self.proxy)
+            found += lines(exchange, verbose=self.verbose, proxy=self.proxy, clients=self.clients)
         if found:
             _log.info("{text}", text=hide_text("\n".join(found)))

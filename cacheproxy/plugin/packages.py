@@ -117,9 +117,8 @@ class Packages(tuple[Package, ...]):
         """Return the client called ``name``, which sent ``request``: None if no rule could tell."""
         if name == UNNAMED:
             return None
-        declared = next((client for client in self.clients if client.name == name), None)
         try:
-            client = declared or Client(name)
+            client = self.clients.named(name) or Client(name)
         except ClientError:
             return None
         return client if client.sent(request) else None
@@ -145,8 +144,7 @@ class Packages(tuple[Package, ...]):
         """Return a rule of the user's; one for a client by name is for the one of that name."""
         if not isinstance(rule, Rule) or rule.client is None:
             return rule
-        named = rule.client.name
-        found = next((client for client in self.clients if client.name == named), None)
+        found = self.clients.named(rule.client.name)
         if found is None:
             return rule
         return replace(rule, client=replace(found, must_begin=rule.client.must_begin))

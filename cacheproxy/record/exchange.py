@@ -33,6 +33,8 @@ from cacheproxy.core.servers.profile import Profile
 
 _READ_HERE = 32 << 10
 """Bytes of a body that is read here, on the reactor, if nobody has read it yet."""
+_LEAST_LIMIT = 59.0
+"""Seconds: no client is known that gives up sooner (Gemini CLI and Crush 0.89: 60)."""
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -156,6 +158,11 @@ class Exchange:
         """Whether its client left a turn that had been sent before the answer began."""
         is_turn = self.turn > 0
         return is_turn and self.outcome is Outcome.CLIENT_LEFT and self.first_byte is None
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether it did so after so long that it was a time-out of its own, rather than a user."""
+        return self.left_waiting and self.seconds >= _LEAST_LIMIT and not self.error
 
     @property
     def ended(self) -> float:

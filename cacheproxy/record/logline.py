@@ -9,11 +9,12 @@ from cacheproxy.core.conversation.speeds import generation_speed
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.http1.headers import values
-from cacheproxy.core.judge.advice import advice
+from cacheproxy.core.judge.advice import advice, waiting
 from cacheproxy.core.judge.explain import command, said_of
 from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers.kinds import name_of
 from cacheproxy.core.servers.prefill import NAME as PROGRESS
 from cacheproxy.core.servers.prefill import Progress
@@ -26,11 +27,13 @@ _NOT_THERE = (404, 405, 501)
 """What is said of a path, which is shown then."""
 
 
-def lines(exchange: Exchange, *, verbose: bool = False, proxy: str = "") -> list[str]:
+def lines(
+    exchange: Exchange, *, verbose: bool = False, proxy: str = "", clients: Clients = NOBODY
+) -> list[str]:
     """Return the line for ``exchange``, one for what broke it and, if ``verbose``, for each edit.
 
     None for a count of tokens that went well, unless ``verbose``. ``proxy``: the option by which
-    commands find this proxy, "" where they do by themselves.
+    commands find this proxy, "" where they do by themselves. ``clients``: those that are known.
     """
     counted = not endpoint_of(exchange.received.path).purpose.evaluates
     if counted and not verbose and not exchange.has_failed:
@@ -45,6 +48,8 @@ def lines(exchange: Exchange, *, verbose: bool = False, proxy: str = "") -> list
     verdict_ = exchange.verdict
     if exchange.was_at or (verdict_ is not None and (verdict_.reason or verdict_.evidence)):
         found += [f"         {reason}" for reason in (why(exchange, proxy),) if reason]
+    if exchange.has_given_up and (cure := waiting(clients.named(exchange.client), proxy)):
+        found.append(f"         unless somebody stopped it: {cure}")
     if not verbose:
         return found
     size = len(exchange.received.body)

@@ -41,6 +41,13 @@ from cacheproxy import (
 _DEVELOPER = "Act as an expert software developer"
 CLIENT = Client(
     name="aider",
+    advice=(
+        (
+            "left during prefill",
+            "aider",
+            'eval "$(cacheproxy env aider)" sets AIDER_TIMEOUT to an hour',
+        ),
+    ),
     head=(
         f"{_DEVELOPER}.\nAlways use best practices when coding.\n",
         f"{_DEVELOPER}.\nTake requests for changes to the supplied code.\n",

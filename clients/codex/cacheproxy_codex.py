@@ -28,6 +28,13 @@ CLIENT = Client(
     start="base URL {url}/v1",
     sends_late="Codex sends a second one at the head",
     headers=("x-codex-turn-metadata", "x-codex-window-id"),
+    advice=(
+        (
+            "left during prefill",
+            "Codex",
+            "stream_idle_timeout_ms = 3600000 for its provider, as cacheproxy env codex prints it",
+        ),
+    ),
     # One prompt for each family of models; the first is for those that it does not know.
     head=(
         "You are a coding agent running in the Codex CLI, a terminal-based coding assistant",

@@ -31,6 +31,13 @@ from cacheproxy import SYSTEM_TEXT, Client, Launch, Need, Rule, Setup, hookimpl
 CLIENT = Client(
     name="crush",
     agents=("charm-crush/",),
+    advice=(
+        (
+            "left during prefill",
+            "Crush",
+            "request_timeout of its options, as cacheproxy env crush prints it",
+        ),
+    ),
     # Behind a gateway that sends a user agent of its own.
     head=(
         "You are Crush, a powerful AI Assistant that runs in the CLI.\n",

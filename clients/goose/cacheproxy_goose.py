@@ -23,6 +23,13 @@ from cacheproxy import SYSTEM_HEAD, Client, Launch, Need, Request, Rule, Setup, 
 
 CLIENT = Client(
     name="goose",
+    advice=(
+        (
+            "left during prefill",
+            "goose",
+            'eval "$(cacheproxy env goose)" sets OPENAI_TIMEOUT and GOOSE_STREAM_TIMEOUT',
+        ),
+    ),
     head=(
         "You are a general-purpose AI agent called goose, created by ",
         "You are a general-purpose AI agent called Goose, created by ",

@@ -33,6 +33,13 @@ CLIENT = Client(
     name="opencode",
     heeds_comments=True,
     agents=("opencode/",),
+    advice=(
+        (
+            "left during prefill",
+            "opencode",
+            "headerTimeout and chunkTimeout of its provider (cacheproxy env opencode)",
+        ),
+    ),
     # One prompt for each family of models.
     head=(
         "You are opencode, an ",

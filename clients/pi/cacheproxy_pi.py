@@ -31,6 +31,13 @@ CLIENT = Client(
     name="pi",
     heeds_comments=True,
     agents=("pi/", "pi-coding-agent"),
+    advice=(
+        (
+            "left during prefill",
+            "pi",
+            '"httpIdleTimeoutMs": 3600000 in ~/.pi/agent/settings.json',
+        ),
+    ),
     head=(
         "You are a coding assistant running inside pi, a coding agent harness.",  # 1.x
         "You are an expert coding assistant operating inside pi, a coding agent harness.",

@@ -60,6 +60,16 @@ _EXTRACTION = "You are now acting as the managed memory extraction subagent for 
 CLIENT = Client(
     name="qwen",
     agents=("qwencode/",),
+    advice=(
+        (
+            "left during prefill",
+            "Qwen Code",
+            (
+                'eval "$(cacheproxy env qwen)" sets QWEN_CODE_API_TIMEOUT_MS and '
+                "QWEN_STREAM_IDLE_TIMEOUT_MS to an hour"
+            ),
+        ),
+    ),
     # Behind a gateway that sends a user agent of its own.
     head=("You are Qwen Code, a", _EXTRACTION),
 )

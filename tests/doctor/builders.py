@@ -3,6 +3,7 @@
 from cacheproxy.client_setup.checkup import Checkup, Volatile
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.judge.advice import LEFT
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers.profile import Profile, ServerFacts
@@ -35,6 +36,7 @@ CLIENT = Client(
     has_setup=True,
     start="ANTHROPIC_BASE_URL={url} claude",
     sends_late="Claude Code sends one in each turn",
+    advice=((LEFT, "Claude Code", 'eval "$(cacheproxy env claude)" sets it'),),
 )
 CHECKED = CheckedClient(CLIENT, (RULE,), Checkup(volatile=HEADS))
 

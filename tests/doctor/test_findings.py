@@ -61,6 +61,12 @@ def asked(number, client="claude", status=200, said=None, **more):
     return seen(number, number, None, None, "-", path="/v1/messages", **more)
 
 
+def left(number, seconds, **more):
+    """A request that its client left before the answer began, two minutes ago."""
+    usual = {"outcome": "client left", "seconds": seconds, "wall": NOW - 120 - seconds}
+    return seen(number, number, None, None, "-", **usual | more)
+
+
 def cut(number, prompt, reused=7, **more):
     return seen(number, number, prompt, reused, "cut", **{"reason": "cut"} | more)
 
@@ -186,6 +192,15 @@ CASES = {
             "not side requests": [cut(n, 3000, side=True) for n in (2, 3)],
         }.items()
     },
+    # who did not wait for an answer
+    "patience: one gave up": rows(
+        seen(1), left(2, 300.0, progress={"done": 57_600, "total": 90_000, "seconds": 299.0})
+    ),
+    "patience: again and again": rows(left(1, 120.0, client="cline"), left(2, 300.0), left(3, 299)),
+    "patience: stopped by hand": rows(seen(1), left(2, 20.0)),
+    "patience: cut off by the proxy": rows(seen(1), left(2, 300.0, error="cut off by the proxy")),
+    "patience: waited longer since": rows(left(1, 300.0), asked(2, first_byte=301.0)),
+    "patience: waited less since": rows(left(1, 300.0), asked(2, first_byte=299.0)),
     # which packages and rules
     "plugins: one": installed([GOOD], ["good-stamp"]),
     "plugins: one is broken": installed([BROKEN, GOOD], ["good-stamp"]),

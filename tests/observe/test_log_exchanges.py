@@ -22,9 +22,11 @@ from cacheproxy.core.conversation.verdict import (
 )
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.judge.advice import LEFT
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.refusal import WITHHELD
+from cacheproxy.core.prompt.client import Client, Clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.prefill import Progress
@@ -43,9 +45,18 @@ RECEIVED = Request("POST", f"/v1/messages?key={SECRET}", KEY, BODY)
 LLAMA = {"response_headers": ((b"Server", b"llama.cpp"),)}
 NOBODYS = {"turn": 0, "session": None}
 BROKEN_OFF = {"status": 502, "outcome": Outcome.UPSTREAM_FAILED}
-LEFT = {"outcome": Outcome.CLIENT_LEFT}
+GONE = {"outcome": Outcome.CLIENT_LEFT}
 EDITS = (Edit("/system/0/text", "x", "a nonce"), Edit("/messages/0/content", "y", "a date"))
 TWO, ONE = RuleReport("billing", EDITS), RuleReport("date", EDITS[:1])
+CLIENTS = Clients(
+    [
+        Client(
+            "claude",
+            has_setup=True,
+            advice=((LEFT, "Claude Code", 'eval "$(cacheproxy env claude)" sets it'),),
+        )
+    ]
+)
 LATE = Request(
     "POST",
     "/v1/messages",
@@ -106,8 +117,8 @@ CASES = {
         {"verdict": Verdict(Judgement.UNKNOWN)},
         {"verdict": None},
         {"side": True},
-        LEFT,
-        LEFT | {"status": None},
+        GONE,
+        GONE | {"status": None},
         BROKEN_OFF | {"error": "it broke off"},
         {"outcome": Outcome.REFUSED, "error": "too large"},
     ],
@@ -118,7 +129,7 @@ CASES = {
         MOVED | {"usage": Usage()},
     ],
     "a client that left before the first token: after how long, and how much was read": [
-        LEFT | {"first_byte": None, "usage": Usage(), **changes}
+        GONE | {"first_byte": None, "usage": Usage(), **changes}
         for changes in (
             {"seconds": 300.4, "progress": Progress(57_600, 90_000)},
             {"seconds": 0.3},
@@ -126,11 +137,20 @@ CASES = {
             {"seconds": 9.0, "turn": 0},
         )
     ],
+    "after a minute or more it may have given up: what cures that": [
+        GONE | {"first_byte": None, "usage": Usage(), **changes}
+        for changes in (
+            {"seconds": 120.0},
+            {"seconds": 120.0, "session": Session("curl", "3f9a-1111")},
+            {"seconds": 120.0, "error": "cut off by the proxy"},
+            {"seconds": 30.0},
+        )
+    ],
     "a request that is no turn": [
         {"turn": 0},
         NOBODYS | {"status": 404},
         NOBODYS | {"status": 401, "error": "no key"},
-        LEFT | {"turn": 0, "status": None, "seconds": 0.0123},
+        GONE | {"turn": 0, "status": None, "seconds": 0.0123},
         NOBODYS | BROKEN_OFF | {"error": "down"},
         NOBODYS | {"received": Request("POST", "/v1/messages/count_tokens"), "status": 400},
     ],
@@ -185,7 +205,8 @@ VERBOSE = {
 @pytest.mark.parametrize(("name", "cases"), [*CASES.items(), *VERBOSE.items()])
 def test_lines(name, cases):
     """As the log has them, but for the time of day; another proxy is in the commands."""
-    said = [lines(exchange(**changes), verbose=name in VERBOSE, proxy=" -P") for changes in cases]
+    told = {"verbose": name in VERBOSE, "proxy": " -P", "clients": CLIENTS}
+    said = [lines(exchange(**changes), **told) for changes in cases]
     text = "\n".join(line for found in said for line in found)
     text = re.sub(r"(?m)^\d\d:\d\d:\d\d ", "", text)
     assert SECRET not in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
@@ -30,7 +30,7 @@ from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.judge.judge import CHARS_PER_TOKEN, judge, parted_at
-from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
@@ -122,7 +122,7 @@ def report(
     seen: tuple[int, int] | None = None,
     active: Collection[str] = (),
     captures: Sequence[str] = (),
-    clients: Iterable[Client] = (),
+    clients: Clients = NOBODY,
     is_captured: bool = False,
 ) -> TurnReport:
     """Return the report on a turn.
@@ -164,7 +164,7 @@ def report(
     live = None if is_captured else exchange.number
     changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures), live)
     profile = exchange.profile or UNKNOWN
-    client = next((one for one in clients if one.name == found.client), None)
+    client = clients.named(found.client)
     return replace(found, advice=advice(verdict, profile, client, changed))
 
 
@@ -210,7 +210,7 @@ def report_captured(
     active: Collection[str] = (),
     *,
     captures: Sequence[str] = (),
-    clients: Iterable[Client] = (),
+    clients: Clients = NOBODY,
 ) -> TurnReport:
     """Return the report on turn ``index`` (from 0) of a captured lane.
 

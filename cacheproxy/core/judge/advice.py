@@ -36,6 +36,8 @@ FREQUENCY = {
 """Kinds of fields that a rule can be proposed for, and how often they change."""
 CURABLE = (*FREQUENCY, ChangeKind.REORDERED)
 """Kinds of changes for which there is a rule, or one can be proposed: tools keep their order."""
+LEFT = "left during prefill"
+"""Why a client sends a prompt again: it gave up before the answer began."""
 _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
 _KEEPS = (
@@ -117,6 +119,16 @@ def advice(
 def setup_command(client: Client | None) -> str:
     """Return the command that prints what ``client`` has to be told, as far as it is known."""
     return f"cacheproxy env {client.name if client is not None and client.has_setup else 'CLIENT'}"
+
+
+def waiting(client: Client | None, option: str = "") -> str:
+    """Return what makes ``client`` wait while a prompt is read, "" where no package says it.
+
+    ``option``: the one by which our commands in it find the proxy.
+    """
+    command = setup_command(client)
+    told = (what for why, _, what in client.advice if why == LEFT) if client is not None else ()
+    return next(iter(told), "").replace(command, command + option)
 
 
 def is_curable(verdict: Verdict) -> bool:

@@ -80,7 +80,7 @@ class Client:
     advice: tuple[tuple[str, str, str], ...] = field(default=(), repr=False, compare=False)
     """What to do about turns that broke: why (``tools_changed``, ``model_changed``, ``system
     message hoisted``: as verdicts say it), whose setting it is, and the setting with what it
-    does."""
+    does. ``left during prefill``: about those that it left before the answer began."""
     title: str = field(default="", repr=False, compare=False)
     """What people call it (``Claude Code``); "": its name."""
     start: str = field(default="", repr=False, compare=False)

@@ -36,5 +36,13 @@ ADVICE = (
             "send its token countdown, a system message in each turn"
         ),
     ),
+    (
+        "left during prefill",
+        "Claude Code",
+        (
+            'eval "$(cacheproxy env claude)" sets CLAUDE_STREAM_IDLE_TIMEOUT_MS and '
+            "API_TIMEOUT_MS to an hour: either alone is not enough"
+        ),
+    ),
 )
 """Why a turn broke, whose setting helps, and what it does."""

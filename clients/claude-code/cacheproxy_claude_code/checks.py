@@ -1,6 +1,6 @@
 """Claude Code's own settings: where it sends its requests, and what it assumes of the server.
 
-Only three variables are looked at, in the environment and in ``env`` of the settings file, which
+Only five variables are looked at, in the environment and in ``env`` of the settings file, which
 wins over the environment (lmstudio-ai/lms issue 561). Nothing else of either is read out.
 """
 
@@ -17,8 +17,10 @@ from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER, 
 _BASE_URL = "ANTHROPIC_BASE_URL"
 _ATTRIBUTION = "CLAUDE_CODE_ATTRIBUTION_HEADER"
 _CONTEXT = "CLAUDE_CODE_MAX_CONTEXT_TOKENS"
-_NAMES = (_BASE_URL, _ATTRIBUTION, _CONTEXT)
+_LIMITS = ("CLAUDE_STREAM_IDLE_TIMEOUT_MS", "API_TIMEOUT_MS")
+_NAMES = (_BASE_URL, _ATTRIBUTION, _CONTEXT, *_LIMITS)
 _OFF = ("0", "false", "no", "off")
+_SETUP = 'eval "$(cacheproxy env claude)"'
 _ASSUMED_CONTEXT = 200_000
 """Tokens that Claude Code assumes for a model it does not know."""
 
@@ -98,6 +100,11 @@ def _findings(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
         text = f"{_ATTRIBUTION}=0 in {off.source}: Claude Code sends no billing header"
         yield Finding("header", FindingState.OK, text)
     yield from _window(settings, case.context)
+    base_url = settings.values.get(_BASE_URL)
+    unset = [name for name in _LIMITS if name not in settings.values]
+    if unset and base_url is not None and case.is_proxy(base_url.value):
+        text = f"Claude Code gives up while a long prompt is read: {' and '.join(unset)} not set"
+        yield Finding("patience", FindingState.NOTE, text, _SETUP)
 
 
 def _base_url(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
@@ -130,7 +137,7 @@ def _window(settings: ClaudeSettings, context: int | None) -> Iterator[Finding]:
     if context is None:
         return
     setting = settings.values.get(_CONTEXT)
-    state, fix = FindingState.WARN, 'eval "$(cacheproxy env claude)"'
+    state, fix = FindingState.WARN, _SETUP
     if setting is None and context >= _ASSUMED_CONTEXT:
         return
     if setting is None and _BASE_URL not in settings.values:

@@ -1,4 +1,4 @@
-"""Claude Code's settings: three variables, and nothing else."""
+"""Claude Code's settings: five variables, and nothing else."""
 
 import json
 from dataclasses import replace
@@ -61,6 +61,25 @@ def test_where_it_sends_its_requests(settings, url, state):
     found = check(settings({"ANTHROPIC_AUTH_TOKEN": "SECRET"}, ANTHROPIC_BASE_URL=url))
     assert found["claude"].state is state
     assert "SECRET" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("url", "limits", "unset"),
+    [
+        (PROXY, {}, "CLAUDE_STREAM_IDLE_TIMEOUT_MS and API_TIMEOUT_MS not set"),
+        (PROXY, {"CLAUDE_STREAM_IDLE_TIMEOUT_MS": "1"}, "read: API_TIMEOUT_MS not set"),
+        (PROXY, {"CLAUDE_STREAM_IDLE_TIMEOUT_MS": "1", "API_TIMEOUT_MS": "1"}, None),
+        ("https://api.anthropic.com", {}, None),
+        (None, {}, None),
+    ],
+)
+def test_a_limit_that_is_not_set_where_it_uses_the_proxy(settings, url, limits, unset):
+    """Whether the variables stand in the shell or in the file."""
+    environ = {"ANTHROPIC_BASE_URL": url} if url else {}
+    for in_file, in_shell in ((limits, {}), ({}, limits)):
+        found = check(settings(in_file, **in_shell, **environ)).get("patience")
+        assert (found and (found.state, found.fix)) == (unset and (FindingState.NOTE, FIX))
+        assert found is None or found.text.endswith(unset)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,16 @@ _INTRODUCTION = (
 CLIENT = Client(
     name="openclaw",
     agents=("openclaw/",),
+    advice=(
+        (
+            "left during prefill",
+            "OpenClaw",
+            (
+                "timeoutSeconds of its provider, as cacheproxy env openclaw prints it; and "
+                "--timeout 3600 behind openclaw agent"
+            ),
+        ),
+    ),
     head=(
         "<!-- openclaw:attempt:",
         "You are a personal assistant running inside OpenClaw",
