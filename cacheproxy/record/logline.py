@@ -101,7 +101,7 @@ def why(exchange: Exchange, proxy: str = "") -> str:
     said = said_of(verdict_, exchange.usage)
     if is_cut:  # silently: who reads of it can mend it at once
         first = advice(verdict_, exchange.profile or UNKNOWN)[0]
-        said += f". {first.do}: {first.why}"
+        said += f"; {first.do}: {first.why}"
     return f"{verdict_.reason}: {said}.   {command(exchange.number, verdict_, proxy)}"
 
 

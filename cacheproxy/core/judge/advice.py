@@ -226,12 +226,12 @@ def _own_template(case: _Case, which: str) -> Iterator[Advice]:
 
 
 def _context(case: _Case) -> Iterator[Advice]:
-    context = case.profile.memory.context or (case.profile.server and case.profile.server.context)
-    now = f" than {context:,} tokens" if context else ""
+    memory = case.profile.memory
+    context = memory.context or (case.profile.server and case.profile.server.context) or 0
+    shares = (memory.slots or 1) if memory.is_unified is False else 1
+    now = f" than {context * shares:,} tokens" if context else ""
     if case.server.context:
-        memory = case.profile.memory
-        is_split = memory.is_unified is False and memory.slots and memory.slots > 1
-        parts = f" (its {memory.slots} slots share it out)" if is_split else ""
+        parts = f" ({shares} slots share it out)" if shares > 1 else ""
         why = f"{case.server.context} larger{now}{parts}: it was full"
         if case.verdict.reason is Reason.CONTEXT_SHIFTED:
             why += ", so the server dropped its start"
