@@ -57,6 +57,8 @@ def _run(code: str, names: dict[str, Any]) -> list[str]:
     try:
         exec(compile(ast.Module(first, []), "transcript", "exec"), names)
         value = eval(compile(ast.Expression(last.value), "transcript", "eval"), names)
+    except NameError:  # what is shown then is the test's fault
+        raise
     except Exception as error:
         return [f"! {type(error).__name__}: {' '.join(str(error).split())}"]
     if isinstance(value, str) and value:

@@ -10,7 +10,8 @@ from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.document.edits import encode
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.buffer import Pieces
-from cacheproxy.core.http1.content_coding import CodingError, TooLargeError, Unpacker
+from cacheproxy.core.http1.content_coding import CodingError, TooLargeError, Unpacker, are_known
+from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.http1.sse import EventReader
 
 _LARGEST = 64 << 20
@@ -20,7 +21,7 @@ _LARGEST = 64 << 20
 class Transform(Protocol):
     """Says the same in another form: ``feed`` the server's bytes, ``close`` when all have come.
 
-    What makes no sense raises ValueError: then the answer is broken off.
+    What makes no sense raises ResponseError: then the answer is broken off.
     """
 
     def feed(self, data: bytes) -> bytes:
@@ -42,33 +43,37 @@ class AsWhole:
         next(self._whole)
 
     def feed(self, data: bytes) -> bytes:
-        """Take events; raises ValueError where one is an error, or cannot be understood."""
+        """Take events; raises ResponseError where one is an error, or cannot be understood."""
         self._left -= len(data)
         if self._left < 0:
-            raise ValueError(_TOO_LARGE)
+            raise ResponseError(_TOO_LARGE)
         for event in self._events.feed(data):
             if event.type == b"ping" or event.data.strip() in (b"", b"[DONE]"):
                 continue
             value = parsed(event.data)
             if not isinstance(value, dict):
-                raise ValueError("the server sent an event that is no object")  # noqa: TRY004
+                raise ResponseError("the server sent an event that is no object")
             if event.type == b"error":
                 value = {"error": value} | value
             try:
                 self._whole.send(value)
             except (TypeError, KeyError, AttributeError, StopIteration):
-                raise ValueError("the server sent an event that makes no sense") from None
+                raise ResponseError("the server sent an event that makes no sense") from None
+            except ValueError as error:
+                raise ResponseError(str(error)) from None
         return b""
 
     def close(self) -> bytes:
-        """Return the whole body; raises ValueError where the stream had no end."""
+        """Return the whole body; raises ResponseError where the stream had no end."""
         try:
             self._whole.send(None)
         except TypeError:
-            raise ValueError("the server's events make no sense") from None
+            raise ResponseError("the server's events make no sense") from None
+        except ValueError as error:
+            raise ResponseError(str(error)) from None
         except StopIteration as done:
             if done.value is None:  # what came made no sense, and that was raised
-                raise ValueError(CUT) from None
+                raise ResponseError(CUT) from None
             return encode(done.value).encode()
         raise AssertionError("None is the end")
 
@@ -83,25 +88,27 @@ class AsStream:
         self._body = Pieces()
 
     def feed(self, data: bytes) -> bytes:
-        """Keep ``data``; raises ValueError where that is too much."""
+        """Keep ``data``; raises ResponseError where that is too much."""
         self._body.add(data)
         if self._body.size > _LARGEST:
-            raise ValueError(_TOO_LARGE)
+            raise ResponseError(_TOO_LARGE)
         return b""
 
     def close(self) -> bytes:
-        """Return the events; raises ValueError where the body is no answer."""
+        """Return the events; raises ResponseError where the body is no answer."""
         value = parsed(self._body.joined())
         try:
             return self._events(value)
-        except (TypeError, KeyError, AttributeError):
-            raise ValueError("the server's answer makes no sense") from None
+        except (TypeError, KeyError, AttributeError, ValueError):
+            raise ResponseError("the upstream did not answer with a stream") from None
 
 
 class Unpacked:
-    """A body without its ``codings``, which are known. Both methods raise CodingError."""
+    """A body without its ``codings``; raises ResponseError where one is not known."""
 
     def __init__(self, codings: Sequence[bytes]) -> None:
+        if not are_known(codings):
+            raise ResponseError("the server's answer is packed in a way that cannot be undone")
         self._unpacker = Unpacker(codings, _LARGEST)
 
     def feed(self, data: bytes) -> bytes:
@@ -109,16 +116,16 @@ class Unpacked:
         try:
             return b"".join(self._unpacker.feed(data))
         except TooLargeError:
-            raise CodingError(_TOO_LARGE) from None
+            raise ResponseError(_TOO_LARGE) from None
         except CodingError:
-            raise CodingError(_NOT_PACKED) from None
+            raise ResponseError(_NOT_PACKED) from None
 
     def close(self) -> bytes:
         """Return nothing: see that the body has ended."""
         try:
             self._unpacker.close()
         except CodingError:
-            raise CodingError(_NOT_PACKED) from None
+            raise ResponseError(_NOT_PACKED) from None
         return b""
 
 

@@ -41,6 +41,7 @@ from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
 from cacheproxy.proxy.upstream.failures import explain, is_ours
 from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.translate.answer import WholeAnswer
 from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 _log = Logger()
@@ -328,12 +329,9 @@ class _Running:
             tap.feed(body)
         body = decoded(body, response.head.headers)
         events = AsStream(spoken(record.received.path))
-        try:
-            if translated is not None:
-                body = translated.answer(response.head.status, body).body
-            found = events.feed(body) + events.close()
-        except ValueError:  # a TranslationError, too
-            raise ResponseError("the upstream did not answer with a stream") from None
+        if translated is not None:
+            body = self._translated(translated, response.head.status, body).body
+        found = events.feed(body) + events.close()
         record.first_byte, record.bytes_down, self.reply = self._now(), len(found), found
         if not down.started:
             self._give_type(EVENTS)
@@ -452,13 +450,17 @@ class _Running:
             self.tap.feed(body)
         record = self.record
         assert record.status is not None
-        try:
-            answer = translation.answer(record.status, body)
-        except TranslationError as error:
-            raise ResponseError(str(error)) from None
+        answer = self._translated(translation, record.status, body)
         if answer.status < 300 and (record.received.json or {}).get("stream") is True:
             raise ResponseError("the upstream gave a whole answer where a stream was asked for")
         self._answer(answer.status, answer.body, record.response_headers)
+
+    @staticmethod
+    def _translated(translation: Translation, status: int, body: bytes) -> WholeAnswer:
+        try:
+            return translation.answer(status, body)
+        except TranslationError as error:
+            raise ResponseError(str(error)) from None
 
     def _answer(self, status: int, body: bytes, headers: Headers = ()) -> None:
         """Answer with a JSON body of our own making."""

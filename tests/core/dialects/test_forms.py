@@ -14,6 +14,7 @@ from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
 from tests import transcript
 
+from . import forms
 from .forms import STREAMS, response, streamed, whole
 
 each = pytest.mark.parametrize("name", STREAMS)
@@ -49,11 +50,11 @@ ITEMS = st.one_of(
 
 
 def test_what_the_forms_of_an_answer_are():
-    transcript.holds("forms.txt", globals())
+    transcript.holds("forms.txt", vars(forms) | globals())
 
 
 def test_which_refusals_say_that_a_prompt_is_too_long():
-    transcript.holds("overflows.txt", globals())
+    transcript.holds("overflows.txt", vars(forms) | globals())
 
 
 @each

@@ -107,10 +107,11 @@ def test_a_late_refusal_is_an_event_and_the_retry_gets_its_status(start, path):
         (whole(b'{"error":"loading"}', TYPE, status=b"503 Busy"), b"loading"),
         (whole(b"<p>Hi</p>", b"Content-Type: text/html"), b"did not answer with a stream"),
         (head(b"Location: /", b"Content-Length: 0", status=b"302 Found"), b"status 302"),
+        (whole(b"x", STREAM, b"Content-Encoding: br"), b"cannot be undone"),
         (b"nonsense\r\n\r\n", b"upstream"),
         (b"", b"upstream"),
     ],
-    ids=["busy", "a page", "a redirect", "nonsense", "nothing"],
+    ids=["busy", "a page", "a redirect", "Brotli", "nonsense", "nothing"],
 )
 def test_what_goes_wrong_afterwards_is_an_error_of_the_dialect(start, then, said):
     """A retry of what may be another time goes to the server."""

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from cacheproxy.core.dialects.stream import CUT
 from tests.proxy.harness import CHUNKED, LAST, TIMEOUT, Client, chunk, eventually, head, whole
 
 CHAT = "/v1/chat/completions"
@@ -138,6 +139,16 @@ def test_without_stream_it_gets_the_whole_answer(start):
     assert (answer.status, json.loads(answer.body)) == (200, WHOLE)
     assert answer.values(b"content-type") == [b"application/json"]
     assert server.prompts == 1
+
+
+def test_a_stream_without_its_end_is_no_whole_answer(start):
+    server = Prefill(CHUNKED, chunk(word("Hel")) + LAST)
+    proxy = start(server)
+    left(proxy, server)
+    client = asks(proxy, prompt(stream=False))
+    server.go_on.set()
+    assert client.answer().end != "whole"
+    assert CUT in proxy.wait_for("UPSTREAM FAILED")
 
 
 @pytest.mark.parametrize("first", [b"", head(TYPE, b"Transfer-Encoding: chunked")], ids=len)
