@@ -90,6 +90,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "(where the memory cannot rewind and the client sends it back), yes, no"
         ),
     ] = "auto"
+    keep_warm: Annotated[
+        Literal["auto", "off"],
+        _row(
+            "have a restarted llama-server read the last prompts again while it is idle: auto, off"
+        ),
+    ] = "auto"
     edit_remote: Annotated[
         bool, _row("edit requests even where the upstream is not a local server")
     ] = False

@@ -212,6 +212,8 @@ class MetricsSources:
     failures: Failures  #: what was left out, by name
     seconds: Callable[[], float]  #: the clock that looks are timed by
     looks: Callable[[], Sequence[Look]] = tuple  #: returns the latest look at each upstream
+    warmed: Callable[[], Mapping[str, int]] = dict
+    """Returns the tokens that were read again for nobody, by the upstreams' URLs."""
 
     def families(self, channels: Collection[Any]) -> list[Metric]:
         """Ask all there are to ask; ``channels``: the open ones, each with its ``requests``."""
@@ -222,6 +224,7 @@ class MetricsSources:
             family_of(table.CONNECTIONS, ([], len(channels))),
             family_of(table.STREAMS, ([], others)),
             *self._upstreams(),
+            *self._warmed(),
             family_of(table.BUILD, ([self.version, platform.python_version()], 1)),
         ]
 
@@ -235,6 +238,11 @@ class MetricsSources:
         yield family_of(
             table.LEFT_OUT, *(([name], found["left_out"] > 0) for name, found in counts.items())
         )
+
+    def _warmed(self) -> Iterator[Metric]:
+        found = self.warmed()
+        if found:
+            yield family_of(table.WARMED, *(([clean(url)], count) for url, count in found.items()))
 
     def _upstreams(self) -> Iterator[Metric]:
         looks = [(clean(look.url), look) for look in self.looks()]

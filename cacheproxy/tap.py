@@ -36,6 +36,7 @@ from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
+from cacheproxy.proxy.servers.warming import Warming
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
@@ -162,18 +163,22 @@ def _server(process: ProcessParts, config: Config, table: UpstreamTable) -> Serv
     adapting = Adapting(
         reactor, profiling, store, placing=config.placement, keeping=config.keep_thinking
     )
+    proving, health = Proving(asker, profiling), Health(asker, table.name)
+    # With a session header there is a router, and nobody knows which server would be warmed.
+    warms = edits and config.keep_warm == "auto" and not config.session_header
     return Server(
         upstream,
         translating,
         asker,
         profiling,
-        Proving(asker, profiling),
-        Health(asker, table.name),
+        proving,
+        health,
         table.target,
         adapting=adapting if edits else None,
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
         model=table.model,
+        warming=Warming(asker, proving, health, store) if warms else None,
     )
 
 

@@ -234,6 +234,7 @@ class Pages:
                 failures,
                 process.reactor.seconds,
                 lambda: list(self.latest.looks.values()),
+                servers.warmed,
             ),
             [rule.name for rule in rules],
             process.in_thread,

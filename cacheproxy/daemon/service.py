@@ -138,6 +138,8 @@ class ProxyService(MultiService):
         if server is not None:
             server.proving.looked(look)
             server.profiling.looked(look)
+            if server.warming is not None:
+                server.warming.looked(look)
 
     def _asked_to_stop(self) -> None:
         """The first time, stop in order; then, at once."""

@@ -266,6 +266,11 @@ SLOTS = MetricRow(
 KV_USED = MetricRow(
     "cacheproxy_upstream_kv_used_ratio", _UPSTREAM, "Share of the KV cache in use, 0 to 1"
 )
+WARMED = MetricRow(
+    "cacheproxy_warmed_tokens_total",
+    _UPSTREAM,
+    "Tokens that a restarted server read again without a request of a client",
+)
 BUILD = MetricRow(
     "cacheproxy_build_info", ("version", "python"), "Always 1; its labels say what runs"
 )

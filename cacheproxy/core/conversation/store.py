@@ -56,6 +56,22 @@ class Store:
                 found.append(lane.request)
         return found
 
+    def mains(self) -> list[Lane]:
+        """Return the lane of each conversation that is the conversation itself."""
+        found = [known.lane(known.main) for known in list(self._known.values())]
+        return [lane for lane in found if lane is not None]
+
+    def warmed(self, lane: Lane, turn: Before, start: str | None) -> None:
+        """Take note that a server with another ``start`` (see ``Profile``) has read ``turn``.
+
+        So it is where the last turn of ``lane`` was evaluated, if that is still this one.
+        """
+        with self._lock:
+            if lane.before is turn:
+                lane.before = turn._replace(start=start)
+                if lane.home is not None:
+                    lane.home = lane.home._replace(start=start)
+
     def find(self, session: Session, request: Request, pins: Sequence[Rule] = ()) -> Turn:
         """Return where ``request`` belongs, without any change to what is remembered.
 

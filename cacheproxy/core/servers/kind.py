@@ -132,6 +132,9 @@ class ServerKind:
     loads_models: bool = (
         False  #: whoever asks for a model has it loaded, and perhaps another unloaded
     )
+    warms_at: str = ""
+    """The page that has a prompt read that is given as tokens, and nothing generated. "": it is not
+    warmed again after a restart, since it unloads models by itself, or nobody has tried."""
 
     # What to advise: settings, as it spells them.
     room: tuple[FlagAdvice, ...] = ()  #: more memory for prompts

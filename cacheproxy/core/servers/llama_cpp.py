@@ -219,6 +219,7 @@ LLAMA_CPP = ServerKind(
     similarity=UNLIKE,
     repairs={MESSAGES: CCH},
     rendering=RenderingPage("/apply-template", tokenizer="/tokenize"),
+    warms_at="/completion",
     progress=(CHAT, RESPONSES),
     room=_ROOM,
     room_for=_room_for,

@@ -211,6 +211,8 @@ class _Running:
             )
             self.attempt, self.server = attempt, server
             server.health.waiting += 1
+            if server.warming is not None and server.warming.is_on:
+                server.warming.give_way()
             if self.context.holding.held:
                 self.context.holding.make_way(server)
             try:

@@ -78,12 +78,10 @@ class Pings(Deadline):
 
     def sent(self, data: bytes, *, begun: bool = True) -> None:
         """Take note of bytes that went down; not ``begun``: before the answer itself."""
-        if not begun or (data[:1] == b":" and self._is_comments(data)):
-            if self._heeds():
-                self.heard()
-        else:
-            if not self._first:
-                self._first = data[:_LOOKED_AT]
+        says_nothing = data[:1] == b":" and self._is_comments(data)
+        if not (self._first or says_nothing):  # an empty first chunk names the answer, too
+            self._first = data[:_LOOKED_AT]
+        if (begun and not says_nothing) or self._heeds():
             self.heard()
         if len(data) < _LONGEST_END:
             data = self._end + data

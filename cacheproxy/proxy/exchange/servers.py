@@ -32,6 +32,7 @@ from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.servers.proving import Proving
+from cacheproxy.proxy.servers.warming import Warming
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.upstream.failures import BUSY, ELSEWHERE
 from cacheproxy.proxy.upstream.upstream import Upstream
@@ -94,6 +95,14 @@ class Servers:
         """Their URLs."""
         return tuple([server.upstream.url.text for server in self.all])
 
+    def warmed(self) -> dict[str, int]:
+        """Return the tokens that those that may be warmed have read again, by their URLs."""
+        return {
+            server.upstream.url.text: server.warming.tokens
+            for server in self.all
+            if server.warming is not None
+        }
+
     def at(self, url: str) -> Server | None:
         """Return the one at ``url``."""
         return next((one for one in self.all if one.upstream.url.text == url), None)
@@ -137,6 +146,8 @@ class Servers:
         """Ask no more."""
         for server in self.all:
             server.health.stop()
+            if server.warming is not None:
+                server.warming.stop()
 
     def choose(self, prepared: Prepared) -> Chosen:
         """Return where ``prepared`` goes."""
@@ -259,6 +270,7 @@ class Server:
     """Headers that tell routers whose conversation it is."""
     max_context: int | None = None  #: tokens of a prompt; None: what it says itself
     model: str = ""  #: asked for instead of the client's, "" for the client's
+    warming: Warming | None = None  #: has it read prompts again after a restart; None: nobody does
 
     name: str = field(init=False)  #: as the configuration has it; "" where it is the only one
     edits: bool = field(init=False)  #: whether requests to it are edited

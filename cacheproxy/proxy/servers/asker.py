@@ -85,7 +85,7 @@ class Asker:
     ) -> None:
         self.reactor = reactor
         self.upstream = upstream
-        self._wall = wall
+        self.wall = wall
         self._via = via
         self.known = KnownPages()
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
@@ -168,7 +168,7 @@ class Asker:
         """Return a look, and what the answers' header Server says."""
         questions = asking(known.begin())
         answers = await _answered(questions, lambda path: self.attempt(self._page(path, seconds)))
-        url, wall, moment = self.upstream.url.text, self._wall(), self.reactor.seconds()
+        url, wall, moment = self.upstream.url.text, self.wall(), self.reactor.seconds()
         if answers is None:
             return Look(url, wall, moment, UpstreamState.DOWN), ""
         for path, status in answers.statuses.items():
@@ -189,7 +189,7 @@ class Asker:
         ``formats``: in which the template prints the time, as far as is known.
         """
         found: list[TemplateAnswer] = []
-        now = datetime.fromtimestamp(self._wall())  # noqa: DTZ006 (the server's is likely ours)
+        now = datetime.fromtimestamp(self.wall())  # noqa: DTZ006 (the server's is likely ours)
         questions = learning(found, page, model, now, formats)
         rendering = _answered(
             questions, lambda body: self.post(page.path, body, WAITED_SECONDS, like)

@@ -19,8 +19,8 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.kind import RenderingPage
-from cacheproxy.core.servers.kinds import all_kinds, page_at
+from cacheproxy.core.servers.kind import RenderingPage, Repair
+from cacheproxy.core.servers.kinds import all_kinds, kind_of, page_at
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import METRICS, Look, Sample
@@ -76,6 +76,14 @@ class Proving:
         proof = self._proof(before, turn.request, turn, page)
         trouble = "the upstream did not render a turn's prompts"
         return await self._asker.attempt(proof, 2 * PROOF_SECONDS, trouble)
+
+    async def tokens(self, request: Request) -> array[int] | None:
+        """Return the tokens of a prompt, None where they cannot be had. Never raises."""
+        page = page_at(self.profile.page)
+        if page is None:
+            return None
+        rendered = await self._asker.attempt(self._rendered(request, page))
+        return None if rendered is None else rendered.tokens
 
     async def started(self) -> str | None:
         """Return what is another after a restart of the server, as of now. Never raises."""
@@ -153,7 +161,8 @@ class Proving:
         shown = await self._post(page.path, request, body)
         tokens = shown
         if page.tokenizer:
-            asked = await self._in_thread(_to_tokenize, shown)
+            repair = kind_of(self.profile).repair_of(request.dialect)
+            asked = await self._in_thread(_to_tokenize, shown, repair)
             tokens = await self._post(page.tokenizer, request, asked)
         return await self._in_thread(_read, shown, tokens)
 
@@ -193,10 +202,12 @@ def _read_start(read: Callable[[Any], str | None], page: bytes) -> str | None:
     return read(json.loads(page))
 
 
-def _to_tokenize(shown: bytes) -> bytes:
+def _to_tokenize(shown: bytes, repair: Repair | None) -> bytes:
     text = json.loads(shown)["prompt"]
     if not isinstance(text, str):
         raise NotShownError
+    if repair is not None:  # what the server mends before it renders
+        text = repair.text.sub(repair.becomes, text, count=1)
     return json.dumps({"content": text, "add_special": True, "parse_special": True}).encode()
 
 

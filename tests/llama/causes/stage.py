@@ -126,7 +126,8 @@ class Stage:
 
     def _proxy(self) -> Proxy:
         fixed = ("--config", str(self._config), "--capture", str(self.captures), "--poll", "10")
-        return Proxy("", *fixed, *self._options)
+        # What a restart costs is to be seen.
+        return Proxy("", *fixed, "--keep-warm", "off", *self._options)
 
 
 class Conversation:
