@@ -36,6 +36,9 @@ _SHARED = frozenset(
 )
 _SDK = re.compile(r"[\w$]{1,64}/(?:JS|Python) \d")
 """What OpenAI's and Anthropic's SDKs send: the name of a class, which packed programs shorten."""
+_PYTHON = ("openai/python", "asyncopenai/python")
+"""OpenAI's SDK for Python, to which any byte is a sign of life: httpx waits for bytes. Its helper
+for Chat Completions would keep the id of an event of ours."""
 _PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,19}")
 _PLAIN = re.compile(r"[A-Za-z0-9 #:;=,_'<>!/-]*")
@@ -252,6 +255,13 @@ def client_of(request: Request) -> str:
 def agent_of(request: Request) -> str:
     """Return the user agent, "" for none."""
     return request.by_name.get(b"user-agent", b"").decode("latin-1")
+
+
+def heeds_comments(request: Request, client: Client | None) -> bool:
+    """Whether a comment is a sign of life to who sent ``request``; ``client``: None if unknown."""
+    if client is not None:
+        return client.heeds_comments
+    return agent_of(request).lower().startswith(_PYTHON)
 
 
 def is_shared(request: Request) -> bool:

@@ -22,7 +22,7 @@ from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
 from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
-from cacheproxy.core.prompt.client import Client, client_of
+from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
@@ -143,7 +143,7 @@ class _Running:
         # 9. Its answer's head goes down,
         self._take_head(response.head, is_translated=translated is not None)
         streams = is_stream(response.head)
-        status, through = response.head.status, None
+        status, through, is_whole = response.head.status, None, False
         if down.started and status != 200:
             await self._refuse_late(response)
             return
@@ -152,6 +152,7 @@ class _Running:
                 await self._as_stream(response, translated)
                 return
             through = self._reshaping(response.head, translated)
+            is_whole = not self._wants_stream
         elif translated is not None:
             if not streams:
                 self._translate(translated, await collect(response, _MOST_TRANSLATED))
@@ -167,7 +168,7 @@ class _Running:
             tap=self.tap,
             through=through,
             pings=self.pings
-            or (self._pings(response.head) if response.head.length is None else None),
+            or (self._pings(response.head, is_whole) if response.head.length is None else None),
             keep=context.keep_bodies or attempt.asked is not None,
             prefill=PrefillReader(hides=attempt.hides) if streams else None,
             progressed=self._progressed,
@@ -269,10 +270,14 @@ class _Running:
         record = self.record
         assert self.chosen is not None
         assert record.session is not None
-        request = prepared.request if self.server.edits else record.received
+        assert attempt.connection is not None
         return Held(
-            *(self.context, attempt, self.chosen, self.server, record),
-            request=request,
+            *(self.context.holding, self.context.hold, attempt.connection),
+            attempt=attempt,
+            chosen=self.chosen,
+            server=self.server,
+            record=record,
+            request=prepared.request if self.server.edits else record.received,
             session=record.session,
             since=self.started - (record.joined or 0.0),
         )
@@ -286,12 +291,13 @@ class _Running:
 
     async def _join(self, held: Held) -> tuple[Attempt, UpstreamConnection]:
         """Go on with the request of a client that has left."""
-        record, first, attempt = self.record, held.record, held.attempt
+        record, first = self.record, held.record
+        attempt: Attempt = held.attempt
         self.attempt, self.chosen, self.server = attempt, held.chosen, held.server
         self.server.health.waiting += 1
         record.joined = self.context.clock.seconds() - held.since
         record.route, record.was_at = first.route, first.was_at
-        record.sent, record.reports = first.sent, first.reports
+        record.sent, record.reports, record.upstream = first.sent, first.reports, first.upstream
         record.edited_after = record.sent_after = self._now()
         connection, head_after = attempt.connection, self.context.head_after
         assert connection is not None
@@ -392,8 +398,7 @@ class _Running:
 
     def _heeds(self) -> bool:
         """Whether comments are a sign of life to the client."""
-        client = self._client
-        return client is not None and client.heeds_comments
+        return heeds_comments(self.record.received, self._client)
 
     def _sign(self, first: bytes) -> bytes:
         """Return a sign of life in the answer that begins with ``first``."""
@@ -422,13 +427,14 @@ class _Running:
         if self.down.started:
             record.response_headers = _EARLY
 
-    def _pings(self, head: ResponseHead) -> Pings | None:
+    def _pings(self, head: ResponseHead, is_whole: bool) -> Pings | None:
+        """Return what keeps the client; ``is_whole``: it gets a stream as one JSON text."""
         context = self.context
         if not context.ping_after:
             return None
-        if takes_pings(head):
+        if takes_pings(head) and not is_whole:
             return self._signs()
-        if takes_pings(head, JSON) and self.record.turn:
+        if is_whole or (takes_pings(head, JSON) and self.record.turn):
             return Blanks(context.clock, context.ping_after, self.down.write)
         return None
 
@@ -440,6 +446,8 @@ class _Running:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
         if progress is not None:
             self.record.progress = progress
+        elif self.relay is not None and self.relay.first_byte is not None:
+            self.record.first_byte = self.relay.first_byte - self.started
         if self.record.session is not None:
             self.context.progressed(self.record, progress, self._now())
 
