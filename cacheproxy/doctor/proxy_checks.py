@@ -17,7 +17,6 @@ from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Fault
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.record.logline import waited
 from cacheproxy.words import ago, clients, counted
 
 _NOISE = 5000
@@ -105,7 +104,7 @@ def impatient(facts: Examination) -> Iterator[Finding]:
         last, the_last = turns[-1], ", the last" * (len(turns) > 1)
         text = (
             f"{name} left {counted(len(turns), 'turn')} before the answer began{the_last} "
-            f"{ago(facts.record.now - last.ended)}, {waited(last.seconds, last.progress)}: unless "
+            f"{ago(facts.record.now - last.ended)}, {last.waited}: unless "
             "somebody stopped it, it gave up by itself"
         )
         fix = waiting(facts.found.packages.clients.named(name))

@@ -17,7 +17,6 @@ from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers.kinds import name_of
 from cacheproxy.core.servers.prefill import NAME as PROGRESS
-from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import Exchange, Outcome
 
@@ -72,19 +71,13 @@ def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.left_waiting and not exchange.error:
         held = ", held for a retry" if exchange.held else ""
-        return f"{Outcome.CLIENT_LEFT.upper()} {waited(exchange.seconds, exchange.progress)}{held}"
+        return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}{held}"
     if exchange.outcome not in (None, Outcome.COMPLETE):
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
         return Judgement.UNKNOWN
     word = exchange.verdict.judgement
     return "side" if exchange.side and word is not Judgement.CUT else word
-
-
-def waited(seconds: float, progress: Progress | None) -> str:
-    """Return how long a client waited that left before the first token, and for what."""
-    after = f"after {seconds:.0f} s"
-    return f"{after} of prefill ({progress.share:.0%})" if progress else f"{after} without a token"
 
 
 def why(exchange: Exchange, proxy: str = "") -> str:
