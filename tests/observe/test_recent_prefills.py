@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.observe.recent import Latest, line
@@ -40,6 +42,8 @@ def test_the_line():
     said = r"\d\d:\d\d:\d\d agent/3f9a   #14   prefill 2,048 of 11,000 tokens \(19%\) after 6s"
     one = exchange({}, session="3f9a77", turn=14)
     assert re.fullmatch(said, line(one, Progress(2048, 11_000), 6.2))
+    assert re.fullmatch(f"{said}, ~1,300s to go", line(one, Progress(2048, 11_000), 6.2, 1284.0))
+    assert line(one, Progress(2048, 11_000), 6.2, 2.64).endswith("~3s to go")
 
 
 def test_a_short_prefill_has_no_line(logged):
@@ -90,11 +94,41 @@ def test_those_that_run_are_shown_until_they_are_over():
         "done": 5,
         "total": 9,
         "seconds": 3.0,
+        "to_go": None,
     }
     assert (second["session"], second["done"], second["total"]) == ("claude/3f9a", 2048, 11_000)
     prefills.tell(2, None)
     assert [each["session"] for each in prefills.as_json(NOW)] == ["claude/3f9a"]
     assert prefills.changes == 3
+
+
+def to_go(prefills):
+    (shown,) = prefills.as_json(NOW)
+    return shown["to_go"]
+
+
+def test_the_seconds_to_go_follow_from_what_this_prompt_took():
+    """As each thousand tokens took more than the one before, so will the next."""
+    prefills = Running()
+    prefills.tell(1, 10.0, 0, 4000)  # it had waited for a slot
+    assert to_go(prefills) is None
+    prefills.tell(1, 20.0, 1000, 4000)
+    assert to_go(prefills) == pytest.approx(30.0)
+    prefills.tell(1, 40.0, 2000, 4000)
+    assert to_go(prefills) == pytest.approx(70.0)
+    prefills.exchanges[1].wall -= 50
+    assert to_go(prefills) == pytest.approx(20.0)
+    prefills.exchanges[1].wall -= 50
+    assert to_go(prefills) == 0.0
+
+
+def test_what_a_retry_is_told_at_once_is_no_speed():
+    prefills = Running()
+    for done in (0, 1000, 2000, 3000):
+        prefills.tell(1, 5.0 + done / 1e6, done, 8000)
+    assert to_go(prefills) is None
+    prefills.tell(1, 15.0, 4000, 8000)
+    assert to_go(prefills) == pytest.approx(40.0, rel=0.01)
 
 
 def test_of_thousands_those_that_run_longest_are_shown(logged):

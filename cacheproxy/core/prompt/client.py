@@ -97,6 +97,8 @@ class Client:
     """Whether any byte of a stream is a sign of life to it, a comment too; else it is an event."""
     waits_for_head: bool = field(default=False, repr=False, compare=False)
     """Whether it waits for an answer's head as long as it takes, so that it needs none of ours."""
+    reads_messages: bool = field(default=False, repr=False, compare=False)
+    """Whether it learns that a prompt was too long from JSON in a late error's message alone."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
     """The seconds that a line took, once that was too long: none is looked for from then on."""
 

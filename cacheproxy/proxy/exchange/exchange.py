@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
-from cacheproxy.core.dialects.errors import said
+from cacheproxy.core.dialects.errors import as_json, is_overflow, said
 from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
@@ -383,6 +383,9 @@ class _Running:
         assert self.pings is not None
         self.pings.stop()
         self.record.status = status
+        client = self._client
+        if client is not None and client.reads_messages and is_overflow(status, message):
+            message = as_json(message)
         self.down.write(spoken(self.record.received.path).late_error(status, message, False))
         self.down.finish()
 
