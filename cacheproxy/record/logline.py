@@ -70,8 +70,7 @@ def _clock(second: int) -> str:
 def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.left_waiting and not exchange.error:
-        held = ", held for a retry" if exchange.held else ""
-        return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}{held}"
+        return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}"
     if exchange.outcome not in (None, Outcome.COMPLETE):
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
