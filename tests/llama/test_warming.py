@@ -17,7 +17,7 @@ pytestmark = pytest.mark.llama
 
 WORDS = " of or in is to"
 LONG = [{"role": "user", "content": WORDS * 400}]
-LONGER = [{"role": "user", "content": WORDS * 1500}]
+LONGER = [{"role": "user", "content": WORDS * 800}]
 NEXT = [{"role": "assistant", "content": "of or"}, {"role": "user", "content": "in is"}]
 ONCE_MORE = "warmed 1 conversation"
 

@@ -74,6 +74,8 @@ class Warming:
         self._gone: set[str] = set()
         self._has_ram = False
         self._idle = 0
+        self._conversations, self._seconds, self._told = 0, 0.0, 0
+        self._refused: dict[int, Before] = {}
         self._reached: tuple[Before, int] | None = None  # how far one was read that gave way
         self._working: Deferred[None] | None = None
         self._loop = LoopingCall(self._tick)
@@ -111,6 +113,9 @@ class Warming:
         if self._loop.running:
             self._loop.stop()
         self.give_way()
+        self._refused.clear()
+        self._reached = None
+        self._tell()
 
     def _begin(self) -> None:
         self.is_on, self._idle = True, 0
@@ -160,7 +165,7 @@ class Warming:
         return [
             lane
             for turn, lane in fitting[: None if self._has_ram else 1]
-            if turn.start in self._gone
+            if turn.start in self._gone and id(turn) not in self._refused
         ]
 
     async def _warm_all(self) -> None:
@@ -171,41 +176,56 @@ class Warming:
         is_other = look.start != self._start or look.state is not UpstreamState.UP
         if is_other or any(slot.busy for slot in look.slots):
             return  # the poller will tell, or others than us use it
-        page, began, before, count = _page_of(look), asker.reactor.seconds(), self.tokens, 0
+        page, began = _page_of(look), asker.reactor.seconds()
         try:
             for lane in cold:
                 turn = lane.before
-                if turn is not None and turn.request is not None:
-                    await self._warm(turn, turn.request, page, look.slots)
+                if turn is None or turn.request is None:
+                    continue
+                if await self._warm(turn, turn.request, page, look.slots):
                     self._store.warmed(lane, turn, look.start)
-                    count += 1
+                    self._conversations += 1
+                else:
+                    self._refused[id(turn)] = turn
         finally:
-            if self.tokens > before:
-                _log.info(
-                    "warmed {count} conversation{s}, {tokens:,} tokens in {seconds:.0f} s: "
-                    "{url} was restarted",
-                    count=count,
-                    s="" if count == 1 else "s",
-                    tokens=self.tokens - before,
-                    seconds=asker.reactor.seconds() - began,
-                    url=asker.upstream.url.text,
-                )
+            self._seconds += asker.reactor.seconds() - began
 
-    async def _warm(self, turn: Before, request: Request, page: str, slots: Sequence[Slot]) -> None:
-        """Have the prompt of ``request`` read; raises ColdError, and what a connection does."""
+    def _tell(self) -> None:
+        """Log what was done since the restart, if anything was."""
+        count, tokens = self._conversations, self.tokens - self._told
+        if tokens:
+            _log.info(
+                "warmed {count} conversation{s}, {tokens:,} tokens in {seconds:.0f} s: "
+                "{url} was restarted",
+                count=count,
+                s="" if count == 1 else "s",
+                tokens=tokens,
+                seconds=self._seconds,
+                url=self._asker.upstream.url.text,
+            )
+        self._conversations, self._seconds, self._told = 0, 0.0, self.tokens
+
+    async def _warm(self, turn: Before, request: Request, page: str, slots: Sequence[Slot]) -> bool:
+        """Have the prompt of ``request`` read; return whether it was.
+
+        Raises ColdError, and what a connection does.
+        """
         last = await self._in_thread(lambda: unanswered(request))
         if last is None:
-            return
+            return False
         tokens = await self._proving.tokens(request)
         if tokens is not None and len(tokens) == turn.tokens:  # else it is no such prompt
             known, reached = self._reached or (None, 0)
+            # What gave way is in a slot yet, or in RAM; what is neither is read from its beginning.
             held = [slot.used for slot in slots if reached <= slot.used <= reached + _MOST]
-            begin = held[0] if held and known is turn else 0
+            begin = held[0] if held else reached if self._has_ram else 0
+            begin = begin if known is turn else 0
             await self._read(turn, tokens, request, page, begin)
         status, answer = await self._asker.ask(last, _SECONDS)
         if status >= 500:
             raise ColdError(f"it answered with status {status}")
         self._count(usage_of(parsed(answer)).evaluated)
+        return status == 200
 
     async def _read(
         self, turn: Before, tokens: array[int], request: Request, page: str, end: int

@@ -323,6 +323,24 @@ def test_one_that_ends_by_it_is_not_asked_again(reactor, said):
     assert said == ["the server was not warmed again: ConnectionRefusedError"]
 
 
+def test_one_that_is_refused_is_left_out(reactor):
+    """It is not known to be there, and not sent again and again; the next one is."""
+    llama = Llama(reactor, has_ram=True).begun("ann", "bob")
+    llama.look()
+    (before, _) = (lane.before.start for lane in llama.store.mains())
+    evaluated = llama.asker.pages["/v1/chat/completions"]
+
+    def refusing(asked):
+        return (400, b"{}") if asked.header("authorization") == "Bearer bob" else evaluated(asked)
+
+    llama.asker.pages["/v1/chat/completions"] = refusing
+    llama.restarted()
+    llama.after(20)
+    starts = {lane.before.start for lane in llama.store.mains()}
+    assert starts == {before, llama.told.profile.start}
+    assert not llama.warming.is_on
+
+
 def test_a_prompt_that_is_rendered_otherwise_is_sent_as_a_whole(reactor):
     llama = Llama(reactor).begun("ann")
     llama.asker.pages["/tokenize"] = as_json({"tokens": [1, 2, 3]})
