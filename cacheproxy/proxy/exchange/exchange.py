@@ -143,7 +143,7 @@ class _Running:
         # 9. Its answer's head goes down,
         self._take_head(response.head, is_translated=translated is not None)
         streams = is_stream(response.head)
-        status, through = response.head.status, None
+        status, through, is_whole = response.head.status, None, False
         if down.started and status != 200:
             await self._refuse_late(response)
             return
@@ -152,6 +152,7 @@ class _Running:
                 await self._as_stream(response, translated)
                 return
             through = self._reshaping(response.head, translated)
+            is_whole = not self._wants_stream
         elif translated is not None:
             if not streams:
                 self._translate(translated, await collect(response, _MOST_TRANSLATED))
@@ -167,7 +168,7 @@ class _Running:
             tap=self.tap,
             through=through,
             pings=self.pings
-            or (self._pings(response.head) if response.head.length is None else None),
+            or (self._pings(response.head, is_whole) if response.head.length is None else None),
             keep=context.keep_bodies or attempt.asked is not None,
             prefill=PrefillReader(hides=attempt.hides) if streams else None,
             progressed=self._progressed,
@@ -419,13 +420,14 @@ class _Running:
         if self.down.started:
             record.response_headers = _EARLY
 
-    def _pings(self, head: ResponseHead) -> Pings | None:
+    def _pings(self, head: ResponseHead, is_whole: bool) -> Pings | None:
+        """Return what keeps the client; ``is_whole``: it gets a stream as one JSON text."""
         context = self.context
         if not context.ping_after:
             return None
-        if takes_pings(head):
+        if takes_pings(head) and not is_whole:
             return self._signs()
-        if takes_pings(head, JSON) and self.record.turn:
+        if is_whole or (takes_pings(head, JSON) and self.record.turn):
             return Blanks(context.clock, context.ping_after, self.down.write)
         return None
 

@@ -141,6 +141,19 @@ def test_without_stream_it_gets_the_whole_answer(start):
     assert server.prompts == 1
 
 
+def test_what_keeps_who_waits_for_a_whole_answer_is_no_event(start):
+    """Blanks, which may stand before a JSON text, though the upstream streams."""
+    server = Prefill(CHUNKED, ANSWER)
+    proxy = start(server, "--ping-after", "0.1")
+    left(proxy, server)
+    client = asks(proxy, prompt(stream=False))
+    time.sleep(0.5)
+    server.go_on.set()
+    answer = client.answer()
+    assert (answer.end, json.loads(answer.body)) == ("whole", WHOLE)
+    assert answer.body.startswith(b"  ")
+
+
 def test_a_stream_without_its_end_is_no_whole_answer(start):
     server = Prefill(CHUNKED, chunk(word("Hel")) + LAST)
     proxy = start(server)
