@@ -92,6 +92,7 @@ def records(days: int, random_: random.Random) -> Iterator[Json]:
             "prompt_ms": round((prompt - reused) / 0.43),
             "output_ms": 6000,
             "first_ms": round((prompt - reused) / 0.4),
+            "waited": None,
             "failed": random_.random() < 0.01,
             "verdict": Judgement.BREAK if broke else Judgement.OK,
             "reason": random_.choice(list(Reason)) if broke else None,

@@ -10,7 +10,7 @@ from cacheproxy.core.conversation.verdict import CHANGED, Basis, Judgement, Reas
 from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.cause import near
 
-_SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND)
+_SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND, Reason.CUT)
 """Reasons that the first sentence has named."""
 
 
@@ -58,6 +58,8 @@ def _head(found: TurnReport) -> str:
 def _verdict(found: TurnReport) -> str:
     if found.judgement is Judgement.COLD:
         return "The first turn of its conversation: there was no turn before it to reuse."
+    if found.reason is Reason.CUT:
+        return f"This prompt was cut: {found.says}."
     if found.reason is Reason.PREVIOUS_NOT_FOUND:
         return "This proxy has not seen the turn before."
     if found.reason is Reason.MODEL_CHANGED:

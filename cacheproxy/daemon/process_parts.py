@@ -81,7 +81,6 @@ class ProcessParts(Service):
         self.reactor = reactor
         self.via = b"cacheproxy-" + os.urandom(4).hex().encode()
         self.store, self.memo, self.collector = Store(), Memo(), Collector()
-        self.holding = Holding()
         self.plugins = plugins = Plugins(reactor)
         plugins.adopt(Packages.load(config.block, config.plugin))
         self.site = ProxySite(Resource(), reactor, Limits(), Access())
@@ -92,6 +91,7 @@ class ProcessParts(Service):
         self.take = DeferredObserver(reactor, self.judging.judge, self.judging.give_on)
         self.alarming = Alarming(reactor, plugins.workers, config.alarm)
         self.shown = Pages(self)
+        self.holding = Holding(reactor, self.shown.latest)
         ours = {
             "log-line": self.log_line,
             "loss-alarm": self.alarming,  # by their names, so after the log's line
@@ -203,7 +203,8 @@ class Pages:
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
-        before, self.latest.looks[look.url] = self.latest.looks.get(look.url), look
+        before = self.latest.looks.get(look.url)
+        self.latest.looked(look)
         if before is None or before.state is not look.state:
             self.live.looked()
 

@@ -17,7 +17,6 @@ from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Fault
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.record.logline import waited
 from cacheproxy.words import ago, clients, counted
 
 _NOISE = 5000
@@ -105,7 +104,7 @@ def impatient(facts: Examination) -> Iterator[Finding]:
         last, the_last = turns[-1], ", the last" * (len(turns) > 1)
         text = (
             f"{name} left {counted(len(turns), 'turn')} before the answer began{the_last} "
-            f"{ago(facts.record.now - last.ended)}, {waited(last.seconds, last.progress)}: unless "
+            f"{ago(facts.record.now - last.ended)}, {last.waited}: unless "
             "somebody stopped it, it gave up by itself"
         )
         fix = waiting(facts.found.packages.clients.named(name))
@@ -113,15 +112,15 @@ def impatient(facts: Examination) -> Iterator[Finding]:
 
 
 def cut(facts: Examination) -> Iterator[Finding]:
-    """Prompts of which the server read a part, without a word."""
+    """Prompts that the server cut, without a word."""
     record = facts.record
     if not record.cut:
         return
     last = record.cut[-1]
     text = (
         f"the server cut {len(record.cut)} of the last hour's {counted(len(record.turns), 'turn')}"
-        f" to fit its context: the last time it read {last.usage.prompt or 0:,} tokens of a prompt "
-        "that had more, without a word to the client"
+        f" to fit its context, without a word to the client; the last time it read "
+        f"{last.usage.prompt or 0:,} tokens"
     )
     yield fail("context", text, larger_context(facts, last))
 

@@ -28,8 +28,7 @@ _MOST = 0.5
 """Share of lost tokens. Of few turns, a quarter may be one turn that had to break."""
 _LAST = 10
 """Requests of a client that show how it fares now."""
-_AT_MOST = 0.9
-"""Share of the longest prompt from which one may have been too long."""
+_CUT = (Reason.CUT, Reason.CONTEXT_SHIFTED)
 _LONGEST = 200
 """Characters of what a server said."""
 _IN_TEMPLATE = "Jinja Exception:"
@@ -96,14 +95,8 @@ class Record:
 
     @cached_property
     def cut(self) -> tuple[Exchange, ...]:
-        """The turns of whose prompt the server read a part.
-
-        They go on from the turn before, and still have no more tokens than it had. So may one that
-        was sent twice, or whose template drops reasoning, but not several that come no higher.
-        """
-        most = max((one.usage.prompt or 0 for one in self.turns), default=0)
-        found = tuple(one for one in self.turns if _is_cut(one, most))
-        return found if len(found) > 1 or any(map(_is_shifted, found)) else ()
+        """The turns that the server cut, and those that lost the cache as the one before was."""
+        return tuple(one for one in self.turns if one.reason in _CUT)
 
     @property
     def lost_share(self) -> float:
@@ -228,19 +221,3 @@ def _has_prompt(one: Exchange) -> bool:
     """Whether it is a turn, or would have been one if it had not failed."""
     counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
     return one.turn > 0 or (one.went_wrong and one.session is not None and not counts)
-
-
-def _is_shifted(one: Exchange) -> bool:
-    return one.reason is Reason.CONTEXT_SHIFTED
-
-
-def _is_cut(one: Exchange, most: int) -> bool:
-    """Whether it was cut, as far as a single turn shows; ``most``: tokens that any turn had."""
-    verdict, prompt = one.verdict, one.usage.prompt
-    if _is_shifted(one) or prompt is None or verdict is None or verdict.expected is None:
-        return _is_shifted(one)
-    expected = verdict.expected.tokens
-    is_less = prompt <= expected and expected >= _AT_MOST * most
-    is_repeated = prompt == expected and (one.usage.reused or 0) >= prompt - 1
-    is_compacted = verdict.judgement is Judgement.COMPACTED
-    return is_less and not is_repeated and not verdict.rewrite and not is_compacted

@@ -58,7 +58,7 @@ def _record_of(requests: Sequence[LoggedRequest]) -> Record:
             status=200 if one.error is None else 400,
             outcome=Outcome.COMPLETE,
             usage=Usage(one.prompt, one.reused),
-            verdict=Verdict(one.verdict, Reason.CONTEXT_SHIFTED if one.truncated else None),
+            verdict=Verdict(one.verdict, Reason.CUT if one.truncated else None),
         )
         for one in requests
     )

@@ -147,7 +147,7 @@ class Pricing:
             known.untimed.answered(cost, reused, evaluated)
         if (
             verdict is not None
-            and verdict.judgement is Judgement.BREAK
+            and verdict.judgement in (Judgement.BREAK, Judgement.CUT)
             and verdict.lost is not None
             and verdict.seconds_lost is None  # its answer told no times
         ):

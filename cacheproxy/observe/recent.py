@@ -12,6 +12,7 @@ from msgspec import structs
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
+from cacheproxy.core.conversation.speeds import PrefillCost
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried, is_plain, redact_target
@@ -28,6 +29,8 @@ _LONG = 5.0
 """Seconds after which a prefill is told of in the log."""
 _AGAIN = 60.0
 """Seconds after which it is told of again."""
+_AT_ONCE = 0.05
+"""Seconds between two reports that came together: a retry gets all there were."""
 _MOST_SHOWN = 256
 """Requests that are shown."""
 
@@ -100,6 +103,30 @@ def _without_values(report: RuleReport) -> RuleReport:
     return RuleReport(report.rule, edits, report.error)
 
 
+class _Reading:
+    """How a prompt has been read so far. ``again``: the seconds at which the log tells of it."""
+
+    def __init__(self, progress: Progress, seconds: float) -> None:
+        self.again = _LONG
+        self._progress, self._at = progress, seconds
+        self._cost = PrefillCost()
+
+    def take(self, progress: Progress, seconds: float) -> None:
+        """Take note how far it is after so many ``seconds``."""
+        before, self._progress = self._progress, progress
+        if seconds - self._at > _AT_ONCE:
+            self._cost.learn(before.done, progress.done - before.done, seconds - self._at)
+        self._at = seconds
+
+    def to_go(self, seconds: float) -> float | None:
+        """Return the seconds to go, as this prompt has gone by; None: nobody knows yet.
+
+        Each token takes as much more time than the one before as those that were read did.
+        """
+        rest = self._cost.seconds(self._progress.done, self._progress.total, grows=True)
+        return None if rest is None else max(0.0, rest - max(0.0, seconds - self._at))
+
+
 class Latest:
     """Knows the exchanges under way, of which the log has a line where their prompt takes long.
 
@@ -111,7 +138,7 @@ class Latest:
         self.changes = 0
         self.looks: dict[str, Look] = {}
         self._running: dict[int, tuple[Exchange, Progress | None]] = {}
-        self._next: dict[int, float] = {}
+        self._reading: dict[int, _Reading] = {}
 
     def __call__(
         self, exchange: Exchange, progress: Progress | None, seconds: float | None
@@ -123,14 +150,45 @@ class Latest:
         key = id(exchange)
         if seconds is None:
             self._running.pop(key, None)
-            if self._next:
-                self._next.pop(key, None)
+            if self._reading:
+                self._reading.pop(key, None)
         else:
             self._running[key] = exchange, progress
-            if progress is not None and seconds >= self._next.get(key, _LONG):
-                self._next[key] = seconds + _AGAIN
-                _log.info("{text}", text=hide_text(line(exchange, progress, seconds)))
+            if progress is not None:
+                self._read(exchange, progress, seconds)
         self.changes += 1
+
+    def _read(self, exchange: Exchange, progress: Progress, seconds: float) -> None:
+        reading = self._reading.setdefault(id(exchange), _Reading(progress, seconds))
+        reading.take(progress, seconds)
+        if seconds >= reading.again:
+            reading.again = seconds + _AGAIN
+            said = line(exchange, progress, seconds, reading.to_go(seconds))
+            _log.info("{text}", text=hide_text(said))
+
+    def looked(self, look: Look) -> None:
+        """Take what a server shows of a prompt that it reads, where that can be but one of ours."""
+        self.looks[look.url] = look
+        if not (look.slots and self._running):
+            return
+        read = [slot.reading for slot in look.slots if slot.reading is not None]
+        waiting = [
+            exchange
+            for exchange, _ in self._running.values()
+            if exchange.upstream == look.url
+            and exchange.sent_after is not None
+            and exchange.first_byte is None
+        ]
+        if len(waiting) != 1:
+            return
+        (one,) = waiting
+        seconds = look.wall - one.wall
+        if len(read) == 1:
+            if not one.seconds:  # else its client has left, and it is held for a retry
+                one.progress = read[0]
+            self(one, read[0], seconds)
+        elif not read:  # it is being answered as a whole
+            self(one, None, seconds)
 
     def as_json(self, now: float) -> list[dict[str, Any]]:
         """Return those that run, the longest first; ``now``: seconds since the epoch."""
@@ -143,21 +201,27 @@ class Latest:
                 "done": progress and progress.done,
                 "total": progress and progress.total,
                 "seconds": max(0.0, now - exchange.wall),
+                "to_go": self._to_go(exchange, progress, now),
             }
             for exchange, progress in running
             if (session := exchange.session) is not None
         ]
+
+    def _to_go(self, exchange: Exchange, progress: Progress | None, now: float) -> float | None:
+        reading = None if progress is None else self._reading.get(id(exchange))
+        return None if reading is None else reading.to_go(now - exchange.wall)
 
     def keep(self, urls: Collection[str]) -> None:
         """Forget what was seen of other upstreams than those at ``urls``."""
         self.looks = {url: look for url, look in self.looks.items() if url in urls}
 
 
-def line(exchange: Exchange, progress: Progress, seconds: float) -> str:
-    """Return the line for the log."""
+def line(exchange: Exchange, progress: Progress, seconds: float, to_go: float | None = None) -> str:
+    """Return the line for the log; ``to_go``: seconds, of which two digits are shown."""
     done, total = progress.done, progress.total
     label = exchange.session.label if exchange.session is not None else "-"
     return (
         f"{time.strftime('%H:%M:%S')} {label:<12} #{exchange.turn:<3}  "
-        f"prefill {done:,} of {total:,} tokens ({done / total:.0%}) after {seconds:.0f}s"
+        f"prefill {done:,} of {total:,} tokens ({progress.share:.0%}) after {seconds:.0f}s"
+        + ("" if to_go is None else f", ~{float(f'{to_go:.2g}'):,.0f}s to go")
     )

@@ -18,7 +18,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
 from cacheproxy.core.judge.advice import is_curable
-from cacheproxy.core.judge.evidence import Evidence, Meanwhile
+from cacheproxy.core.judge.evidence import NOTHING_SEEN, Evidence, Meanwhile
 from cacheproxy.core.judge.judge import judge, order_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_of, reordered
 from cacheproxy.core.servers.inferred import Inferred
@@ -37,6 +37,7 @@ _TURNS, _LOOKS = 512, 256
 _HOLDS = 0.9
 """Share of a prompt that a slot must hold to be said to hold it."""
 
+_MOVED = Meanwhile(moved=True)
 LaneOf = tuple[Session, int]
 """A session, and a lane of it."""
 
@@ -84,6 +85,8 @@ class Verdicts:
         before, is_first, usage = lane.before_of(sent), lane.turns == 0, exchange.usage
         if usage.reused is None and inferred is not None:
             usage = _usage(exchange, inferred)
+        is_whole = exchange.outcome is Outcome.COMPLETE
+        has_moved = before is not None and before.upstream not in ("", exchange.upstream)
         turn = Evidence(
             before,
             sent,
@@ -91,9 +94,12 @@ class Verdicts:
             usage,
             profile,
             request,
+            _MOVED if has_moved else NOTHING_SEEN,
             is_first=is_first,
             is_known=is_first and self._is_known(session, lane),
             is_replaced=place.replaced,
+            is_whole=is_whole,
+            longest=0 if inferred is None else inferred.longest.get(sent.model, 0),
         )
         verdict, key = judge(turn), (session, place.lane)
         is_break = verdict.judgement is Judgement.BREAK
@@ -106,7 +112,7 @@ class Verdicts:
         self.passed.turns.append(
             Passed(key, exchange.upstream, exchange.wall, ended, usage.evaluated)
         )
-        following = before
+        following, whole = before, verdict.whole
         if before is None or exchange.usage != NOTHING:  # else the cache still holds that one
             following = Before(
                 sent,
@@ -118,11 +124,12 @@ class Verdicts:
                 verdict.judgement is Judgement.OK,
                 ended,
                 profile.start,
+                usage.evaluated,
+                whole.tokens if whole is not None and whole.source == "measured" else None,
             )
         curable = verdict.reason is not None and is_curable(verdict)
         # Another reason may have such a change beneath it, as a proof shows later.
         broke = curable or (verdict.reason is not None and verdict.where is not None)
-        is_whole = exchange.outcome is Outcome.COMPLETE
         place = self._store.end(
             session,
             place,
@@ -208,9 +215,12 @@ def _usage(exchange: Exchange, inferred: Inferred) -> Usage:
 def _infer(inferred: Inferred, verdict: Verdict, turn: Evidence) -> None:
     """Learn from a turn what its upstream does."""
     usage, api = turn.usage, turn.api
+    if (usage.prompt or 0) > inferred.longest.get(turn.sent.model, 0):
+        inferred.saw_prompt(turn.sent.model, usage.prompt or 0)
     if api is not None:
         expected = verdict.expected  # all of the turn before, which was counted, if it was added to
         appended = expected is not None and expected.source == "measured"
+        appended = appended and verdict.judgement is not Judgement.CUT  # its start went
         appended = appended and (usage.prompt or 0) >= _ENOUGH
         inferred.saw_reuse(api, usage.reused, appended=appended)
     if verdict.judgement is not Judgement.BREAK or verdict.reason not in _ORDERED:

@@ -22,7 +22,8 @@ _MOST_SESSIONS = 1_000
 _MOST_RAISED = 4_000
 _LONGEST = 64
 """Characters of a name that a client has chosen."""
-_JUDGED = (Judgement.OK, Judgement.BREAK)
+_LOSSES = (Judgement.BREAK, Judgement.CUT)
+_JUDGED = (Judgement.OK, *_LOSSES)
 _REUSED, _LOST, _SECONDS = map(attrgetter, ("reused", "lost", "seconds"))
 
 
@@ -102,7 +103,7 @@ class Alarms:
         turns = deque(self._turns.get(session, ()), maxlen=self.limits.turns)
         turns.append(_Turn(exchange.usage.reused or 0, verdict.lost.tokens, verdict.seconds_lost))
         _put(self._turns, session, turns, _MOST_SESSIONS)
-        costly = self._costly(turns) if verdict.judgement is Judgement.BREAK else None
+        costly = self._costly(turns) if verdict.judgement in _LOSSES else None
         if not costly:
             return None
         kind = None if verdict.where is None else verdict.where.kind

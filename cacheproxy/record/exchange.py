@@ -160,6 +160,15 @@ class Exchange:
         return is_turn and self.outcome is Outcome.CLIENT_LEFT and self.first_byte is None
 
     @property
+    def waited(self) -> str | None:
+        """How long such a client waited, and how much was read, for people; None: it did not."""
+        if not self.left_waiting:
+            return None
+        read = self.progress
+        what = "without a token" if read is None else f"of prefill ({read.share:.0%})"
+        return f"after {self.seconds:.0f} s {what}"
+
+    @property
     def has_given_up(self) -> bool:
         """Whether it did so after so long that it was a time-out of its own, rather than a user."""
         return self.left_waiting and self.seconds >= _LEAST_LIMIT and not self.error

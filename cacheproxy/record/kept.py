@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from cacheproxy.core.servers.prefill import NAME
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import Exchange, Outcome
 
 Json = dict[str, Any]
 LONGEST_NAME = 120
@@ -101,6 +101,7 @@ EXCHANGES = (
     KeptColumn("status", _ROWS, NUMBER, "exchange.status"),
     KeptColumn("dialect", kind=WORD),
     KeptColumn("outcome", _R | _D, WORD, "exchange.outcome"),
+    KeptColumn("waited", _ROWS, TEXT),
     KeptColumn("failed", _ROWS),
     KeptColumn("prompt", _ROWS, NUMBER, "exchange.usage.prompt", sums=True),
     KeptColumn("reused", _ROWS, NUMBER, "exchange.usage.reused", sums=True),
@@ -241,6 +242,7 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
         "shape": (verdict and verdict.rewrite) or (where and where.kind),
         "rules": ",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
         "turn": 0 if failed else exchange.turn,
+        "waited": exchange.waited if exchange.outcome is Outcome.CLIENT_LEFT else None,
         "failed": failed,
         "lost": verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None,
         "up": len(received.body),

@@ -9,7 +9,7 @@ from cacheproxy.core.conversation.speeds import generation_speed
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.http1.headers import values
-from cacheproxy.core.judge.advice import waiting
+from cacheproxy.core.judge.advice import advice, waiting
 from cacheproxy.core.judge.explain import command, said_of
 from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
@@ -17,7 +17,7 @@ from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers.kinds import name_of
 from cacheproxy.core.servers.prefill import NAME as PROGRESS
-from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import Exchange, Outcome
 
 _LONGEST = 200
@@ -71,18 +71,13 @@ def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.left_waiting and not exchange.error:
         held = ", held for a retry" if exchange.held else ""
-        return f"{Outcome.CLIENT_LEFT.upper()} {waited(exchange.seconds, exchange.progress)}{held}"
+        return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}{held}"
     if exchange.outcome not in (None, Outcome.COMPLETE):
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
         return Judgement.UNKNOWN
-    return "side" if exchange.side else exchange.verdict.judgement
-
-
-def waited(seconds: float, progress: Progress | None) -> str:
-    """Return how long a client waited that left before the first token, and for what."""
-    after = f"after {seconds:.0f} s"
-    return f"{after} of prefill ({progress.share:.0%})" if progress else f"{after} without a token"
+    word = exchange.verdict.judgement
+    return "side" if exchange.side and word is not Judgement.CUT else word
 
 
 def why(exchange: Exchange, proxy: str = "") -> str:
@@ -91,11 +86,15 @@ def why(exchange: Exchange, proxy: str = "") -> str:
     ``proxy``: what the command needs beside it, see ``lines``.
     """
     verdict_, moved = exchange.verdict, _moved(exchange)
-    if verdict_ is None or exchange.side or moved:
+    is_cut = exchange.reason is Reason.CUT
+    if verdict_ is None or ((exchange.side or moved) and not is_cut):
         return moved
     if verdict_.reason is None:
         return "; ".join(verdict_.evidence)
     said = said_of(verdict_, exchange.usage)
+    if is_cut:  # silently: who reads of it can mend it at once
+        first = advice(verdict_, exchange.profile or UNKNOWN)[0]
+        said += f"; {first.do}: {first.why}"
     return f"{verdict_.reason}: {said}.   {command(exchange.number, verdict_, proxy)}"
 
 

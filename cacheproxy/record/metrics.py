@@ -165,7 +165,7 @@ COUNTED = (
     MetricRow(
         "cacheproxy_turns_total",
         (*_CLIENT, "verdict"),
-        "Turns of conversations by their verdict: ok, cold, compacted, break, or unknown",
+        "Turns of conversations by their verdict: ok, cold, compacted, cut, break, or unknown",
     ),
     MetricRow(
         "cacheproxy_breaks_total",

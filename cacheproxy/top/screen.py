@@ -125,10 +125,12 @@ def _running(told: Watched, place: ScreenPlace) -> Iterator[Text]:
         line.append(set_cell_size(f"{visible(each['session'])} #{each['turn']}", _NAME), "default")
         said = f" {span(each['seconds'])}"
         if each["total"]:
-            part, wide = each["done"] / each["total"], 20 if place.width >= 80 else 8
+            part, wide = each["done"] / each["total"], 20 if place.width >= 100 else 8
             done = round(part * wide)
             line.append(f" {'█' * done}{'░' * (wide - done)} ", "cyan not dim")
             said = f"{part:4.0%} of {count(each['total'])} tokens,{said}"
+            if each["to_go"] is not None:
+                said += f", ≈{span(each['to_go'])} to go"
         yield line.append(said, "not dim")
     if len(prefills) > _MOST_RUNNING:
         yield Text(f"       and {len(prefills) - _MOST_RUNNING} more requests", "dim")
@@ -235,8 +237,11 @@ def _turn_columns(width: int) -> list[Column]:
 
 
 def _verdict_of(row: Json) -> str:
+    if row["waited"]:
+        return f"client left {visible(row['waited'])}"
     if row["reason"]:
-        return f"BREAK {PHRASES.get(row['reason'], visible(row['reason']))}"
+        word = "cut" if row["verdict"] == "cut" else "BREAK"
+        return f"{word} {PHRASES.get(row['reason'], visible(row['reason']))}"
     return str(row["status"] if row["kind"] == "failed" else row["verdict"] or row["kind"])
 
 

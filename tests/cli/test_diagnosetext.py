@@ -61,6 +61,17 @@ REPORTS = {
         basis=Basis.RENDERED,
         says="thinking dropped by the template",
     ),
+    "a cut": replace(BROKEN, judgement=Judgement.CUT, reason=Reason.CUT, says="so many words"),
+    "a cut first turn, not measured": replace(
+        UNMEASURED,
+        judgement=Judgement.CUT,
+        reason=Reason.CUT,
+        equal=None,
+        path=None,
+        byte=None,
+        kind=None,
+        says="so many words",
+    ),
     "another model": replace(BROKEN, reason=Reason.MODEL_CHANGED, says="more words"),
     "not seen": replace(BROKEN, reason=Reason.PREVIOUS_NOT_FOUND, says="more words"),
 }

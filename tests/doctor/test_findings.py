@@ -67,8 +67,8 @@ def left(number, seconds, **more):
     return seen(number, number, None, None, "-", **usual | more)
 
 
-def cut(number, prompt, expected, reused=7, **more):
-    return seen(number, number, prompt, reused, "BREAK", expected=expected, **more)
+def cut(number, prompt, reused=7, **more):
+    return seen(number, number, prompt, reused, "cut", **{"reason": "cut"} | more)
 
 
 def rows(*found, **more):
@@ -182,26 +182,14 @@ CASES = {
     "requests: a client left": rows(asked(1, outcome="client left")),
     "requests: a client left before": rows(asked(1, outcome="client left", status=None)),
     # prompts of which a part was read
-    "context: cut by Ollama": rows(cut(2, 4096, 4096), cut(3, 3900, 4096), kind="Ollama"),
+    "context: cut by Ollama": rows(cut(2, 4096), cut(3, 3900), kind="Ollama"),
     **{
         f"context: {name}": rows(*found)
         for name, found in {
-            "two": [cut(2, 4096, 4096), cut(3, 3900, 4096)],
-            "two, reuse not told": [cut(2, 4096, 4096, None), cut(3, 4096, 4096, None)],
-            "shifted": [cut(2, 9000, 4096, reason="context_shifted")],
-            "not one alone": [cut(2, 4096, 4096, None)],
-            "not a short one": [cut(2, 3000, 4096)],
-            "not repeated ones": [cut(2, 4096, 4096, 4095), cut(3, 4096, 4096, 4095)],
-            "not where others are longer": [
-                *(cut(2, 7000, 10_000), cut(3, 15_000, 7000), cut(4, 11_000, 15_000))
-            ],
-            "not where thinking left": [
-                cut(n, 3000, 4096, rewrite="thinking dropped") for n in (2, 3)
-            ],
-            "not side requests": [cut(n, 3000, 4096, side=True) for n in (2, 3)],
-            "not longer or unknown ones": [
-                *(cut(2, 5000, 4096), cut(3, 6000, None), cut(4, None, 4096))
-            ],
+            "one": [cut(2, 4096)],
+            "a first turn, reuse not told": [cut(1, 4096, None)],
+            "the turn after one": [cut(2, 9000, reason="context_shifted")],
+            "not side requests": [cut(n, 3000, side=True) for n in (2, 3)],
         }.items()
     },
     # who did not wait for an answer
@@ -299,9 +287,9 @@ CASES = {
     "answer: YES, with a break": {
         "record": record((1, 0, "cold"), (2, 16_900, "BREAK"), (3, 17_000, "ok"))
     },
-    "answer: NO, most cut": rows(*(seen(n, n, expected=n // 2 * 18_000) for n in (1, 2, 3))),
+    "answer: NO, most cut": rows(seen(), cut(2, 18_000), cut(3, 18_000)),
     "answer: MOSTLY, some cut": rows(
-        *(seen(n, n, reused=None, expected=n // 4 * 18_000) for n in range(1, 6))
+        *(seen(n, n, reused=None) for n in (1, 2, 3)), *(cut(n, 18_000, None) for n in (4, 5))
     ),
     "answer: NO, one fails": rows(*TALK.rows, asked(9, "cline", 500)),
     "answer: YES, it failed before": rows(

@@ -30,6 +30,7 @@ from cacheproxy.core.prompt.client import Client, Clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.core.servers.profile import Memory, Profile, ServerFacts
 from cacheproxy.observe.log import LogLine
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.logline import lines
@@ -96,6 +97,12 @@ def broke(reason, **more):
     return {"usage": usage, "verdict": Verdict(Judgement.BREAK, reason, **more)}
 
 
+def cut(**more):
+    whole = TokenCount(9_302, "measured")
+    verdict = Verdict(Judgement.CUT, Reason.CUT, basis=Basis.COUNTED, whole=whole)
+    return {"usage": Usage(4_096, 0), "verdict": verdict, **more}
+
+
 def at(path, kind, tokens):
     return Break(path, 9204, TokenCount(tokens, "estimated"), kind, SECRET, SECRET)
 
@@ -103,6 +110,7 @@ def at(path, kind, tokens):
 DATE = at("/messages/0/content/0/text", ChangeKind.DATE, 2611)
 RAM = TokenCount(18_400, "measured")
 MOVED = {"server": "big2", "was_at": "big"}
+OLLAMA = Profile(ServerFacts("Ollama"), memory=Memory(context=4_096))
 CASES = {
     "a turn, of which the server tells all, or something, or nothing": [
         {},
@@ -145,6 +153,11 @@ CASES = {
             {"seconds": 120.0, "error": "cut off by the proxy"},
             {"seconds": 30.0},
         )
+    ],
+    "a cut is said of side requests, too, and with the server's setting, if it is known": [
+        cut(),
+        cut(side=True),
+        cut(profile=OLLAMA, **MOVED),
     ],
     "a request that is no turn": [
         {"turn": 0},

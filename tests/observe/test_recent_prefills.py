@@ -1,9 +1,13 @@
 """Each upstream's latest status."""
 
 import re
+from dataclasses import replace
+
+import pytest
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.core.servers.status import Slot
 from cacheproxy.observe.recent import Latest, line
 
 from .exchanges import exchange, look
@@ -40,6 +44,8 @@ def test_the_line():
     said = r"\d\d:\d\d:\d\d agent/3f9a   #14   prefill 2,048 of 11,000 tokens \(19%\) after 6s"
     one = exchange({}, session="3f9a77", turn=14)
     assert re.fullmatch(said, line(one, Progress(2048, 11_000), 6.2))
+    assert re.fullmatch(f"{said}, ~1,300s to go", line(one, Progress(2048, 11_000), 6.2, 1284.0))
+    assert line(one, Progress(2048, 11_000), 6.2, 2.64).endswith("~3s to go")
 
 
 def test_a_short_prefill_has_no_line(logged):
@@ -90,11 +96,99 @@ def test_those_that_run_are_shown_until_they_are_over():
         "done": 5,
         "total": 9,
         "seconds": 3.0,
+        "to_go": None,
     }
     assert (second["session"], second["done"], second["total"]) == ("claude/3f9a", 2048, 11_000)
     prefills.tell(2, None)
     assert [each["session"] for each in prefills.as_json(NOW)] == ["claude/3f9a"]
     assert prefills.changes == 3
+
+
+def to_go(prefills):
+    (shown,) = prefills.as_json(NOW)
+    return shown["to_go"]
+
+
+def test_the_seconds_to_go_follow_from_what_this_prompt_took():
+    """As each thousand tokens took more than the one before, so will the next."""
+    prefills = Running()
+    prefills.tell(1, 10.0, 0, 4000)  # it had waited for a slot
+    assert to_go(prefills) is None
+    prefills.tell(1, 20.0, 1000, 4000)
+    assert to_go(prefills) == pytest.approx(30.0)
+    prefills.tell(1, 40.0, 2000, 4000)
+    assert to_go(prefills) == pytest.approx(70.0)
+    prefills.exchanges[1].wall -= 50
+    assert to_go(prefills) == pytest.approx(20.0)
+    prefills.exchanges[1].wall -= 50
+    assert to_go(prefills) == 0.0
+
+
+def test_what_a_retry_is_told_at_once_is_no_speed():
+    prefills = Running()
+    for done in (0, 1000, 2000, 3000):
+        prefills.tell(1, 5.0 + done / 1e6, done, 8000)
+    assert to_go(prefills) is None
+    prefills.tell(1, 15.0, 4000, 8000)
+    assert to_go(prefills) == pytest.approx(40.0, rel=0.01)
+
+
+BUSY = Slot(0, 4096, 900, busy=True)
+READS = replace(BUSY, reading=Progress(300, 900))
+
+
+class Looked(Running):
+    """Has requests at one server, which wait."""
+
+    def __init__(self, count=1):
+        super().__init__()
+        for number in range(count):
+            self.tell(number, 7.0, total=0)
+            self.exchanges[number].upstream, self.exchanges[number].sent_after = "http://a", 0.1
+            self.exchanges[number].first_byte, self.exchanges[number].seconds = None, 0.0
+
+    def look(self, *slots, url="http://a"):
+        """What is shown of each after a look."""
+        self.looked(replace(look(url=url), wall=NOW, slots=slots))
+        return [each["done"] for each in self.as_json(NOW)]
+
+
+def test_a_slot_that_reads_a_prompt_tells_of_the_one_that_waits(logged):
+    """Until it does so no more: then it is answered."""
+    prefills = Looked()
+    assert prefills.look(BUSY) == [None]
+    assert prefills.look(BUSY, READS) == [300]
+    assert prefills.exchanges[0].progress == Progress(300, 900)
+    assert logged[0].endswith("prefill 300 of 900 tokens (33%) after 7s")
+    assert prefills.look() == [300]  # it did not say this time
+    assert prefills.look(BUSY) == [None]
+
+
+@pytest.mark.parametrize(
+    ("count", "change", "slots", "url"),
+    [
+        (2, {}, [READS], "http://a"),
+        (1, {}, [READS, READS], "http://a"),
+        (1, {}, [READS], "http://b"),
+        (1, {"sent_after": None}, [READS], "http://a"),
+        (1, {"first_byte": 3.0}, [READS], "http://a"),
+    ],
+    ids=["two wait", "two are read", "elsewhere", "not sent yet", "it answers"],
+)
+def test_a_slot_tells_nothing_where_it_may_be_anybody_s(count, change, slots, url):
+    prefills = Looked(count)
+    for one in prefills.exchanges.values():
+        vars(one).update(change)
+    assert prefills.look(*slots, url=url) == [None] * count
+
+
+def test_a_request_that_is_held_for_a_retry_is_read_on():
+    """Its record is over, and stays as it was."""
+    prefills = Looked()
+    prefills.exchanges[0].seconds = 5.0
+    prefills.exchanges[0].finish()
+    assert prefills.look(READS) == [300]
+    assert prefills.exchanges[0].progress is None
 
 
 def test_of_thousands_those_that_run_longest_are_shown(logged):

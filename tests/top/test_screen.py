@@ -27,9 +27,10 @@ PREFILL = {
     "done": 8200,
     "total": 18211,
     "seconds": 12.4,
+    "to_go": 130.0,
     "conversation": "claude/3f9a77",
 }
-UNKNOWN = PREFILL | {"done": None, "total": None}
+UNKNOWN = PREFILL | {"done": None, "total": None, "to_go": None}
 MANY = [conversation(f"c/{n:05}") for n in range(50)]
 CURE = BREAK["known"]["cure"]
 ONE = {
@@ -38,6 +39,7 @@ ONE = {
         *(turn(n) for n in range(1, 99)),
         turn(100, reason="system_changed", verdict="break"),
         turn(0, kind="failed", status=500),
+        turn(101, verdict="-", waited="after 300 s of prefill (64%)", prompt=None),
     ],
     "branches": [{"conversation": conversation("claude/77b0", turns=1), "turns": []}],
 }
@@ -53,6 +55,9 @@ SCREENS = {
     ),
     "a prompt is read": (
         told(conversation(), conversation("pi/3f9a77"), data={"prefills": [PREFILL]}),
+    ),
+    "nobody knows how long it takes": (
+        told(conversation(), data={"prefills": [PREFILL | {"to_go": None}]}),
     ),
     "many are read": (told(conversation(), data={"prefills": [PREFILL] * 9}),),
     "how far is not known": (told(conversation(), data={"prefills": [UNKNOWN]}),),

@@ -73,6 +73,7 @@ def turn(number, **changes):
         "verdict": "ok",
         "reason": None,
         "status": 200,
+        "waited": None,
         **changes,
     }
 

@@ -32,6 +32,7 @@ _PLAIN = {
     "rules": None,
     "turn": 2,
     "side": False,
+    "waited": None,
     "failed": False,
     "status": 200,
     "prompt": 1000,

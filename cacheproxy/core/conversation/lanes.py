@@ -66,6 +66,8 @@ class Before(NamedTuple):
     was_ok: bool = False  #: whether it had reused all of the one before
     ended: float = 0.0  #: seconds since the epoch
     start: str | None = None  #: of the server then (see ``Profile``)
+    evaluated: int | None = None  #: of its tokens, if the server said what it reused
+    floor: int | None = None  #: tokens that it has at least, where the server read less
 
 
 class Home(NamedTuple):

@@ -103,14 +103,16 @@ class PrefillCost:
         self._base, self._slope = _fit(usual or self._shown)
         self._deepest = max(depth + tokens / 2 for depth, tokens, _ in self._shown)
 
-    def seconds(self, start: float, end: float) -> float | None:
+    def seconds(self, start: float, end: float, *, grows: bool = False) -> float | None:
         """Return what the tokens between two depths take; below 0 if ``end`` is before ``start``.
 
-        Beyond the deepest token that was seen, none is taken to cost more. None: nothing was seen.
+        Beyond the deepest token that was seen, none is taken to cost more, unless it ``grows``.
+        None: nothing was seen.
         """
         if not self._shown:
             return None
-        depth = min((start + end) / 2, self._deepest)
+        depth = (start + end) / 2
+        depth = depth if grows else min(depth, self._deepest)
         return (end - start) * (self._base + self._slope * depth)
 
 

@@ -58,6 +58,8 @@ class Usage(msgspec.Struct, frozen=True):
     written: int | None = None  #: tokens of the prompt that the server put into its cache
     evaluated: int | None = None
     """Prompt tokens that were computed: all of them less the reused; it follows from these."""
+    truncated: bool | None = None
+    """The server says that the prompt, or with its answer, had no room in the context."""
 
     def __post_init__(self) -> None:
         """Forget parts that are more than the whole; work out what was evaluated."""
@@ -87,11 +89,13 @@ class Usage(msgspec.Struct, frozen=True):
             self.prompt_seconds if later.prompt_seconds is None else later.prompt_seconds,
             self.output_seconds if later.output_seconds is None else later.output_seconds,
             self.written if later.written is None else later.written,
+            truncated=later.truncated or self.truncated,
         )
 
 
 NOTHING = Usage()
 """What a message that says nothing of usage says."""
+_TRUNCATED = Usage(truncated=True)
 
 
 def usage_of(message: Any) -> Usage:
@@ -109,6 +113,8 @@ def usage_of(message: Any) -> Usage:
                         break
             if "timings" in holder:
                 said.append(_timings(holder["timings"]))
+            if holder.get("truncated") is True:
+                said.append(_TRUNCATED)
     for spelling, counts in _ALONE:
         if not message.keys().isdisjoint(spelling.signs):
             said.append(_read(message, spelling, counts))

@@ -19,6 +19,7 @@ class Judgement(StrEnum):
     OK = "ok"
     COLD = "cold"
     COMPACTED = "compacted"
+    CUT = "cut"
     BREAK = "BREAK"
     UNKNOWN = "-"
 
@@ -34,6 +35,7 @@ class Reason(StrEnum):
     TEMPLATE_CHANGED = "template_changed"
     CHECKPOINT = "checkpoint"
     CONTEXT_SHIFTED = "context_shifted"
+    CUT = "cut"
     NOT_CACHED = "not_cached"
     MOVED = "moved"
     EVICTED = "evicted"
@@ -112,6 +114,9 @@ class Verdict(msgspec.Struct, frozen=True):
     beneath: Reason | None = None  #: of a CHECKPOINT, why the prompts part at all
     evidence: tuple[Sign, ...] = ()  #: of EVICTED, and of COLD
     ruled_out: tuple[str, ...] = ()  #: of UNKNOWN, what it was not, for people
+    whole: TokenCount | None = None
+    """Of CUT, how many tokens the prompt has: at least, or, where ``estimated``, about; None: only
+    the server says that it cut."""
 
 
 class Spared(msgspec.Struct, frozen=True):

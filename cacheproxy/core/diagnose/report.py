@@ -39,6 +39,7 @@ from cacheproxy.record.exchange import Exchange
 
 _OF_VERDICT = {*Verdict.__struct_fields__} - {"where", "expected", "lost", "unedited"}
 """Fields that a report has as the verdict does."""
+_LOSSES = (Judgement.BREAK, Judgement.CUT)
 _LEFT, _RIGHT = 48, 36
 """Characters of an excerpt before and after the difference."""
 
@@ -108,6 +109,7 @@ class TurnReport(AsJson):
     beneath: Reason | None = None  #: as in ``Verdict``
     evidence: tuple[Sign, ...] = ()  #: as in ``Verdict``
     ruled_out: tuple[str, ...] = ()  #: as in ``Verdict``
+    whole: TokenCount | None = None  #: as in ``Verdict``
     says: str = ""  #: why it broke, in a sentence
     advice: tuple[Advice, ...] = ()  #: what can be done
 
@@ -156,7 +158,7 @@ def report(
         rules=rules,
         on=tuple(name for name in rules if name in active),
         seen=seen,
-        lost=verdict.lost if verdict.judgement is Judgement.BREAK else None,
+        lost=verdict.lost if verdict.judgement in _LOSSES else None,
         says=said_of(verdict, usage),
     )
     live = None if is_captured else exchange.number
@@ -279,7 +281,7 @@ def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) 
     tokens = counted if counted is not None else round(ours.chars / CHARS_PER_TOKEN)
     verdict = judge(
         Evidence(
-            Before(ours, theirs, tokens),
+            Before(ours, theirs, tokens, evaluated=before.usage.evaluated, floor=_floor(before)),
             sent,
             unedited,
             after.usage,
@@ -294,6 +296,14 @@ def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) 
         expected = TokenCount(verdict.expected.tokens, "estimated")
         verdict = structs.replace(verdict, expected=expected)
     return verdict
+
+
+def _floor(before: Exchange) -> int | None:
+    """Return how many tokens a captured prompt has at least, where its count does not tell."""
+    if before.usage.prompt is None:
+        return 0
+    whole = None if before.verdict is None else before.verdict.whole
+    return None if whole is None or whole.source != "measured" else whole.tokens
 
 
 def _order(record: Exchange) -> PromptOrder:

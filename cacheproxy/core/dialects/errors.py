@@ -43,6 +43,15 @@ def is_overflow(status: int, *signs: Any) -> bool:
     )
 
 
+def as_json(message: str) -> str:
+    """Return the message of an overflow as JSON that says so, for clients that look there alone.
+
+    Source: opencode 1.18, ``parseStreamError``.
+    """
+    error = {"code": "context_length_exceeded", "message": message}
+    return json.dumps({"type": "error", "error": error}, ensure_ascii=False)
+
+
 def too_long(status: int, error: dict[str, Any], message: str) -> str | None:
     """Return what Anthropic says of a prompt that does not fit, None if ``error`` is another one.
 

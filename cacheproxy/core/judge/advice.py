@@ -108,7 +108,7 @@ def advice(
     package declares it. ``changed``: the field at the break.
     """
     case = _Case(verdict, profile, client, changed, kind_of(profile))
-    if verdict.judgement is Judgement.BREAK:
+    if verdict.judgement in (Judgement.BREAK, Judgement.CUT):
         return tuple(_about(verdict.reason, case))
     if verdict.judgement is not Judgement.UNKNOWN:
         return ()
@@ -226,10 +226,15 @@ def _own_template(case: _Case, which: str) -> Iterator[Advice]:
 
 
 def _context(case: _Case) -> Iterator[Advice]:
-    context = case.profile.memory.context or (case.profile.server and case.profile.server.context)
-    now = f" than {context:,} tokens" if context else ""
+    memory = case.profile.memory
+    context = memory.context or (case.profile.server and case.profile.server.context) or 0
+    shares = (memory.slots or 1) if memory.is_unified is False else 1
+    now = f" than {context * shares:,} tokens" if context else ""
     if case.server.context:
-        why = f"{case.server.context} larger{now}: it was full, so the server dropped its start"
+        parts = f" ({shares} slots share it out)" if shares > 1 else ""
+        why = f"{case.server.context} larger{now}{parts}: it was full"
+        if case.verdict.reason is Reason.CONTEXT_SHIFTED:
+            why += ", so the server dropped its start"
         yield Advice(case.server.called, why)
     yield Advice("the client", f"{setup_command(case.client)} tells the client when to compact")
 
@@ -306,6 +311,7 @@ _BY_REASON: Mapping[Reason, Callable[[_Case], Iterable[Advice]]] = {
     Reason.TEMPLATE_CHANGED: _template,
     Reason.CHECKPOINT: _checkpoint,
     Reason.CONTEXT_SHIFTED: _context,
+    Reason.CUT: _context,
     Reason.NOT_CACHED: _not_cached,
     Reason.MOVED: _always(
         "nothing",

@@ -145,6 +145,8 @@ def _is_far_back(turn: Evidence, shared: int) -> bool:
 def _was_shifted(turn: Evidence) -> bool:
     """Whether the turn before, with its answer, had no room in its context."""
     context, before = turn.profile.memory.context, turn.before
+    if before is not None and before.floor:
+        return True
     if context is None or before is None or before.generated is None:
         return False
     return turn.had + before.generated >= context - _SHIFTED

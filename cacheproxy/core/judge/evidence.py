@@ -84,6 +84,8 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     is_replaced: bool = False
     """The client wrote the history anew (see ``Place``): no break as long as what stands before the
     messages was reused."""
+    is_whole: bool = True  #: the answer came whole, so that its counts are the last
+    longest: int = 0  #: tokens of the longest prompt that this model has read there
     partings: dict[tuple[PromptOrder, bool], Parted] = msgspec.field(default_factory=dict)
     """The prompts, compared: by the order of their parts, and whether they are those that nobody
     edited. It is kept when a field is replaced, so each comparison is made once."""

@@ -26,6 +26,7 @@ PHRASES: Mapping[str, str] = {
     Reason.TEMPLATE_CHANGED: "The chat template rendered earlier text anew",
     Reason.CHECKPOINT: "The server could only go back to an earlier checkpoint",
     Reason.CONTEXT_SHIFTED: "The server cut the start off a full context",
+    Reason.CUT: "The server cut what had no room in its context",
     Reason.NOT_CACHED: "This server reuses nothing",
     Reason.MOVED: "Another server or worker answered",
     Reason.EVICTED: "The server had dropped the earlier prompt",
@@ -73,10 +74,19 @@ def said_of(verdict: Verdict, usage: Usage) -> str:
         return f"the server could only go back to {kept}{_beneath(verdict)}"
     if reason is Reason.EVICTED:
         return f"the server still had {kept}: {', '.join(verdict.evidence)}"
+    if reason is Reason.CUT:
+        return _cut(verdict, usage)
     if reason is Reason.UNKNOWN:
         ruled_out = f" (ruled out: {'; '.join(verdict.ruled_out)})" if verdict.ruled_out else ""
         return f"no cause found{ruled_out}"
     return _PLAIN[reason]
+
+
+def _cut(verdict: Verdict, usage: Usage) -> str:
+    if verdict.whole is None or usage.prompt is None:
+        return "the server says that the prompt and its answer had no room in its context"
+    of = "at least " if verdict.whole.source == "measured" else "~"
+    return f"the server read {usage.prompt:,} of {of}{verdict.whole.tokens:,} tokens that were sent"
 
 
 def command(number: int, verdict: Verdict, proxy: str = "") -> str:

@@ -29,6 +29,7 @@ from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.document.compare import means_same
 from cacheproxy.core.judge.cause import allowed, cause_of, near
+from cacheproxy.core.judge.cut import cut_of
 from cacheproxy.core.judge.evidence import Evidence, Parted
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder
 from cacheproxy.core.prompt.segments import Piece
@@ -58,8 +59,9 @@ def judge(turn: Evidence) -> Verdict:
         usage = replace(usage, reused=None)
         turn = replace(turn, usage=usage)
     if before is None:
-        if turn.is_first:
-            return _first(turn)
+        cut = cut_of(turn)
+        if cut is not None or turn.is_first:
+            return cut or _first(turn)
         return Verdict(Judgement.COMPACTED) if turn.is_replaced else _without_before(usage)
     counted = usage.prompt or turn.tokens
     parted = _fitting(turn, before, counted)
@@ -75,6 +77,19 @@ def judge(turn: Evidence) -> Verdict:
     reused = could.tokens if usage.reused is None else usage.reused
     gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
     saved = TokenCount(gained, "estimated")
+    cut = cut_of(turn, parted)
+    if cut is not None:
+        lost = None
+        if before.tokens is not None and usage.reused is not None:
+            lost = _lost(before.tokens, usage.reused, usage.prompt, parted)
+        return replace(
+            cut,
+            expected=could,
+            lost=lost,
+            seconds_lost=_seconds(lost, usage),
+            unedited=without,
+            saved=saved,
+        )
     change = None if same_model else Reason.MODEL_CHANGED
     if change is None and parted.left.was is not None:
         change = _REASONS[parted.left.part]
@@ -211,8 +226,8 @@ def _broken(verdict: Verdict, turn: Evidence, parted: Parted, change: Reason | N
     )
 
 
-def _seconds(lost: TokenCount, usage: Usage) -> float | None:
-    if not usage.prompt_seconds or not usage.evaluated:
+def _seconds(lost: TokenCount | None, usage: Usage) -> float | None:
+    if lost is None or not usage.prompt_seconds or not usage.evaluated:
         return None
     return usage.prompt_seconds * min(1.0, lost.tokens / usage.evaluated)
 

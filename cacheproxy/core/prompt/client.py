@@ -36,6 +36,9 @@ _SHARED = frozenset(
 )
 _SDK = re.compile(r"[\w$]{1,64}/(?:JS|Python) \d")
 """What OpenAI's and Anthropic's SDKs send: the name of a class, which packed programs shorten."""
+_PYTHON = ("openai/python", "asyncopenai/python")
+"""OpenAI's SDK for Python, to which any byte is a sign of life: httpx waits for bytes. Its helper
+for Chat Completions would keep the id of an event of ours."""
 _PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,19}")
 _PLAIN = re.compile(r"[A-Za-z0-9 #:;=,_'<>!/-]*")
@@ -94,6 +97,8 @@ class Client:
     """Whether any byte of a stream is a sign of life to it, a comment too; else it is an event."""
     waits_for_head: bool = field(default=False, repr=False, compare=False)
     """Whether it waits for an answer's head as long as it takes, so that it needs none of ours."""
+    reads_messages: bool = field(default=False, repr=False, compare=False)
+    """Whether it learns that a prompt was too long from JSON in a late error's message alone."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
     """The seconds that a line took, once that was too long: none is looked for from then on."""
 
@@ -250,6 +255,13 @@ def client_of(request: Request) -> str:
 def agent_of(request: Request) -> str:
     """Return the user agent, "" for none."""
     return request.by_name.get(b"user-agent", b"").decode("latin-1")
+
+
+def heeds_comments(request: Request, client: Client | None) -> bool:
+    """Whether a comment is a sign of life to who sent ``request``; ``client``: None if unknown."""
+    if client is not None:
+        return client.heeds_comments
+    return agent_of(request).lower().startswith(_PYTHON)
 
 
 def is_shared(request: Request) -> bool:

@@ -15,12 +15,14 @@ from cacheproxy.core.servers.profile import MemoryKind, Profile, Reporting
 _APPENDS = 3
 """Turns that did nothing but append, of which nothing was reused, after which nothing ever is."""
 _MOST = 1 << 20
+_MOST_MODELS = 64
 _BY_TRAFFIC = "its answers"
 
 
 class Inferred:
     """Facts about one upstream, in constant memory. ``changes`` grows when one is new.
 
+    ``longest``: tokens of the longest prompt, by the model that it asked for.
     Fed on one thread at a time; read on any.
     """
 
@@ -36,6 +38,7 @@ class Inferred:
         self._says_zero = False
         self._in_vain = 0
         self._reuses: bool | None = None
+        self.longest: dict[str, int] = {}
         self.changes += 1
 
     def saw_order(self, order: PromptOrder) -> None:
@@ -44,6 +47,12 @@ class Inferred:
             before = self.order
             self._orders[order] += 1
             self.changes += before is not self.order
+
+    def saw_prompt(self, model: str, tokens: int) -> None:
+        """Take note of the longest prompt that ``model`` has read."""
+        if len(self.longest) >= _MOST_MODELS:
+            self.longest.clear()
+        self.longest[model] = tokens
 
     def saw_rewind(self) -> None:
         """Take note that all was reused up to a change in mid-prompt, to the token.

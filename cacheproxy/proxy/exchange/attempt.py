@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
@@ -15,14 +15,12 @@ from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.prefill import NAME as PROGRESS
 from cacheproxy.core.servers.prefill import Progress, asking
 from cacheproxy.proxy.exchange.adapting import Placed
+from cacheproxy.proxy.exchange.holding import Holding
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.exchange.holding import Holding
 
 _HEALS = 3
 """A template may refuse late messages, users in a row and long ids of calls, one at a time."""
@@ -90,6 +88,7 @@ class Attempt:
         if not server.edits:
             self._request, record.reports = record.received, ()
         record.sent = record.edited_after = record.sent_after = None  # by another server
+        record.upstream = server.upstream.url.text
         if server.model:
             self._request, report = asking_for(self._request, server.model)
             record.reports += () if report is None else (report,)

@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
-from cacheproxy.core.dialects.errors import said
+from cacheproxy.core.dialects.errors import as_json, is_overflow, said
 from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
@@ -22,7 +22,7 @@ from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
 from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
-from cacheproxy.core.prompt.client import Client, client_of
+from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
@@ -270,10 +270,14 @@ class _Running:
         record = self.record
         assert self.chosen is not None
         assert record.session is not None
-        request = prepared.request if self.server.edits else record.received
+        assert attempt.connection is not None
         return Held(
-            *(self.context, attempt, self.chosen, self.server, record),
-            request=request,
+            *(self.context.holding, self.context.hold, attempt.connection),
+            attempt=attempt,
+            chosen=self.chosen,
+            server=self.server,
+            record=record,
+            request=prepared.request if self.server.edits else record.received,
             session=record.session,
             since=self.started - (record.joined or 0.0),
         )
@@ -287,12 +291,13 @@ class _Running:
 
     async def _join(self, held: Held) -> tuple[Attempt, UpstreamConnection]:
         """Go on with the request of a client that has left."""
-        record, first, attempt = self.record, held.record, held.attempt
+        record, first = self.record, held.record
+        attempt: Attempt = held.attempt
         self.attempt, self.chosen, self.server = attempt, held.chosen, held.server
         self.server.health.waiting += 1
         record.joined = self.context.clock.seconds() - held.since
         record.route, record.was_at = first.route, first.was_at
-        record.sent, record.reports = first.sent, first.reports
+        record.sent, record.reports, record.upstream = first.sent, first.reports, first.upstream
         record.edited_after = record.sent_after = self._now()
         connection, head_after = attempt.connection, self.context.head_after
         assert connection is not None
@@ -378,6 +383,9 @@ class _Running:
         assert self.pings is not None
         self.pings.stop()
         self.record.status = status
+        client = self._client
+        if client is not None and client.reads_messages and is_overflow(status, message):
+            message = as_json(message)
         self.down.write(spoken(self.record.received.path).late_error(status, message, False))
         self.down.finish()
 
@@ -390,8 +398,7 @@ class _Running:
 
     def _heeds(self) -> bool:
         """Whether comments are a sign of life to the client."""
-        client = self._client
-        return client is not None and client.heeds_comments
+        return heeds_comments(self.record.received, self._client)
 
     def _sign(self, first: bytes) -> bytes:
         """Return a sign of life in the answer that begins with ``first``."""
@@ -439,6 +446,8 @@ class _Running:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
         if progress is not None:
             self.record.progress = progress
+        elif self.relay is not None and self.relay.first_byte is not None:
+            self.record.first_byte = self.relay.first_byte - self.started
         if self.record.session is not None:
             self.context.progressed(self.record, progress, self._now())
 

@@ -8,7 +8,8 @@ an equal one takes its place.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -20,13 +21,9 @@ from twisted.web.client import ResponseDone
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.exchange.attempt import ExchangeContext
 
 _log = Logger()
 _UNEQUAL = ("stream", "stream_options", "client_metadata")
@@ -62,34 +59,37 @@ def _spelled(wish: Any) -> bytes:
 class Held(Protocol):
     """An upstream request whose client has left: what comes of its answer is kept.
 
-    ``record``: of the exchange that its client has left. ``since``: when it was first sent, seconds
-    of ``context.clock``.
+    ``holding``: where it is one of several, for so many ``seconds``. ``attempt``: how it was sent,
+    which the retry goes on with. ``record``: of the exchange that its client has left. ``since``:
+    when it was first sent, seconds of ``holding.clock``.
     """
 
     def __init__(
         self,
-        context: ExchangeContext,
-        attempt: Attempt,
+        holding: Holding,
+        seconds: float,
+        connection: UpstreamConnection,
+        *,
+        attempt: Any,
         chosen: Chosen,
         server: Server,
         record: Exchange,
-        *,
         request: Request,
         session: Session,
         since: float,
     ) -> None:
         self.attempt, self.chosen, self.server = attempt, chosen, server
         self.record, self.session, self.since = record, session.first, since
-        self._context, self._request = context, request
-        self._connection: UpstreamConnection = attempt.connection  # type: ignore[assignment]
+        self.path = record.received.path
+        self._holding, self._request, self._connection = holding, request, connection
         self._pieces: list[bytes] = []
         self._left = _MOST_READ
         self._is_over = self._reads = False
         self.is_running = True  #: it takes a place at the server
         server.health.waiting += 1
-        self._timer = context.clock.callLater(context.hold, self.end, "no retry came")
-        context.holding.held.append(self)
-        answer: Deferred[UpstreamConnection] = self._connection.again()
+        self._timer = holding.clock.callLater(seconds, self.end, "no retry came")
+        holding.held.append(self)
+        answer: Deferred[UpstreamConnection] = connection.again()
         answer.addCallbacks(self._read, self._failed)
 
     def is_joined_by(self, received: Request, request: Request) -> bool:
@@ -99,8 +99,8 @@ class Held(Protocol):
     def show(self, progress: Progress | None) -> None:
         """Have it shown among what runs."""
         if not self._is_over:
-            seconds = self._context.clock.seconds() - self.since
-            self._context.progressed(self.record, progress, seconds)
+            seconds = self._holding.clock.seconds() - self.since
+            self._holding.progressed(self.record, progress, seconds)
 
     def hand_over(self) -> None:
         """Leave it to a retry."""
@@ -152,11 +152,11 @@ class Held(Protocol):
 
     def _stop(self) -> None:
         self._is_over = True
-        self._context.holding.held.remove(self)
+        self._holding.held.remove(self)
         self._leave_place()
         if self._timer.active():
             self._timer.cancel()
-        self._context.progressed(self.record, None, None)
+        self._holding.progressed(self.record, None, None)
 
     def _leave_place(self) -> None:
         if self.is_running:
@@ -165,17 +165,25 @@ class Held(Protocol):
 
 
 class Holding:
-    """Those that are held, in all configurations: a retry may come after a reload."""
+    """Those that are held, in all configurations: a retry may come after a reload.
 
-    def __init__(self) -> None:
+    ``progressed``: see ExchangeContext.
+    """
+
+    def __init__(
+        self,
+        clock: Any,
+        progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None,
+    ) -> None:
+        self.clock, self.progressed = clock, progressed
         self.held: list[Held] = []  #: the first to be left first
 
     def joined(self, received: Request, request: Request, session: Session) -> Held | None:
         """Return the one whose retry ``request`` is; all others of its conversation end."""
         found = None
         for one in tuple(self.held):
-            if one.session != session.first:
-                continue
+            if one.session != session.first or one.path != received.path:
+                continue  # a conversation speaks one API; without an id others may read alike
             if found is None and one.is_joined_by(received, request):
                 found = one
                 one.hand_over()

@@ -4,7 +4,7 @@ import { $, code, el, say } from "./dom.js";
 import { requestOf } from "./requests.js";
 import { back, href, route } from "./route.js";
 import {
-  agentOf, clock, conversationOf, count, day, diagnose, isBreak, known, lasting, percent, phrase, plural, speed, speedOf,
+  agentOf, clock, conversationOf, count, day, diagnose, isBreak, known, lasting, outcomeOf, percent, phrase, plural, speed, speedOf,
 } from "./words.js";
 
 export async function openRequest(id) {
@@ -40,7 +40,7 @@ function facts(row, more) {
   if (known(row.first_seconds)) add("first token", lasting(row.first_seconds), known(row.total_seconds) ? `, all of it ${lasting(row.total_seconds)}` : "");
   if (known(row.output)) add("answer", `${plural(row.output, "token")}${known(speedOf(row)) ? `, ${speed(row.speed)}${row.speed_source === "estimated" ? " (estimated)" : ""}` : ""}`);
   if (known(row.added)) add("added here", lasting(row.added));
-  add("ended", row.failed || row.outcome !== "complete" ? `${row.outcome || ""}${known(row.status) ? `, status ${row.status}` : ""}` : "", more && more.error ? ` ${more.error}` : "");
+  add("ended", row.failed || row.outcome !== "complete" ? `${outcomeOf(row)}${known(row.status) ? `, status ${row.status}` : ""}` : "", more && more.error ? ` ${more.error}` : "");
   if (more && more.edits) for (const edit of more.edits) add(edit.rule, `${plural(edit.count, "edit")}: ${edit.why}`);
   const found = [el("p", { text: summary(row, share) }), ...(share === null ? [] : [bar]), listed];
   if (more && more.advice && more.advice.length) {
@@ -60,6 +60,7 @@ function summary(row, share) {
   if (row.failed) return "It failed.";
   if (row.side) return "A request beside the conversation, such as a title or a subagent's.";
   if (row.verdict === "BREAK") return "Cache lost: the server recomputed tokens it had already processed.";
+  if (row.verdict === "cut") return "Cut: not all of the prompt and its answer had room in the server's context.";
   if (row.verdict === "compacted") return "The client summarised the conversation and began it anew: no break.";
   if (row.verdict === "cold") return "The first turn of its conversation: there was no turn before it to reuse.";
   if (row.verdict === "ok") return "It reused the turn before.";

@@ -5,7 +5,7 @@ import { change, go, href, route } from "./route.js";
 import { LATEST, shown } from "./shown.js";
 import { headOf, nameOf, reuseOf, rowOf, td } from "./table.js";
 import {
-  count, isBreak, isDear, known, lasting, period, rate, shareOf, speedOf, when,
+  count, isBreak, isDear, known, lasting, outcomeOf, period, rate, shareOf, speedOf, when,
 } from "./words.js";
 
 const MOST_ROWS = 400;
@@ -105,7 +105,7 @@ function endOf(row) {
     told.push(known(row.number) ? el("a", { class: kind, href: href("break", row.number), text }) : el("span", { class: kind, text }));
   }
   if (row.failed) told.push(el("span", { class: "flag", text: `✕ ${known(row.status) ? `status ${row.status}` : row.outcome}` }));
-  else if (row.outcome !== "complete") told.push(el("small", { text: row.outcome }));
+  else if (row.outcome !== "complete") told.push(el("small", { text: outcomeOf(row) }));
   if (row.side) told.push(el("small", { text: "side request" }));
   if (!told.length) told.push(el("small", { text: row.verdict || "" }));
   return td("end", ...told.flatMap((each) => [each, " "]));

@@ -78,7 +78,7 @@ function showPrefills(prefills) {
     const name = `${each.session} #${each.turn}`; // before its first turn is over, a conversation has no page
     return el("li", {}, each.turn > 1 ? el("a", { href: href("conversation", each.conversation), "data-key": `prefill-${each.conversation}`, text: name }) : el("span", { text: name }),
       reads ? meter(each.done / each.total, `${said}, ${percent(each.done / each.total)}`) : el("span"),
-      el("i", { text: `${said} · ${lasting(each.seconds)}`, "aria-hidden": reads ? "true" : null }));
+      el("i", { text: `${said} · ${lasting(each.seconds)}${known(each.to_go) ? ` · ≈ ${lasting(each.to_go)} to go` : ""}`, "aria-hidden": reads ? "true" : null }));
   }));
 }
 

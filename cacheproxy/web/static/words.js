@@ -61,6 +61,7 @@ export const shortly = (id) => (id || "").split(/:(.*)/, 2).map(cut).join(":"); 
 export const agentOf = (row) => [row.client, shortly(row.session)].filter(Boolean).join("/") || "–";
 export const conversationOf = (row) => `${row.client}/${row.session}`; // as /_cacheproxy/conversations/ID calls it
 export const shareOf = (row) => (known(row.prompt) && known(row.reused) && row.prompt ? row.reused / row.prompt : null);
+export const outcomeOf = (row) => (row.waited ? `${row.outcome} ${row.waited}` : row.outcome || "");
 export const speedOf = (row) => // an answer that came in one piece does not tell how fast it was made
   (row.speed_source === "estimated" && !(row.total_seconds - row.first_seconds > 0.2) ? null : row.speed);
 export const isBreak = (row) => Boolean(row.reason) && !row.side;

@@ -91,6 +91,7 @@ LOST = broke(Reason.EVICTED)
 TAKEN, EMPTIED = (broke(Reason.EVICTED, evidence=(sign,)) for sign in (OTHERS, SLOTS))
 MESSAGES, SYSTEM = broke(Reason.MESSAGES_CHANGED), broke(Reason.SYSTEM_CHANGED)
 SHIFTED, OFF = broke(Reason.CONTEXT_SHIFTED), broke(Reason.NOT_CACHED)
+CUT = Verdict(Judgement.CUT, Reason.CUT)
 MODEL, TOOLS = broke(Reason.MODEL_CHANGED), broke(Reason.TOOLS_CHANGED)
 UNTOLD = Verdict(Judgement.UNKNOWN)
 IDS = Changed(ChangeKind.UUID, rules=("ids",))
@@ -134,6 +135,10 @@ CASES = {
         (SHIFTED, at("Ollama", context=4096), SET_UP),
         (SHIFTED, at("llama-server", memory=Memory(context=8192))),
         (SHIFTED, UNKNOWN, EXAMPLE),
+        (CUT, at("Ollama", context=4096), SET_UP),
+        (CUT, at("LM Studio")),
+        (CUT, at("llama-server", memory=Memory(context=8192, slots=4, is_unified=False))),
+        (CUT, at("llama-server", memory=Memory(context=8192, slots=4, is_unified=True))),
     ],
     "a cache that is off": [(OFF, at("vLLM")), (OFF, at("transformers serve"))],
     "another model": [(MODEL, at("Ollama")), (MODEL, at("Ollama"), EXAMPLE)],

@@ -61,6 +61,9 @@ CASES = (
     broke(Reason.UNKNOWN),
     broke(Reason.UNKNOWN, ruled_out=("the rendered prompts agree", "no restart")),
     broke(Reason.NOT_CACHED),
+    broke(Reason.CUT, 0, whole=TokenCount(12_000, "measured")),
+    broke(Reason.CUT, 0, whole=TokenCount(12_000, "estimated")),
+    broke(Reason.CUT, 0),
 )
 
 

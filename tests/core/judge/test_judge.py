@@ -177,7 +177,7 @@ CASES = {
     "clock": lambda: verdict(60, proof=Proof(TOKENS, GROWN, TOKENS, clock=50)),
     # no more is shared than the prompt has
     "shared more than the prompt": lambda: verdict(
-        30, known=before(tokens=1_200), proof=Proof(1_200, GROWN, 1_200)
+        30, known=before(tokens=1_200), proof=Proof(1_200, GROWN, 1_200), is_whole=False
     ),
 }
 

@@ -15,6 +15,7 @@ from tests.proxy.exchange.test_holding import (
     Prefill,
     asks,
     prompt,
+    session,
 )
 from tests.proxy.harness import CHUNKED, LAST, chunk, head, whole
 
@@ -99,6 +100,22 @@ def test_a_late_refusal_is_an_event_and_the_retry_gets_its_status(start, path):
         retry = asks(proxy, json.dumps(body).encode(), path=path).answer()
         assert (retry.status, retry.body) == (400, TOO_LONG)
         assert server.prompts == 1 + (not stream)  # it is given once
+
+
+def test_a_client_that_reads_an_errors_message_finds_there_that_the_prompt_was_too_long(start):
+    """On it opencode compacts; on any other error it ends. The words stay in it."""
+    server = Prefill(b"", whole(TOO_LONG, TYPE, status=b"400 Bad Request"))
+    proxy = start(server, *SOON, CACHEPROXY_BLOCK="")
+    client = asks(proxy, None, session(), b"User-Agent: opencode/1.18.33")
+    pieces = client.pieces(client.begin())
+    next(pieces)
+    server.go_on.set()
+    (*_, last) = pieces
+    error = json.loads(last.removeprefix(b"data: "))["error"]
+    assert error["code"] == "context_length_exceeded"
+    message = json.loads(error["message"])
+    assert (message["type"], message["error"]["code"]) == ("error", "context_length_exceeded")
+    assert "90000" in message["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from cacheproxy_replay.server import Counter, KeptPrompts
 _WARM_TOKENS = 128
 _WARM = 0.05
 """More reuse than a pass's own prompts explain, by this part, was there before the pass."""
-_NOT_OURS = (Reason.EVICTED, Reason.UNKNOWN, Reason.CHECKPOINT, Reason.NOT_CACHED)
+_NOT_OURS = (Reason.EVICTED, Reason.UNKNOWN, Reason.CHECKPOINT, Reason.NOT_CACHED, Reason.CUT)
 """Reasons that stand in no request: what the two share does not tell what is reused."""
 _AGREES = 0.005
 """The part by which our count of a prompt may differ from the server's own and still be exact."""
