@@ -203,8 +203,7 @@ class Pages:
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
-        before = self.latest.looks.get(look.url)
-        self.latest.looked(look)
+        before, self.latest.looks[look.url] = self.latest.looks.get(look.url), look
         if before is None or before.state is not look.state:
             self.live.looked()
 

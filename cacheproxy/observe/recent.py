@@ -166,30 +166,6 @@ class Latest:
             said = line(exchange, progress, seconds, reading.to_go(seconds))
             _log.info("{text}", text=hide_text(said))
 
-    def looked(self, look: Look) -> None:
-        """Take what a server shows of a prompt that it reads, where that can be but one of ours."""
-        self.looks[look.url] = look
-        if not (look.slots and self._running):
-            return
-        read = [slot.reading for slot in look.slots if slot.reading is not None]
-        waiting = [
-            exchange
-            for exchange, _ in self._running.values()
-            if exchange.upstream == look.url
-            and exchange.sent_after is not None
-            and exchange.first_byte is None
-        ]
-        if len(waiting) != 1:
-            return
-        (one,) = waiting
-        seconds = look.wall - one.wall
-        if len(read) == 1:
-            if not one.seconds:  # else its client has left, and it is held for a retry
-                one.progress = read[0]
-            self(one, read[0], seconds)
-        elif not read:  # it is being answered as a whole
-            self(one, None, seconds)
-
     def as_json(self, now: float) -> list[dict[str, Any]]:
         """Return those that run, the longest first; ``now``: seconds since the epoch."""
         running = sorted(self._running.values(), key=lambda each: each[0].wall)[:_MOST_SHOWN]

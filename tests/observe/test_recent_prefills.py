@@ -1,13 +1,11 @@
 """Each upstream's latest status."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.core.servers.status import Slot
 from cacheproxy.observe.recent import Latest, line
 
 from .exchanges import exchange, look
@@ -131,64 +129,6 @@ def test_what_a_retry_is_told_at_once_is_no_speed():
     assert to_go(prefills) is None
     prefills.tell(1, 15.0, 4000, 8000)
     assert to_go(prefills) == pytest.approx(40.0, rel=0.01)
-
-
-BUSY = Slot(0, 4096, 900, busy=True)
-READS = replace(BUSY, reading=Progress(300, 900))
-
-
-class Looked(Running):
-    """Has requests at one server, which wait."""
-
-    def __init__(self, count=1):
-        super().__init__()
-        for number in range(count):
-            self.tell(number, 7.0, total=0)
-            self.exchanges[number].upstream, self.exchanges[number].sent_after = "http://a", 0.1
-            self.exchanges[number].first_byte, self.exchanges[number].seconds = None, 0.0
-
-    def look(self, *slots, url="http://a"):
-        """What is shown of each after a look."""
-        self.looked(replace(look(url=url), wall=NOW, slots=slots))
-        return [each["done"] for each in self.as_json(NOW)]
-
-
-def test_a_slot_that_reads_a_prompt_tells_of_the_one_that_waits(logged):
-    """Until it does so no more: then it is answered."""
-    prefills = Looked()
-    assert prefills.look(BUSY) == [None]
-    assert prefills.look(BUSY, READS) == [300]
-    assert prefills.exchanges[0].progress == Progress(300, 900)
-    assert logged[0].endswith("prefill 300 of 900 tokens (33%) after 7s")
-    assert prefills.look() == [300]  # it did not say this time
-    assert prefills.look(BUSY) == [None]
-
-
-@pytest.mark.parametrize(
-    ("count", "change", "slots", "url"),
-    [
-        (2, {}, [READS], "http://a"),
-        (1, {}, [READS, READS], "http://a"),
-        (1, {}, [READS], "http://b"),
-        (1, {"sent_after": None}, [READS], "http://a"),
-        (1, {"first_byte": 3.0}, [READS], "http://a"),
-    ],
-    ids=["two wait", "two are read", "elsewhere", "not sent yet", "it answers"],
-)
-def test_a_slot_tells_nothing_where_it_may_be_anybody_s(count, change, slots, url):
-    prefills = Looked(count)
-    for one in prefills.exchanges.values():
-        vars(one).update(change)
-    assert prefills.look(*slots, url=url) == [None] * count
-
-
-def test_a_request_that_is_held_for_a_retry_is_read_on():
-    """Its record is over, and stays as it was."""
-    prefills = Looked()
-    prefills.exchanges[0].seconds = 5.0
-    prefills.exchanges[0].finish()
-    assert prefills.look(READS) == [300]
-    assert prefills.exchanges[0].progress is None
 
 
 def test_of_thousands_those_that_run_longest_are_shown(logged):

@@ -20,7 +20,7 @@ from cacheproxy.core.prompt.prompt import is_late
 from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.servers.profile import UNKNOWN_KIND
 
-_LEAST, _LEAST_SIZE = 1024, 2048
+LEAST, _LEAST_SIZE = 1024, 2048
 """Tokens below which no count is looked at: no context is as small, but counts that are made up
 are. Contexts that nobody told are powers of two, from the second number on."""
 _DENSE, _PROSE = 5.0, 5.5
@@ -54,7 +54,7 @@ def cut_of(turn: Evidence, parted: Parted | None = None) -> Verdict | None:
     """
     usage, sent, before = turn.usage, turn.sent, turn.before
     count, is_told = usage.prompt, usage.truncated
-    if count is None or count < _LEAST or not turn.is_whole:
+    if count is None or count < LEAST or not turn.is_whole:
         return _TOLD if is_told else None
     goes_on = (
         before is not None

@@ -29,7 +29,7 @@ from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.document.compare import means_same
 from cacheproxy.core.judge.cause import allowed, cause_of, near
-from cacheproxy.core.judge.cut import cut_of
+from cacheproxy.core.judge.cut import LEAST, cut_of
 from cacheproxy.core.judge.evidence import Evidence, Parted
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder
 from cacheproxy.core.prompt.segments import Piece
@@ -58,8 +58,10 @@ def judge(turn: Evidence) -> Verdict:
     if turn.profile.reporting is Reporting.NEVER:  # a constant is no count
         usage = replace(usage, reused=None)
         turn = replace(turn, usage=usage)
+    cut, may_be_cut = None, usage.truncated or (usage.prompt or 0) >= LEAST  # else spare the call
     if before is None:
-        cut = cut_of(turn)
+        if may_be_cut:
+            cut = cut_of(turn)
         if cut is not None or turn.is_first:
             return cut or _first(turn)
         return Verdict(Judgement.COMPACTED) if turn.is_replaced else _without_before(usage)
@@ -77,7 +79,8 @@ def judge(turn: Evidence) -> Verdict:
     reused = could.tokens if usage.reused is None else usage.reused
     gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
     saved = TokenCount(gained, "estimated")
-    cut = cut_of(turn, parted)
+    if may_be_cut:
+        cut = cut_of(turn, parted)
     if cut is not None:
         lost = None
         if before.tokens is not None and usage.reused is not None:

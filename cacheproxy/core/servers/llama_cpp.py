@@ -31,7 +31,6 @@ from cacheproxy.core.servers.kind import (
     Repair,
     ServerKind,
 )
-from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.profile import Memory, Reporting, ServerFacts
 from cacheproxy.core.servers.status import MODELS, Answers, Look, Slot, number, text
 
@@ -120,17 +119,7 @@ def _slot(slot: Mapping[str, Any]) -> Slot:
         min(used, context),
         busy,
         task if type(task) is int and task >= 0 else None,
-        _reading(slot) if busy and not decoded else None,
     )
-
-
-def _reading(slot: Mapping[str, Any]) -> Progress | None:
-    """Builds that do not say what was cached do not tell what is to be read."""
-    cached, done = slot.get("n_prompt_tokens_cache"), slot.get("n_prompt_tokens_processed")
-    total = number(slot.get("n_prompt_tokens"))
-    if total is None or type(cached) is not int or type(done) is not int:
-        return None
-    return Progress(done, total - cached) if 0 <= done < total - cached <= total else None
 
 
 def _has_cleared(page: Any) -> bool:

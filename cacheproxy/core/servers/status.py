@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.profile import UNKNOWN_KIND, ServerFacts
 
 HEALTH = "/health"
@@ -89,7 +88,6 @@ class Slot:
     used: int  #: tokens that it holds
     busy: bool  #: whether a request runs in it
     task: int | None = None  #: number of its last request; None: it never had one
-    reading: Progress | None = None  #: how far it is with a prompt that it reads
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,6 @@ class Attempt:
         if not server.edits:
             self._request, record.reports = record.received, ()
         record.sent = record.edited_after = record.sent_after = None  # by another server
-        record.upstream = server.upstream.url.text
         if server.model:
             self._request, report = asking_for(self._request, server.model)
             record.reports += () if report is None else (report,)

@@ -297,7 +297,7 @@ class _Running:
         self.server.health.waiting += 1
         record.joined = self.context.clock.seconds() - held.since
         record.route, record.was_at = first.route, first.was_at
-        record.sent, record.reports, record.upstream = first.sent, first.reports, first.upstream
+        record.sent, record.reports = first.sent, first.reports
         record.edited_after = record.sent_after = self._now()
         connection, head_after = attempt.connection, self.context.head_after
         assert connection is not None
@@ -446,8 +446,6 @@ class _Running:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
         if progress is not None:
             self.record.progress = progress
-        elif self.relay is not None and self.relay.first_byte is not None:
-            self.record.first_byte = self.relay.first_byte - self.started
         if self.record.session is not None:
             self.context.progressed(self.record, progress, self._now())
 

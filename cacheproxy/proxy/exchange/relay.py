@@ -120,8 +120,7 @@ class Relay:
 
     ``kept``: the body as far as it came, if it was to be kept; at most 64 MiB of it.
     ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
-    ``progressed`` is called with what it tells of the prompt, and with None when that is over, or
-    the answer has begun.
+    ``progressed`` is called with what it tells of the prompt, and with None when that is over.
 
     The body comes through treq's ``collect``. The client's pauses pause the upstream; while the
     upstream is silent, pings go down between its events, which count for nothing.
@@ -250,7 +249,7 @@ class Relay:
             self._signs_left -= len(data)
             if self._signs_left >= 0:
                 self._signs.append(data)
-        if reader.has_begun or progress is not self._progress:
+        if progress is not self._progress:
             self._progress = progress
             self._progressed(progress)
         return down
