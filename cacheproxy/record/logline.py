@@ -47,8 +47,9 @@ def lines(
     verdict_ = exchange.verdict
     if exchange.was_at or (verdict_ is not None and (verdict_.reason or verdict_.evidence)):
         found += [f"         {reason}" for reason in (why(exchange, proxy),) if reason]
-    if exchange.has_given_up and (cure := waiting(clients.named(exchange.client), proxy)):
-        found.append(f"         unless somebody stopped it: {cure}")
+    if exchange.first_byte is None and exchange.has_given_up:
+        cure = waiting(clients.named(exchange.client), proxy)
+        found += [f"         unless somebody stopped it: {cure}"] if cure else []
     if not verbose:
         return found
     size = len(exchange.received.body)
