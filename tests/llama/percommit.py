@@ -35,6 +35,10 @@ NAMED: dict[str, tuple[str, ...]] = {
     "test_fleet": ("*_a_file_or_a_command_*",),
     "test_metrics": ("*",),
     "test_placement": ("*_what_is_new|strict|", "*_what_is_new|hoist|", "*_heals_*|chat|"),
+    "test_holding": (
+        "*|4-/v1/chat/completions|",
+        "*|4-/v1/messages|",
+    ),
     "test_prefill": (
         "*|prompt-stream-rst|",
         "*|token-at once-fin|",

@@ -8,6 +8,8 @@ import pytest
 from cacheproxy_demo.embedded import write_model
 
 from cacheproxy.child.process import ChildProxy as Proxy
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.messages import MESSAGES
 from tests import needs
 from tests.proxy.harness import Client, eventually
 
@@ -35,8 +37,8 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def patient(server):
-    """The proxy before it, which soon lets clients know that it is there."""
-    with Proxy(server.url, "--ping-after", "0.1") as proxy:
+    """The proxy before it, which soon lets clients know that it is there, and holds nothing."""
+    with Proxy(server.url, "--ping-after", "0.1", "--hold", "0") as proxy:
         yield proxy
 
 
@@ -99,7 +101,7 @@ def test_the_wait_for_a_long_prompt_carries_pings(server, patient, api):
         assert (answer.status, answer.end) == (200, "whole")
         bodies.append([block for block in answer.body.split(b"\n\n") if block])
     direct, through = bodies
-    pings = {b'event: ping\ndata: {"type": "ping"}', b": keep-alive"}
+    pings = {sign(b"").strip() for sign in (MESSAGES.sign, CHAT.sign)}
     assert list(itertools.takewhile(pings.__contains__, through))
     assert [kind(block) for block in through if block not in pings] == list(map(kind, direct))
 

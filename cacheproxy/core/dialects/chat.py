@@ -125,7 +125,23 @@ def _whole() -> Whole:
     if not choices or not all(choice.more.get("finish_reason") for choice in choices.values()):
         raise ValueError(CUT)
     found = [{"index": index, **choices[index].whole()} for index in sorted(choices)]
+    if "usage" not in answer:
+        answer |= _counted(answer.get("timings"))
     return {"object": "chat.completion", **answer, "choices": found}
+
+
+def _counted(timings: Any) -> _Json:
+    """Return the usage that llama.cpp leaves out of a stream unless it is asked for it."""
+    known: _Json = timings if isinstance(timings, dict) else {}
+    cached, read, made = (known.get(name, "") for name in ("cache_n", "prompt_n", "predicted_n"))
+    if not type(cached) is type(read) is type(made) is int:
+        return {}
+    usage = {"prompt_tokens": cached + read, "completion_tokens": made}
+    more = {
+        "total_tokens": cached + read + made,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+    return {"usage": usage | more}
 
 
 class _Choice:

@@ -48,6 +48,8 @@ _PIECE_SECONDS, _LONGER = 0.04, 1.5
 has a cost of its own (two checkpoints, if the memory cannot rewind)."""
 _LEAST, _MOST = 64, 2048
 """Tokens of a piece: with fewer a server is no faster, and more are no batch of its own."""
+_ALIKE, _AGAIN = 32, 192
+"""Tokens of the short prompts that show whether there is a RAM cache: see ``_keeps``."""
 _SECONDS = 3600.0
 """For a prompt that cannot be sent in pieces, on a slow server."""
 _WHY = "nothing is to be generated"
@@ -72,8 +74,10 @@ class Warming:
         self._start: str | None = None
         self._served: str | None = None
         self._gone: set[str] = set()
-        self._has_ram = False
+        self._has_ram: bool | None = None  # since the restart, as was tried
         self._idle = 0
+        self._conversations, self._seconds, self._told = 0, 0.0, 0
+        self._refused: dict[int, Before] = {}
         self._reached: tuple[Before, int] | None = None  # how far one was read that gave way
         self._working: Deferred[None] | None = None
         self._loop = LoopingCall(self._tick)
@@ -88,11 +92,11 @@ class Warming:
         if look.state is not UpstreamState.UP or look.start is None or not _page_of(look):
             return
         if look.start == self._start:
-            self._has_ram = self._has_ram or bool(self._proving.profile.memory.has_ram)
             return
         was, self._start = self._start, look.start
+        self._has_ram = None
         if look.served != self._served:  # it has another model, or is seen for the first time
-            self._served, self._has_ram = look.served, False
+            self._served = look.served
             self._gone.clear()
         elif was is not None:
             self._gone.add(was)
@@ -111,6 +115,9 @@ class Warming:
         if self._loop.running:
             self._loop.stop()
         self.give_way()
+        self._refused.clear()
+        self._reached = None
+        self._tell()
 
     def _begin(self) -> None:
         self.is_on, self._idle = True, 0
@@ -137,8 +144,8 @@ class Warming:
         """Return the conversations that are to be read again, the latest first.
 
         No more than the server holds, with those that it has read since: one more would take the
-        room of another. Without a RAM cache, as far as is known, that is the latest: most begin
-        alike, and the next one would take its slot.
+        room of another. Without a RAM cache that is the latest: most begin alike, and the next one
+        would take its slot.
         """
         now, url = self._asker.wall(), self._asker.upstream.url.text
         turns = [
@@ -160,7 +167,7 @@ class Warming:
         return [
             lane
             for turn, lane in fitting[: None if self._has_ram else 1]
-            if turn.start in self._gone
+            if turn.start in self._gone and id(turn) not in self._refused
         ]
 
     async def _warm_all(self) -> None:
@@ -171,41 +178,56 @@ class Warming:
         is_other = look.start != self._start or look.state is not UpstreamState.UP
         if is_other or any(slot.busy for slot in look.slots):
             return  # the poller will tell, or others than us use it
-        page, began, before, count = _page_of(look), asker.reactor.seconds(), self.tokens, 0
+        page, began = _page_of(look), asker.reactor.seconds()
         try:
             for lane in cold:
                 turn = lane.before
-                if turn is not None and turn.request is not None:
-                    await self._warm(turn, turn.request, page, look.slots)
+                if turn is None or turn.request is None:
+                    continue
+                if await self._warm(turn, turn.request, page, look.slots):
                     self._store.warmed(lane, turn, look.start)
-                    count += 1
+                    self._conversations += 1
+                else:
+                    self._refused[id(turn)] = turn
         finally:
-            if self.tokens > before:
-                _log.info(
-                    "warmed {count} conversation{s}, {tokens:,} tokens in {seconds:.0f} s: "
-                    "{url} was restarted",
-                    count=count,
-                    s="" if count == 1 else "s",
-                    tokens=self.tokens - before,
-                    seconds=asker.reactor.seconds() - began,
-                    url=asker.upstream.url.text,
-                )
+            self._seconds += asker.reactor.seconds() - began
 
-    async def _warm(self, turn: Before, request: Request, page: str, slots: Sequence[Slot]) -> None:
-        """Have the prompt of ``request`` read; raises ColdError, and what a connection does."""
+    def _tell(self) -> None:
+        """Log what was done since the restart, if anything was."""
+        count, tokens = self._conversations, self.tokens - self._told
+        if tokens:
+            _log.info(
+                "warmed {count} conversation{s}, {tokens:,} tokens in {seconds:.0f} s: "
+                "{url} was restarted",
+                count=count,
+                s="" if count == 1 else "s",
+                tokens=tokens,
+                seconds=self._seconds,
+                url=self._asker.upstream.url.text,
+            )
+        self._conversations, self._seconds, self._told = 0, 0.0, self.tokens
+
+    async def _warm(self, turn: Before, request: Request, page: str, slots: Sequence[Slot]) -> bool:
+        """Have the prompt of ``request`` read; return whether it was.
+
+        Raises ColdError, and what a connection does.
+        """
         last = await self._in_thread(lambda: unanswered(request))
         if last is None:
-            return
+            return False
         tokens = await self._proving.tokens(request)
         if tokens is not None and len(tokens) == turn.tokens:  # else it is no such prompt
             known, reached = self._reached or (None, 0)
+            # What gave way is in a slot yet, or in RAM; what is neither is read from its beginning.
             held = [slot.used for slot in slots if reached <= slot.used <= reached + _MOST]
-            begin = held[0] if held and known is turn else 0
+            begin = held[0] if held else reached if self._has_ram else 0
+            begin = begin if known is turn else 0
             await self._read(turn, tokens, request, page, begin)
         status, answer = await self._asker.ask(last, _SECONDS)
         if status >= 500:
             raise ColdError(f"it answered with status {status}")
         self._count(usage_of(parsed(answer)).evaluated)
+        return status == 200
 
     async def _read(
         self, turn: Before, tokens: array[int], request: Request, page: str, end: int
@@ -217,21 +239,46 @@ class Warming:
         asker = self._asker
         text, ends = await self._in_thread(lambda: _spelled(tokens))
         size, most, quickest = _LEAST, len(tokens) - _LEAST, math.inf
+        if self._has_ram is None:
+            self._has_ram = await self._keeps(tokens, request, page)
+            end = _AGAIN
         while end < most:
             self._reached = turn, end
             end = min(end + size, most)
-            began, body = asker.reactor.seconds(), text[: ends[end - 1]] + _REST
-            status, answer = await asker.post(page, body, _SECONDS, request)
-            timings = (parsed(answer) or {}).get("timings")
-            evaluated = timings.get("prompt_n") if isinstance(timings, dict) else None
-            if status != 200 or type(evaluated) is not int:
+            began = asker.reactor.seconds()
+            evaluated = await self._evaluated(text[: ends[end - 1]] + _REST, request, page)
+            if evaluated is None:
                 return  # it is sent as a whole
-            self._count(evaluated)
             took = max(asker.reactor.seconds() - began, 0.001)
             # It may take longer from some depth on, however short it is.
             quickest = took if size == _LEAST else min(quickest, took)
             fitting = int(size * max(_PIECE_SECONDS, _LONGER * quickest) / took)
             size = max(_LEAST, min(2 * size, fitting, _MOST))
+
+    async def _keeps(self, tokens: array[int], request: Request, page: str) -> bool:
+        """Whether the server keeps what leaves a slot, which its pages do not say.
+
+        The beginning of a prompt is read, then something that takes its slot, since a quarter is
+        alike, then a longer beginning: what of that is new shows it.
+        """
+        first = tokens[: 2 * _LEAST]
+        other = first[:_ALIKE] + tokens[_FEW // 2 :][: 2 * _LEAST - _ALIKE]
+        if other[:_LEAST] == first[:_LEAST]:
+            return False
+        evaluated: int | None = None
+        for each in (first, other, tokens[:_AGAIN]):
+            evaluated = await self._evaluated(_spelled(each)[0] + _REST, request, page)
+        return evaluated is not None and evaluated <= _AGAIN - 2 * _LEAST + _ALIKE // 2
+
+    async def _evaluated(self, body: bytes, request: Request, page: str) -> int | None:
+        """Return how many tokens the server evaluates of ``body``; None: it does not take it."""
+        status, answer = await self._asker.post(page, body, _SECONDS, request)
+        timings = (parsed(answer) or {}).get("timings")
+        evaluated = timings.get("prompt_n") if isinstance(timings, dict) else None
+        if status != 200 or type(evaluated) is not int:
+            return None
+        self._count(evaluated)
+        return evaluated
 
     def _count(self, evaluated: int | None) -> None:
         self.tokens += evaluated or 0

@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from zlib import crc32
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -25,6 +26,8 @@ from tests.turning import TurningReactor
 URL = "http://localhost:8080"
 WORDS = 3000
 """Tokens of each prompt here: its words."""
+TRIED = 192
+"""Tokens that are evaluated besides to learn that there is no RAM cache."""
 
 
 @pytest.fixture
@@ -51,8 +54,9 @@ class Llama:
     which prompt it has evaluated, in order; it hangs when it has read as many as ``hangs_at``.
     """
 
-    def __init__(self, reactor, *, seconds=0.0, each=0.0, **memory):
+    def __init__(self, reactor, *, seconds=0.0, each=0.0, ram=False, **memory):
         self.reactor, self.seconds, self.each = reactor, seconds, each
+        self.ram = [] if ram else None
         self.marker, self.model, self.page = "one", "tiny", "default_generation_settings"
         self.has, self.read, self.hangs_at, self.busy = [], [], None, False
         self.fails = None
@@ -84,11 +88,9 @@ class Llama:
     def evaluated(self, asked, tokens):
         if self.fails is not None:
             raise self.fails
-        known = 0
-        for one, other in zip(self.has, tokens, strict=False):
-            if one != other:
-                break
-            known += 1
+        known = max(shared(one, tokens) for one in (self.has, *(self.ram or ())))
+        if self.ram is not None:
+            self.ram.append(self.has)
         known = min(known, len(tokens) - 1)
         self.has = tokens
         self.read.append((asked.path, len(tokens), len(tokens) - known))
@@ -100,7 +102,7 @@ class Llama:
 
     def turned(self, name, at, size=WORDS, **fields):
         """A turn of the conversation ``name`` that has ended ``at`` so many seconds."""
-        said = {"role": "user", "content": " ".join([name] * size)}
+        said = {"role": "user", "content": said_by(name, size)}
         body = {"model": "tiny", "messages": [said], "stream": True, "max_tokens": 99} | fields
         headers = ((b"Authorization", b"Bearer " + name.encode()),)
         request = Request("POST", "/v1/chat/completions", headers, json.dumps(body).encode())
@@ -131,6 +133,7 @@ class Llama:
     def restarted(self):
         """It is another process, and the poller has looked."""
         self.marker, self.has, self.read = self.marker + "x", [], []
+        self.ram = None if self.ram is None else []
         self.look()
 
     def after(self, seconds):
@@ -153,8 +156,18 @@ def words_of(asked):
     return " ".join(message["content"] for message in asked.json["messages"])
 
 
+def said_by(name, size=WORDS):
+    return " ".join(f"{name}{number}" for number in range(size))
+
+
 def numbers(text):
-    return [sum(map(ord, word)) for word in text.split()]
+    return [crc32(word.encode()) for word in text.split()]
+
+
+def shared(one, other):
+    """How many tokens two prompts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, pair in pairs if pair[0] != pair[1]), min(len(one), len(other)))
 
 
 def test_its_last_prompt_is_read_once_more(reactor, said):
@@ -162,7 +175,7 @@ def test_its_last_prompt_is_read_once_more(reactor, said):
     llama = Llama(reactor).begun("ann")
     llama.restarted()
     assert llama.after(1.5) == 0
-    assert llama.after(0.5) == WORDS
+    assert llama.after(0.5) == WORDS + TRIED
     *pieces, (path, size, rest) = llama.read
     assert {path for path, *_ in pieces} == {"/completion"}
     assert (path, size, rest) == ("/v1/chat/completions", WORDS, 64)
@@ -174,11 +187,11 @@ def test_its_last_prompt_is_read_once_more(reactor, said):
     }
     asked = [one for one in llama.asker.asked if one.method == "POST"]
     assert {one.header("authorization") for one in asked} == {"Bearer ann"}
-    assert said == [f"warmed 1 conversation, 3,000 tokens in 0 s: {URL} was restarted"]
-    assert llama.warming.tokens == WORDS
+    assert said == [f"warmed 1 conversation, 3,192 tokens in 0 s: {URL} was restarted"]
+    assert llama.warming.tokens == WORDS + TRIED
     (lane,) = llama.store.mains()
     assert lane.before.start == llama.told.profile.start
-    assert llama.after(60) == WORDS
+    assert llama.after(60) == WORDS + TRIED
     assert not llama.warming.is_on
 
 
@@ -195,7 +208,10 @@ def test_a_piece_takes_no_longer_than_it_must(reactor, speed, each, least, most)
     llama = Llama(reactor, seconds=1 / speed, each=each).begun("ann")
     llama.restarted()
     llama.after(2)
-    assert least <= max(evaluated for *_, evaluated in llama.read) <= most
+    pieces = [
+        evaluated for *_, evaluated in llama.read[3:]
+    ]  # the first show if there is a RAM cache
+    assert least <= max(pieces) <= most
 
 
 def other_model(llama):
@@ -255,23 +271,21 @@ def test_a_prompt_that_is_not_sent_again(reactor, turn, fields):
 def test_the_latest_alone_where_one_more_would_take_its_slot(reactor):
     llama = Llama(reactor).begun("ann", "bob")
     llama.restarted()
-    assert llama.after(10) == WORDS
-    assert llama.has == numbers("bob") * WORDS
+    assert llama.after(10) == WORDS + TRIED
+    assert llama.has == numbers(said_by("bob"))
     assert not llama.warming.is_on
 
 
 def test_where_what_leaves_a_slot_is_kept_the_latest_comes_first(reactor, said):
     """As many as there is room for."""
-    llama = Llama(reactor, has_ram=True, context=7000)
-    llama.begun("ann", "bob", "cyd")
-    llama.look()  # at the same server: it is known by now what it keeps
+    llama = Llama(reactor, ram=True, context=7000).begun("ann", "bob", "cyd")
     llama.restarted()
-    assert llama.after(10) == 2 * WORDS
+    assert llama.after(10) == 2 * WORDS + TRIED / 2
     whole = [path for path, *_ in llama.read].index("/v1/chat/completions")
     order = [one.header("authorization") for one in llama.asker.asked if one.method == "POST"]
     assert list(dict.fromkeys(order)) == ["Bearer cyd", "Bearer bob"]
     assert whole < len(llama.read) - 1
-    assert said == [f"warmed 2 conversations, 6,000 tokens in 0 s: {URL} was restarted"]
+    assert said == [f"warmed 2 conversations, 6,096 tokens in 0 s: {URL} was restarted"]
 
 
 def test_a_request_comes_first(reactor):
@@ -284,7 +298,7 @@ def test_a_request_comes_first(reactor):
     llama.health.waiting = 1
     llama.warming.give_way()
     llama.hangs_at = None
-    llama.has = numbers("bob") * WORDS
+    llama.has = numbers(said_by("bob"))
     assert llama.after(10) == before
     llama.health.waiting = 0
     assert llama.after(1.5) == before
@@ -321,6 +335,23 @@ def test_one_that_ends_by_it_is_not_asked_again(reactor, said):
     assert llama.after(10) == 0
     assert not llama.warming.is_on
     assert said == ["the server was not warmed again: ConnectionRefusedError"]
+
+
+def test_one_that_is_refused_is_left_out(reactor):
+    """It is not known to be there, and not sent again and again; the next one is."""
+    llama = Llama(reactor, ram=True).begun("ann", "bob")
+    (before, _) = (lane.before.start for lane in llama.store.mains())
+    evaluated = llama.asker.pages["/v1/chat/completions"]
+
+    def refusing(asked):
+        return (400, b"{}") if asked.header("authorization") == "Bearer bob" else evaluated(asked)
+
+    llama.asker.pages["/v1/chat/completions"] = refusing
+    llama.restarted()
+    llama.after(20)
+    starts = {lane.before.start for lane in llama.store.mains()}
+    assert starts == {before, llama.told.profile.start}
+    assert not llama.warming.is_on
 
 
 def test_a_prompt_that_is_rendered_otherwise_is_sent_as_a_whole(reactor):
