@@ -178,6 +178,7 @@ class Latest:
                 "total": progress and progress.total,
                 "seconds": max(0.0, now - exchange.wall),
                 "to_go": self._to_go(exchange, progress, now),
+                "held": exchange.held,
             }
             for exchange, progress in running
             if (session := exchange.session) is not None

@@ -166,7 +166,8 @@ class Exchange:
             return None
         read = self.progress
         what = "without a token" if read is None else f"of prefill ({read.share:.0%})"
-        return f"after {self.seconds:.0f} s {what}"
+        held = ", held for a retry" if self.held else ""
+        return f"after {self.seconds:.0f} s {what}{held}"
 
     @property
     def has_given_up(self) -> bool:

@@ -47,8 +47,9 @@ def lines(
     verdict_ = exchange.verdict
     if exchange.was_at or (verdict_ is not None and (verdict_.reason or verdict_.evidence)):
         found += [f"         {reason}" for reason in (why(exchange, proxy),) if reason]
-    if exchange.has_given_up and (cure := waiting(clients.named(exchange.client), proxy)):
-        found.append(f"         unless somebody stopped it: {cure}")
+    if exchange.first_byte is None and exchange.has_given_up:
+        cure = waiting(clients.named(exchange.client), proxy)
+        found += [f"         unless somebody stopped it: {cure}"] if cure else []
     if not verbose:
         return found
     size = len(exchange.received.body)
@@ -70,8 +71,7 @@ def _clock(second: int) -> str:
 def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.left_waiting and not exchange.error:
-        held = ", held for a retry" if exchange.held else ""
-        return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}{held}"
+        return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}"
     if exchange.outcome not in (None, Outcome.COMPLETE):
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:

@@ -123,7 +123,7 @@ def _running(told: Watched, place: ScreenPlace) -> Iterator[Text]:
     for each in prefills[:_MOST_RUNNING]:
         line = Text("reads  " if each["total"] else "runs   ", "dim")
         line.append(set_cell_size(f"{visible(each['session'])} #{each['turn']}", _NAME), "default")
-        said = f" {span(each['seconds'])}"
+        said = f" {span(each['seconds'])}{', held for a retry' if each['held'] else ''}"
         if each["total"]:
             part, wide = each["done"] / each["total"], 20 if place.width >= 100 else 8
             done = round(part * wide)

@@ -95,6 +95,7 @@ def test_those_that_run_are_shown_until_they_are_over():
         "total": 9,
         "seconds": 3.0,
         "to_go": None,
+        "held": False,
     }
     assert (second["session"], second["done"], second["total"]) == ("claude/3f9a", 2048, 11_000)
     prefills.tell(2, None)

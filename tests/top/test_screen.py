@@ -28,6 +28,7 @@ PREFILL = {
     "total": 18211,
     "seconds": 12.4,
     "to_go": 130.0,
+    "held": False,
     "conversation": "claude/3f9a77",
 }
 UNKNOWN = PREFILL | {"done": None, "total": None, "to_go": None}
@@ -61,6 +62,7 @@ SCREENS = {
     ),
     "many are read": (told(conversation(), data={"prefills": [PREFILL] * 9}),),
     "how far is not known": (told(conversation(), data={"prefills": [UNKNOWN]}),),
+    "its client has left": (told(conversation(), data={"prefills": [PREFILL | {"held": True}]}),),
     "a break": (told(conversation(breaks=1), breaks=(BREAK,)),),
     "breaks without a cure": (
         told(

@@ -112,8 +112,11 @@ class Held(Protocol):
         """Close it: the server has its slot back."""
         if self._is_over:
             return
+        was_running = self.is_running
         self._stop()
         self._connection.abort()
+        if not was_running:  # there was an answer already, and nobody wanted it
+            return
         session, turn = self.session.label, self.record.turn
         _log.info(
             "{time} {session:<12} #{turn:<3}  held request closed: {why}",

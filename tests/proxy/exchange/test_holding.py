@@ -212,6 +212,17 @@ def test_nobody_else_joins(start, key):
     assert server.prompts == 2
 
 
+def test_it_is_shown_until_it_ends(start):
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server)
+    (held,) = proxy.page("data")["prefills"]
+    assert (held["session"], held["turn"], held["held"]) == ("client/one", 1, True)
+    asks(proxy, prompt("Another"))
+    proxy.wait_for("held request closed")
+    assert [each["turn"] for each in proxy.page("data")["prefills"]] == [2]
+
+
 def test_it_ends_with_its_time(start):
     server = Prefill()
     proxy = start(server, "--hold", "0.3")
