@@ -74,6 +74,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*_nothing_can_mend_*",
         "*_has_its_licence_*",
     ),
+    "test_warming": ("*|chat-1|",),
 }
 
 

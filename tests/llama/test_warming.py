@@ -31,6 +31,7 @@ class Restarted:
         self.server = self.started()
         self.port = int(self.server.url.rpartition(":")[2])
         self.proxy = Proxy(self.server.url, "--poll", "0.5")
+        eventually(lambda: "Ready." in self.proxy.log())
 
     def started(self, **settings):
         return start_server(self.model, self.folder, **self.settings, **settings)

@@ -74,6 +74,7 @@ class Warming:
         self._start: str | None = None
         self._served: str | None = None
         self._gone: set[str] = set()
+        self._seen = 0.0  # since when it is another; of turns nobody may know where they were
         self._has_ram: bool | None = None  # since the restart, as was tried
         self._idle = 0
         self._conversations, self._seconds, self._told = 0, 0.0, 0
@@ -98,8 +99,10 @@ class Warming:
         if look.served != self._served:  # it has another model, or is seen for the first time
             self._served = look.served
             self._gone.clear()
+            self._seen = 0.0
         elif was is not None:
             self._gone.add(was)
+            self._seen = look.wall
             self._begin()
 
     def give_way(self) -> None:
@@ -112,6 +115,7 @@ class Warming:
         """Do no more."""
         self.is_on = False
         self._gone.clear()
+        self._seen = 0.0
         if self._loop.running:
             self._loop.stop()
         self.give_way()
@@ -167,7 +171,8 @@ class Warming:
         return [
             lane
             for turn, lane in fitting[: None if self._has_ram else 1]
-            if turn.start in self._gone and id(turn) not in self._refused
+            if (turn.start in self._gone or (turn.start is None and turn.ended < self._seen))
+            and id(turn) not in self._refused
         ]
 
     async def _warm_all(self) -> None:

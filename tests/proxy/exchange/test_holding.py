@@ -324,17 +324,35 @@ def test_what_was_refused_for_now_is_asked_anew(start):
     assert server.prompts == 2
 
 
-def test_a_server_that_batches_has_no_need_of_it(start):
-    """Its other conversations do not wait: what is held goes on beside them."""
+@pytest.mark.parametrize("waits", [True, False])
+def test_beside_others_it_goes_on_if_they_do_not_wait(start, waits):
+    """A server that works at several prompts may read what is held before all others."""
     server = Prefill(pages=VLLM)
     proxy = start(server, CACHEPROXY_POLL="1")
     left(proxy, server)
-    asks(proxy, prompt(), session(b"two"))
-    assert server.begun.acquire(timeout=TIMEOUT)
-    client = asks(proxy)
-    server.go_on.set()
-    assert client.answer().body == EVENTS
-    assert server.prompts == 2
+    server.first = CHUNKED if waits else CHUNKED + chunk(word("Hel"))
+    with asks(proxy, prompt(), session(b"two")):
+        assert server.begun.acquire(timeout=TIMEOUT)
+        if waits:
+            assert "needs the server" in proxy.wait_for("held request closed")
+            assert server.closed.acquire(timeout=TIMEOUT)
+            return
+        time.sleep(1.2)
+        client = asks(proxy)
+        server.go_on.set()
+        assert client.answer().body == EVENTS
+        assert server.prompts == 2
+
+
+def test_who_waits_already_is_not_kept_waiting(start):
+    """It was there when the client left."""
+    server = Prefill(pages=VLLM)
+    proxy = start(server, CACHEPROXY_POLL="1")
+    with asks(proxy, prompt(), session(b"two")):
+        assert server.begun.acquire(timeout=TIMEOUT)
+        left(proxy, server)
+        assert server.closed.acquire(timeout=TIMEOUT)
+        assert "needs the server" in proxy.wait_for("held request closed")
 
 
 def test_a_retry_after_a_reload_joins(start):
@@ -364,9 +382,12 @@ def test_who_leaves_a_proxy_that_stops_is_not_held(start):
     """Nobody could ask again. It waits for the answers of others."""
     server = Prefill(pages=VLLM)
     proxy = start(server, "--grace", "60", CACHEPROXY_POLL="1")
-    client, other = asks(proxy), asks(proxy, prompt(), session(b"two"))
-    for _ in range(2):
-        assert server.begun.acquire(timeout=TIMEOUT)
+    client = asks(proxy)
+    assert server.begun.acquire(timeout=TIMEOUT)
+    server.first = CHUNKED + chunk(word("Hel"))
+    other = asks(proxy, prompt(), session(b"two"))
+    assert server.begun.acquire(timeout=TIMEOUT)
+    time.sleep(0.1)
     proxy.signal(15)
     proxy.wait_for("stopping")
     client.close()

@@ -337,6 +337,18 @@ def test_one_that_ends_by_it_is_not_asked_again(reactor, said):
     assert said == ["the server was not warmed again: ConnectionRefusedError"]
 
 
+def test_a_turn_that_came_before_the_first_look(reactor):
+    """Nobody has asked yet which server it is."""
+    llama = Llama(reactor).begun()
+    known, llama.told.profile = llama.told.profile, llama.told.profile.__class__()
+    llama.turned("ann", 0.0)
+    llama.told.profile = known
+    reactor.advance(1)
+    llama.restarted()
+    llama.after(2)
+    assert llama.read[-1] == ("/v1/chat/completions", WORDS, 64)
+
+
 def test_one_that_is_refused_is_left_out(reactor):
     """It is not known to be there, and not sent again and again; the next one is."""
     llama = Llama(reactor, ram=True).begun("ann", "bob")
