@@ -185,6 +185,20 @@ def image(body):
     return body | {"messages": [*body["messages"], {"role": "user", "content": [block]}]}
 
 
+TOOLS = [{"type": "function", "function": {"name": "t", "description": prose(5000, "d")}}]
+CALL = {"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+
+
+def called(sizes):
+    """A question, a call, and its result, of so many tokens."""
+    asked, more = {"role": "user", "content": prose(200, "u")}, {"tools": TOOLS}
+    call = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    results = [{"role": "tool", "tool_call_id": "1", "content": prose(each)} for each in sizes]
+    for end in range(len(results) + 1):
+        turns = [message for each in results[:end] for message in (call, each)]
+        yield {"messages": [asked, *turns], **more}
+
+
 LEFT = {"outcome": [Outcome.COMPLETE, Outcome.CLIENT_LEFT]}
 ELSEWHERE = {"upstream": ["http://h", "http://other"]}
 SEEN = Verdicts(Store()), Inferred()
@@ -216,6 +230,9 @@ OTHERS = {
     "a late system message that is dropped": lambda: judged(
         with_last(bodies(TWO), late), counted(3006, 4510)
     ),
+    "tools that are printed for a question alone": lambda: judged(
+        called([900]), counted(5300, 1150)
+    ),
     "asked to leave some of it out": lambda: judged(
         bodies(TWO, context_management={"edits": [{}]}), counted(3006, 3000)
     ),
@@ -224,6 +241,9 @@ OTHERS = {
     "a server that makes counts up": lambda: judged(bodies(GROWING), counted(*[900] * 8)),
     "only what is new is counted": lambda: judged(
         bodies(TWO), counted(3006, 1504), profile=UNKNOWN
+    ),
+    "only what is new is counted, where others began alike": lambda: judged(
+        bodies([300], system=9000), counted(1100), profile=UNKNOWN
     ),
     "cached tokens are counted twice": lambda: judged(
         bodies([1500] * 3), counted(3006, 7516, 6014, reused=[0, 3006, 0])
@@ -241,6 +261,14 @@ OTHERS = {
 def test_nothing_else_is_called_a_cut(name):
     turns = OTHERS[name]()
     assert "cut" not in [one.judgement for one in turns], spelled(turns)
+
+
+def test_tools_hide_no_cut_for_long():
+    """Where they may be gone, a context's size shows it, else the next result."""
+    *_, last = judged(called([900]), counted(5300, 4096))
+    assert last.judgement == "cut"
+    turns = judged(called([900, 900]), counted(5300, 3000, 3000))
+    assert [one.judgement for one in turns][1:] == ["-", "cut"]
 
 
 def test_another_server_may_run_since():

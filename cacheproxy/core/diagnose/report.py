@@ -35,7 +35,7 @@ from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import UNKNOWN
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import Exchange, Outcome
 
 _OF_VERDICT = {*Verdict.__struct_fields__} - {"where", "expected", "lost", "unedited"}
 """Fields that a report has as the verdict does."""
@@ -272,8 +272,10 @@ def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) 
     sent, unedited = prompt_of(_sent(after), order), prompt_of(after.received, order)
     if sent is None or unedited is None:
         return Verdict(Judgement.UNKNOWN)
+    profile, is_whole = after.profile or UNKNOWN, after.outcome in (None, Outcome.COMPLETE)
     if before is None:
-        return judge(Evidence(None, sent, unedited, after.usage, is_first=True))
+        first = Evidence(None, sent, unedited, after.usage, profile, _sent(after), is_first=True)
+        return judge(structs.replace(first, is_whole=is_whole))
     ours, theirs = prompt_of(_sent(before), order), prompt_of(before.received, order)
     if ours is None or theirs is None:
         return Verdict(Judgement.UNKNOWN)
@@ -285,9 +287,10 @@ def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) 
             sent,
             unedited,
             after.usage,
-            after.profile or UNKNOWN,
+            profile,
             _sent(after),
             is_replaced=replaced,
+            is_whole=is_whole,
         )
     )
     if verdict.reason is None:  # a difference near the end is no break, but worth showing

@@ -2,8 +2,9 @@
 
 Its own word is proof, else its count. A prompt that only goes on has all that the one before had,
 and a token for each new word: tokenizers merge no words. Reasoning may go, so may what the model
-said before an answer; late system messages may not be rendered at all. A prompt of exactly a
-context's size, by all signs of a longer one, was cut to it.
+said before an answer; late system messages may not be rendered at all. Ollama's templates for
+Llama 3.1 and Mistral print tools (Mistral's: system text, too) only before a last message of the
+user's. A prompt of exactly a context's size, by all signs of a longer one, was cut to it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, TokenCount, Verdict
-from cacheproxy.core.dialects.content import THOUGHT_ENDS, Part
+from cacheproxy.core.dialects.content import THOUGHT_ENDS, Part, Segment
 from cacheproxy.core.judge.evidence import Evidence, Parted
 from cacheproxy.core.prompt.prompt import is_late
 from cacheproxy.core.prompt.segments import Piece
@@ -94,9 +95,9 @@ def _whole(
     if before is not None and parted is not None:
         if before.start is not None and turn.profile.start not in (None, before.start):
             return None  # perhaps another model
-        floor = _floor(turn, count, before, parted) if is_odd else None
+        floor = _floor(turn, count, before, parted, is_size=is_size) if is_odd else None
     else:
-        words = _words(sent.pieces) if is_odd else 0
+        words = _words(sent.pieces) if is_odd and _counts_all(turn) else 0
         floor = words if count < _SURE * words else None
     if floor is not None:
         return TokenCount(floor, "measured")
@@ -111,7 +112,9 @@ def _whole(
     return TokenCount(round(about), "estimated") if about >= _BEYOND * count else None
 
 
-def _floor(turn: Evidence, count: int, before: Before, parted: Parted) -> int | None:
+def _floor(
+    turn: Evidence, count: int, before: Before, parted: Parted, *, is_size: bool
+) -> int | None:
     """Return how many tokens it has at least, if that is more than were counted."""
     was, now = parted.was, parted.now
     new = now.pieces[len(was.pieces) :]
@@ -120,12 +123,19 @@ def _floor(turn: Evidence, count: int, before: Before, parted: Parted) -> int | 
     floor = _least(before) + words
     if before.floor is None:  # reasoning that was left out of that was left out of the floor
         floor -= _may_go(was.pieces, is_asked=any(map(_is_asked, new)))
+    if any(map(_is_asked, was.pieces[-1:])) and not (is_size or _is_asked(now.pieces[-1])):
+        head = [piece for piece in was.pieces if piece.part is not Part.MESSAGES]
+        floor -= sum(_most(segment) for piece in head for segment in piece.segments)
     if count >= floor - _LOOSE - _EACH * len(was.pieces):
         return None
+    is_total = _counts_all(turn) or 2 * count > chars or count < _SURE * words
+    return floor if is_total else None
+
+
+def _counts_all(turn: Evidence) -> bool:
+    """Whether the count is known to be of the whole prompt, not of what was evaluated alone."""
     server = turn.profile.server
-    is_total = turn.usage.reused is not None or (server is not None and server.kind != UNKNOWN_KIND)
-    # Else it may have counted what is new alone.
-    return floor if is_total or 2 * count > chars or count < _SURE * words else None
+    return turn.usage.reused is not None or (server is not None and server.kind != UNKNOWN_KIND)
 
 
 def _least(before: Before) -> int:
@@ -179,5 +189,10 @@ def _may_go(pieces: Iterable[Piece], *, is_asked: bool) -> int:
         for segment in piece.segments:
             is_thought = segment.role == "reasoning" or segment.path.endswith(THOUGHT_ENDS)
             if segment.source == "model" and (is_asked or is_thought):
-                size += len(segment.text.encode("utf-8", "surrogatepass"))
-    return size // 2
+                size += _most(segment)
+    return size
+
+
+def _most(segment: Segment) -> int:
+    """Return how many tokens it has at most, as a rule."""
+    return len(segment.text.encode("utf-8", "surrogatepass")) // 2

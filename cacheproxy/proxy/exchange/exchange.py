@@ -99,6 +99,7 @@ class _Running:
             self._failed(Failure())
         if self.chosen is not None:
             self.server.health.waiting -= 1
+            self.server.under_way.discard(self)
         self.context.progressed(self.record, None, None)
         if self.pings is not None:
             self.pings.stop()
@@ -120,6 +121,11 @@ class _Running:
         if held is not None:
             held.show(self.record.progress)
             self.context.holding.make_way(held.server)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its client still waits for the first token."""
+        return self.gone is None and (self.relay is None or self.relay.first_byte is None)
 
     # The way up and down.
 
@@ -212,6 +218,7 @@ class _Running:
             )
             self.attempt, self.server = attempt, server
             server.health.waiting += 1
+            server.under_way.add(self)
             if server.warming is not None and server.warming.is_on:
                 server.warming.give_way()
             if self.context.holding.held:
@@ -248,6 +255,7 @@ class _Running:
                 response.abort()
                 why = ResponseError(f"the upstream answered with status {status}")
             server.health.waiting -= 1
+            server.under_way.discard(self)
         raise AssertionError("the last one returns or raises")
 
     # A client that leaves before its answer, and comes again.
@@ -295,6 +303,7 @@ class _Running:
         attempt: Attempt = held.attempt
         self.attempt, self.chosen, self.server = attempt, held.chosen, held.server
         self.server.health.waiting += 1
+        self.server.under_way.add(self)
         record.joined = self.context.clock.seconds() - held.since
         record.route, record.was_at = first.route, first.was_at
         record.sent, record.reports = first.sent, first.reports

@@ -30,6 +30,8 @@ _UNEQUAL = ("stream", "stream_options", "client_metadata")
 """Members by which a retry may differ: it is answered as it asks."""
 FINAL = frozenset({400, 404, 413, 422})
 """Refusals that the same request would get again, perhaps after another prefill."""
+_PATIENCE = 1.0
+"""Seconds for which another conversation may wait for its first token beside a held prefill."""
 _MOST_READ = 4 << 20
 """Bytes of an answer that are read ahead for a retry; the rest waits at the upstream."""
 
@@ -95,6 +97,10 @@ class Held(Protocol):
     def is_joined_by(self, received: Request, request: Request) -> bool:
         """Whether ``request``, as the rules left ``received``, is its retry."""
         return asks_the_same(self._request, request if self.server.edits else received)
+
+    def is_at(self, server: Server) -> bool:
+        """Whether it goes to the same place as ``server``, perhaps of another configuration."""
+        return self.server.upstream.url.text == server.upstream.url.text
 
     def show(self, progress: Progress | None) -> None:
         """Have it shown among what runs."""
@@ -195,12 +201,28 @@ class Holding:
         return found
 
     def make_way(self, server: Server) -> None:
-        """End those that keep a conversation from ``server``, the first first."""
-        for one in tuple(self.held):
-            if not one.is_running or one.server.upstream.url.text != server.upstream.url.text:
-                continue
-            if one.server is not server or server.health.waiting > server.slots:  # or a reload
+        """End those that keep a conversation from ``server``, the first first.
+
+        Where it has slots left, they do so if one still waits for its first token after a second:
+        llama.cpp fills its batches from the lowest slot on, vLLM from the prompt that came first.
+        """
+        if self._end_at(server, lambda one: one.server is not server):  # there was a reload
+            return
+        if server.health.waiting > server.slots:
+            self._end_at(server, lambda _: server.health.waiting > server.slots)
+        else:
+            self.clock.callLater(_PATIENCE, self._look_at, server)
+
+    def _look_at(self, server: Server) -> None:
+        if any(one.waits for one in server.under_way):
+            self._end_at(server, lambda _: True)
+
+    def _end_at(self, server: Server, is_it: Callable[[Held], bool]) -> int:
+        found = [one for one in self.held if one.is_running and one.is_at(server)]
+        for one in found:
+            if is_it(one):
                 one.end("another conversation needs the server")
+        return len(found) - len([one for one in found if one.is_running])
 
     def close(self) -> None:
         """End all."""

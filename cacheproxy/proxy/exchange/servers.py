@@ -272,6 +272,9 @@ class Server:
     model: str = ""  #: asked for instead of the client's, "" for the client's
     warming: Warming | None = None  #: has it read prompts again after a restart; None: nobody does
 
+    under_way: set[Any] = field(default_factory=set)
+    """The exchanges that are under way there: each says whether it ``waits`` for a first token."""
+
     name: str = field(init=False)  #: as the configuration has it; "" where it is the only one
     edits: bool = field(init=False)  #: whether requests to it are edited
 

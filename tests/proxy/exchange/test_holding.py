@@ -295,18 +295,37 @@ def test_what_was_refused_for_now_is_asked_anew(start):
     assert server.prompts == 2
 
 
-def test_a_server_that_batches_has_no_need_of_it(start):
-    """Its other conversations do not wait: what is held goes on beside them."""
+@pytest.mark.parametrize("waits", [True, False])
+def test_beside_others_it_goes_on_if_they_do_not_wait(start, waits):
+    """A server that works at several prompts may read what is held before all others."""
     vllm = {b"GET /version": b'{"version":"0.11"}', b"GET /v1/models": VLLM}
     server = Prefill(pages=vllm)
     proxy = start(server, CACHEPROXY_POLL="1")
     left(proxy, server)
-    asks(proxy, prompt(), session(b"two"))
-    assert server.begun.acquire(timeout=TIMEOUT)
-    client = asks(proxy)
-    server.go_on.set()
-    assert client.answer().body == EVENTS
-    assert server.prompts == 2
+    server.first = CHUNKED if waits else CHUNKED + chunk(word("Hel"))
+    with asks(proxy, prompt(), session(b"two")):
+        assert server.begun.acquire(timeout=TIMEOUT)
+        if waits:
+            assert "needs the server" in proxy.wait_for("held request closed")
+            assert server.closed.acquire(timeout=TIMEOUT)
+            return
+        time.sleep(1.2)
+        client = asks(proxy)
+        server.go_on.set()
+        assert client.answer().body == EVENTS
+        assert server.prompts == 2
+
+
+def test_who_waits_already_is_not_kept_waiting(start):
+    """It was there when the client left."""
+    vllm = {b"GET /version": b'{"version":"0.11"}', b"GET /v1/models": VLLM}
+    server = Prefill(pages=vllm)
+    proxy = start(server, CACHEPROXY_POLL="1")
+    with asks(proxy, prompt(), session(b"two")):
+        assert server.begun.acquire(timeout=TIMEOUT)
+        left(proxy, server)
+        assert server.closed.acquire(timeout=TIMEOUT)
+        assert "needs the server" in proxy.wait_for("held request closed")
 
 
 def test_a_retry_after_a_reload_joins(start):
