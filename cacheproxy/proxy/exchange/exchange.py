@@ -561,7 +561,8 @@ class _Running:
         """Fill in what is known now that it is over."""
         record, tap = self.record, self.tap
         if isinstance(tap, UsageReader):
-            record.usage = tap.close()
+            if not record.held:  # else what opened the answer counts for who gets it
+                record.usage = tap.close()
         elif tap is not None and record.outcome is Outcome.COMPLETE:
             record.error = tap.said(record.received, record.sent or record.received)
         if record.has_failed or record.sent is None:

@@ -5,7 +5,7 @@ until the whole of its prompt was read. So the last prompts are sent once more, 
 generated. Whoever sends a request comes first.
 
 llama-server sees that we hung up once a second, and after a batch of 2,048 tokens. So that nobody
-waits that long, a prompt is read in pieces of 0.04 s, each a request of its own; the last tokens
+waits that long, a prompt is read in pieces of 0.03 s, each a request of its own; the last tokens
 come with the request itself, as the client sent it. (Measured with llama.cpp of October 2026.)
 """
 
@@ -43,12 +43,13 @@ _IDLE, _TICK = 2.0, 0.5
 """Seconds without a request after which the server is idle, and between two looks at that."""
 _FEW = 1024
 """Tokens of a prompt below which nobody waits for it."""
-_PIECE_SECONDS, _LONGER = 0.04, 1.5
+_PIECE_SECONDS, _LONGER = 0.03, 1.25
 """What a piece may take; where even the shortest takes longer, so many times what that takes: each
 has a cost of its own (two checkpoints, if the memory cannot rewind)."""
-_LEAST, _MOST = 64, 2048
-"""Tokens of a piece: with fewer a server is no faster, and more are no batch of its own."""
-_ALIKE, _AGAIN = 32, 192
+_LEAST, _MOST = 128, 2048
+"""Tokens of a piece. It ends with a batch of four of its own, for a checkpoint; with fewer than 64
+before these, llama.cpp is ten times as slow on a CPU (October 2026). More are no single batch."""
+_FIRST, _ALIKE, _AGAIN = 128, 32, 192
 """Tokens of the short prompts that show whether there is a RAM cache: see ``_keeps``."""
 _SECONDS = 3600.0
 """For a prompt that cannot be sent in pieces, on a slow server."""
@@ -266,14 +267,14 @@ class Warming:
         The beginning of a prompt is read, then something that takes its slot, since a quarter is
         alike, then a longer beginning: what of that is new shows it.
         """
-        first = tokens[: 2 * _LEAST]
-        other = first[:_ALIKE] + tokens[_FEW // 2 :][: 2 * _LEAST - _ALIKE]
-        if other[:_LEAST] == first[:_LEAST]:
+        first = tokens[:_FIRST]
+        other = first[:_ALIKE] + tokens[_FEW // 2 :][: _FIRST - _ALIKE]
+        if other[: 2 * _ALIKE] == first[: 2 * _ALIKE]:
             return False
         evaluated: int | None = None
         for each in (first, other, tokens[:_AGAIN]):
             evaluated = await self._evaluated(_spelled(each)[0] + _REST, request, page)
-        return evaluated is not None and evaluated <= _AGAIN - 2 * _LEAST + _ALIKE // 2
+        return evaluated is not None and evaluated <= _AGAIN - _FIRST + _ALIKE // 2
 
     async def _evaluated(self, body: bytes, request: Request, page: str) -> int | None:
         """Return how many tokens the server evaluates of ``body``; None: it does not take it."""

@@ -118,6 +118,24 @@ def test_a_retry_gets_the_answer_from_its_beginning(start, first):
     assert "joined" in proxy.wait_for("900 tok")
 
 
+def test_what_opened_the_answer_counts_for_the_retry_alone(start):
+    """Messages' usage of the prompt comes first: two turns with it would be a loss."""
+    usage = {"input_tokens": 900, "cache_read_input_tokens": 0, "output_tokens": 1}
+    opening = {"id": "m1", "type": "message", "role": "assistant", "content": [], "usage": usage}
+    server = Prefill(CHUNKED + chunk(b"event: message_start\n" + event(
+        type="message_start", message=opening | {"model": "m", "stop_reason": None})))  # fmt: skip
+    server.then = chunk(b"event: message_stop\n" + event(type="message_stop")) + LAST
+    proxy = start(server)
+    body = prompt("Hi there, " * 500, max_tokens=9)
+    left(proxy, server, body, path="/v1/messages")
+    client = asks(proxy, body, path="/v1/messages")
+    server.go_on.set()
+    assert b"message_start" in client.answer().body
+    assert "tokens not reported" in proxy.wait_for("held for a retry")
+    assert "BREAK" not in proxy.wait_for("joined after")
+    assert "900 tok" in proxy.wait_for("joined after")
+
+
 def test_it_may_spell_the_members_in_another_order_and_differ_in_transport(start):
     server = Prefill()
     proxy = start(server)

@@ -178,7 +178,7 @@ def test_its_last_prompt_is_read_once_more(reactor, said):
     assert llama.after(0.5) == WORDS + TRIED
     *pieces, (path, size, rest) = llama.read
     assert {path for path, *_ in pieces} == {"/completion"}
-    assert (path, size, rest) == ("/v1/chat/completions", WORDS, 64)
+    assert (path, size, rest) == ("/v1/chat/completions", WORDS, 128)
     last = llama.asker.asked[-1]
     assert {name: value for name, value in last.json.items() if name != "messages"} == {
         "model": "tiny",
@@ -198,9 +198,9 @@ def test_its_last_prompt_is_read_once_more(reactor, said):
 @pytest.mark.parametrize(
     ("speed", "each", "least", "most"),
     [
-        (10_000, 0.0, 300, 400),  # what is read in 0.04 s
+        (10_000, 0.0, 200, 300),  # what is read in 0.03 s
         (1_000_000, 0.0, 1000, 2048),
-        (100, 0.0, 64, 100),  # not much longer than what takes longest with the fewest
+        (100, 0.0, 128, 160),  # not much longer than what takes longest with the fewest
         (1000, 1.0, 300, 600),  # fewer would be no quicker
     ],
 )
@@ -303,7 +303,7 @@ def test_a_request_comes_first(reactor):
     llama.health.waiting = 0
     assert llama.after(1.5) == before
     llama.after(0.5)
-    assert llama.read[-1] == ("/v1/chat/completions", WORDS, 64)
+    assert llama.read[-1] == ("/v1/chat/completions", WORDS, 128)
     assert not llama.warming.is_on
 
 
@@ -321,9 +321,9 @@ def test_it_goes_on_where_it_gave_way_if_the_server_still_has_that(reactor, keep
         llama.has = []
     assert llama.after(2) > 0
     _, size, evaluated = llama.read[10]
-    assert size == (reached if keeps else 0) + 64
-    assert evaluated <= 64
-    assert llama.read[-1] == ("/v1/chat/completions", WORDS, 64)
+    assert size == (reached if keeps else 0) + 128
+    assert evaluated <= 128
+    assert llama.read[-1] == ("/v1/chat/completions", WORDS, 128)
 
 
 def test_one_that_ends_by_it_is_not_asked_again(reactor, said):
@@ -346,7 +346,7 @@ def test_a_turn_that_came_before_the_first_look(reactor):
     reactor.advance(1)
     llama.restarted()
     llama.after(2)
-    assert llama.read[-1] == ("/v1/chat/completions", WORDS, 64)
+    assert llama.read[-1] == ("/v1/chat/completions", WORDS, 128)
 
 
 def test_one_that_is_refused_is_left_out(reactor):
