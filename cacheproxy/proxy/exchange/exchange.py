@@ -116,7 +116,8 @@ class _Running:
         """
         self.gone = failure
         is_ours = failure.check(ConnectionAborted)  # it is stopped, or reads too slowly
-        held = None if is_ours or not self.context.hold else self._hold()
+        may_hold = self.context.hold and not self.context.holding.is_closed
+        held = self._hold() if may_hold and not is_ours else None
         done.cancel()
         if held is not None:
             held.show(self.record.progress)
@@ -125,7 +126,8 @@ class _Running:
     @property
     def waits(self) -> bool:
         """Whether its client still waits for the first token."""
-        return self.gone is None and (self.relay is None or self.relay.first_byte is None)
+        has_none = self.relay is None or self.relay.first_byte is None
+        return has_none and self.gone is None and self._takes_a_slot
 
     # The way up and down.
 
@@ -180,7 +182,7 @@ class _Running:
             progressed=self._progressed,
         )
         ending = relay.start()
-        if not response.goes_on:  # else the head goes down with the body's first bytes
+        if not (response.goes_on and relay.bytes_down):  # else it went with the body's first bytes
             down.flush()
         await ending
 
@@ -221,7 +223,7 @@ class _Running:
             server.under_way.add(self)
             if server.warming is not None and server.warming.is_on:
                 server.warming.give_way()
-            if self.context.holding.held:
+            if self.context.holding.held and self._takes_a_slot:
                 self.context.holding.make_way(server)
             try:
                 response = await attempt.send()
@@ -311,7 +313,17 @@ class _Running:
         connection, head_after = attempt.connection, self.context.head_after
         assert connection is not None
         connection.no_head = (head_after, self._begin_early) if head_after else None
-        return attempt, await connection.again()
+        response = await connection.again()
+        turn = None if self.prepared is None else self.prepared.turn
+        if self.server.name and turn is not None and record.place is not None:
+            self.context.servers.settle(self.chosen, self.server, turn, record.place.lane)
+        return attempt, response
+
+    @property
+    def _takes_a_slot(self) -> bool:
+        """Whether it is nothing that a server says beside its prompts: a list, a count."""
+        is_prompt = endpoint_of(self.came.path).purpose.evaluates
+        return self.came.method == "POST" and is_prompt
 
     @property
     def _wants_stream(self) -> bool:

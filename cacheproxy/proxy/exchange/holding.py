@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
@@ -45,8 +44,10 @@ def asks_the_same(one: Request, other: Request) -> bool:
     wish, others = _wish(one), _wish(other)
     if wish is not None and (one.dialect is None or one.dialect.whole is None):
         return False  # nobody knows the one form of its answers from the other
-    # Spelled, since true is not 1.
-    return wish is not None and wish == others and _spelled(wish) == _spelled(others)
+    try:
+        return wish is not None and _says_the_same(wish, others)
+    except RecursionError:
+        return False
 
 
 def _wish(request: Request) -> dict[str, Any] | None:
@@ -54,8 +55,19 @@ def _wish(request: Request) -> dict[str, Any] | None:
     return None if body is None else {key: body[key] for key in body if key not in _UNEQUAL}
 
 
-def _spelled(wish: Any) -> bytes:
-    return msgspec.json.encode(wish, order="deterministic")
+def _says_the_same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal. True is not 1; messages read before are the same value."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(
+            _says_the_same(one[key], other[key]) for key in one
+        )
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_says_the_same, one, other))
+    return bool(one == other)
 
 
 class Held(Protocol):
@@ -176,7 +188,7 @@ class Held(Protocol):
 class Holding:
     """Those that are held, in all configurations: a retry may come after a reload.
 
-    ``progressed``: see ExchangeContext.
+    ``progressed``: see ExchangeContext. ``is_closed``: the proxy stops, and no retry will come.
     """
 
     def __init__(
@@ -185,6 +197,7 @@ class Holding:
         progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None,
     ) -> None:
         self.clock, self.progressed = clock, progressed
+        self.is_closed = False
         self.held: list[Held] = []  #: the first to be left first
 
     def joined(self, received: Request, request: Request, session: Session) -> Held | None:
@@ -225,6 +238,7 @@ class Holding:
         return len(found) - len([one for one in found if one.is_running])
 
     def close(self) -> None:
-        """End all."""
+        """End all, and hold no more."""
+        self.is_closed = True
         for one in tuple(self.held):
             one.end("the proxy stops")

@@ -86,6 +86,7 @@ class UpstreamConnection(Protocol):
         self._handshake_seconds = handshake
         self._handshake: IDelayedCall | None = None
         self._is_gone = False
+        self._until: float | None = None  # where the silence ends, while ``no_head`` ends before
         self.has_head = False  #: whether the response's head has come
         self._reader: IProtocol | None = None
         self._early: list[bytes] = []
@@ -153,12 +154,16 @@ class UpstreamConnection(Protocol):
             self.abort()
 
     def _await_head(self) -> None:
-        """Let the silence begin. Its first end is where somebody is told that there is no head."""
-        limit = self._silence.limit
-        if self.no_head is not None:
-            limit = min(limit, self.no_head[0]) if limit else self.no_head[0]
+        """Let the silence begin. Until somebody is told that there is no head, it ends there."""
+        limit, self._until = self._silence.limit, None
+        if self.no_head is not None and not 0 < limit <= self.no_head[0]:
+            limit = self.no_head[0]
+        else:
+            self.no_head = None
         if limit:
             self._silence.set(limit)
+        else:
+            self._silence.moment = None
 
     # The response.
 
@@ -168,7 +173,11 @@ class UpstreamConnection(Protocol):
         if silence.moment is None:
             silence.heard()
         else:  # the same, without the call that each chunk would take
-            silence.moment = silence.seconds() + silence.limit
+            moment = silence.seconds() + silence.limit
+            if self.no_head is None:
+                silence.moment = moment
+            else:  # an interim response is no head
+                self._until = moment
         try:
             body = response.feed(data)
         except ResponseError:
@@ -178,7 +187,9 @@ class UpstreamConnection(Protocol):
         if not self.has_head:
             if response.head is None:
                 return
-            self.has_head, self.no_head = True, None
+            self.has_head = True
+            if self.no_head is not None:
+                self.no_head, silence.moment = None, self._until if silence.limit else None
             head = self.head = response.head
             self.length = UNKNOWN_LENGTH if head.length is None else head.length
             self.goes_on = bool(body) or response.done
@@ -307,8 +318,10 @@ class UpstreamConnection(Protocol):
     def _is_silent(self) -> None:
         no_head, self.no_head = self.no_head, None
         if no_head is not None and not self.has_head:
-            if self._silence.limit:
-                self._silence.set(max(0.0, self._silence.limit - no_head[0]))
+            silence, until = self._silence, self._until
+            if silence.limit:
+                left = silence.limit - no_head[0] if until is None else until - silence.seconds()
+                silence.set(max(0.0, left))
             no_head[1]()
             return
         self._give_up(UpstreamSilent(self._silence.limit))

@@ -8,12 +8,16 @@ import time
 import pytest
 
 from tests.proxy.exchange.test_holding import (
+    ANSWER,
     CHAT,
     EVENTS,
+    LLAMA,
+    PROGRESS,
     TYPE,
     WHOLE,
     Prefill,
     asks,
+    event,
     prompt,
     session,
 )
@@ -194,3 +198,49 @@ def test_a_translated_stream_begins_early(start):
     said.set()
     got = b"".join(pieces)
     assert b"prompt is too long: 90000 tokens > 32768 maximum" in got
+
+
+def test_without_a_limit_of_silence_an_answer_may_still_be_silent(start):
+    """For longer than its head might have taken."""
+    server = Prefill(CHUNKED, ANSWER)
+    proxy = start(server, "--upstream-silence", "0", "--head-after", "0.3")
+    client = asks(proxy)
+    time.sleep(1)
+    server.go_on.set()
+    answer = client.answer()
+    assert (answer.end, answer.body) == ("whole", EVENTS)
+
+
+def test_a_silence_that_ends_before_keeps_its_status(start):
+    proxy = start(Prefill(b""), "--upstream-silence", "0.3", "--head-after", "0.6")
+    assert asks(proxy).answer().status == 504
+
+
+def test_interim_responses_are_no_head_and_no_silence(start):
+    """A server that says 102 each second: the client has its head in time, and the answer."""
+
+    def script(peer, received):
+        if not received.values(b"x-session-id"):
+            peer.send(whole(b"{}", status=b"404 Not Found"))
+            return
+        for _ in range(8):
+            peer.send(head(status=b"102 Processing"))
+            time.sleep(0.25)
+        peer.send(CHUNKED + ANSWER)
+
+    proxy = start(script, "--head-after", "0.6", "--upstream-silence", "1")
+    pieces, sign = begun(proxy)
+    assert b"".join(pieces).replace(sign, b"") == EVENTS
+
+
+def test_a_head_does_not_wait_for_what_is_left_out(start):
+    """It came together with an event that we had asked for."""
+    told = chunk(event(choices=[{"index": 0, "delta": {"content": None}}], **PROGRESS))
+    server = Prefill(CHUNKED + told, ANSWER, pages=LLAMA)
+    proxy = start(server, CACHEPROXY_POLL="1")
+    client = asks(proxy)
+    assert server.begun.acquire(timeout=9)
+    client.sock.settimeout(9)  # before the first sign of life
+    answer = client.begin()
+    server.go_on.set()
+    assert b"".join(client.pieces(answer)) == EVENTS

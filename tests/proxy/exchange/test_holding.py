@@ -38,7 +38,13 @@ WHOLE = {
 }
 
 
-VLLM = json.dumps({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}).encode()
+MODELS = json.dumps({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}).encode()
+VLLM = {b"GET /version": b'{"version":"0.11"}', b"GET /v1/models": MODELS}
+LLAMA = {
+    b"GET /props": b'{"total_slots":1,"model_path":"m","build_info":"b7000"}',
+    b"GET /v1/models": b'{"data":[{"id":"m","owned_by":"llamacpp"}]}',
+}
+PROGRESS = {"prompt_progress": {"total": 900, "cache": 0, "processed": 100}}
 
 
 class Prefill:
@@ -147,6 +153,17 @@ def test_it_may_spell_the_members_in_another_order_and_differ_in_transport(start
     assert server.prompts == 1
 
 
+def test_it_may_have_a_character_that_was_cut_in_half(start):
+    """As agents in JavaScript send them: half of a pair has no spelling in UTF-8."""
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server, prompt("Hi \ud83d"))
+    client = asks(proxy, prompt("Hi \ud83d", stream_options={"include_usage": True}))
+    server.go_on.set()
+    assert client.answer().body == EVENTS
+    assert server.prompts == 1
+
+
 def test_without_stream_it_gets_the_whole_answer(start):
     server = Prefill()
     proxy = start(server)
@@ -216,6 +233,18 @@ def test_anything_else_ends_it_at_once(start, body, field, why):
     assert why in proxy.wait_for("held request closed")
     assert server.begun.acquire(timeout=TIMEOUT)
     assert server.prompts == 2
+
+
+def test_what_takes_no_slot_does_not_end_it(start):
+    server = Prefill()
+    proxy = start(server)
+    left(proxy, server)
+    proxy.ask("/v1/models", None, method=b"GET")
+    proxy.ask("/v1/messages/count_tokens", prompt())
+    client = asks(proxy)
+    server.go_on.set()
+    assert client.answer().body == EVENTS
+    assert server.prompts == 1
 
 
 @pytest.mark.parametrize("key", [b"Authorization: Bearer two", b"X-Api-Key: two"])
@@ -316,8 +345,7 @@ def test_what_was_refused_for_now_is_asked_anew(start):
 @pytest.mark.parametrize("waits", [True, False])
 def test_beside_others_it_goes_on_if_they_do_not_wait(start, waits):
     """A server that works at several prompts may read what is held before all others."""
-    vllm = {b"GET /version": b'{"version":"0.11"}', b"GET /v1/models": VLLM}
-    server = Prefill(pages=vllm)
+    server = Prefill(pages=VLLM)
     proxy = start(server, CACHEPROXY_POLL="1")
     left(proxy, server)
     server.first = CHUNKED if waits else CHUNKED + chunk(word("Hel"))
@@ -336,8 +364,7 @@ def test_beside_others_it_goes_on_if_they_do_not_wait(start, waits):
 
 def test_who_waits_already_is_not_kept_waiting(start):
     """It was there when the client left."""
-    vllm = {b"GET /version": b'{"version":"0.11"}', b"GET /v1/models": VLLM}
-    server = Prefill(pages=vllm)
+    server = Prefill(pages=VLLM)
     proxy = start(server, CACHEPROXY_POLL="1")
     with asks(proxy, prompt(), session(b"two")):
         assert server.begun.acquire(timeout=TIMEOUT)
@@ -367,6 +394,24 @@ def test_a_proxy_that_stops_holds_nothing(start):
     assert server.closed.acquire(timeout=TIMEOUT)
     assert proxy.ended() == 0
     assert time.monotonic() - before < 20
+
+
+def test_who_leaves_a_proxy_that_stops_is_not_held(start):
+    """Nobody could ask again. It waits for the answers of others."""
+    server = Prefill(pages=VLLM)
+    proxy = start(server, "--grace", "60", CACHEPROXY_POLL="1")
+    client = asks(proxy)
+    assert server.begun.acquire(timeout=TIMEOUT)
+    server.first = CHUNKED + chunk(word("Hel"))
+    other = asks(proxy, prompt(), session(b"two"))
+    assert server.begun.acquire(timeout=TIMEOUT)
+    time.sleep(0.1)
+    proxy.signal(15)
+    proxy.wait_for("stopping")
+    client.close()
+    assert server.closed.acquire(timeout=30)
+    server.go_on.set()
+    assert other.answer().end == "whole"
 
 
 def test_200_are_held_and_nothing_is_left(start):

@@ -1,12 +1,13 @@
 """Several upstreams that do not speak alike, and clients that do not wait for them."""
 
 import json
+import threading
 
 import pytest
 
-from tests.proxy.harness import Client, eventually, whole
+from tests.proxy.harness import TIMEOUT, Client, eventually, whole
 
-from .conftest import BIG, conversation, refusing
+from .conftest import BIG, conversation, refusing, spoken
 
 pytestmark = pytest.mark.slow
 
@@ -95,3 +96,34 @@ def test_who_waits_is_counted_and_no_more_when_it_is_over(pool):
     assert found.ask("b").status == 502
     assert found.proxy.ask("/v1/models", None, method=b"GET").status == 502
     assert waiting(found.proxy) == nobody
+
+
+def test_a_conversation_stays_where_its_retry_was_answered(pool):
+    """Though its first request, which the server got, never had an answer."""
+    waits = threading.Event()
+    asked = threading.Semaphore(0)
+
+    def script(name):
+        def answer(peer, received):
+            if b"a asks" in received.body:
+                asked.release()
+                waits.wait(TIMEOUT)
+            spoken(name)(peer, received)
+
+        return answer
+
+    found = pool("big", "big2", scripts={name: script(name) for name in ("big", "big2")})
+    body, named = json.dumps(conversation("a", 1)).encode(), b"X-Session-ID: a"
+    client = Client(found.proxy.address).ask(b"/v1/messages", body, named)
+    assert asked.acquire(timeout=TIMEOUT)
+    client.close()
+    found.proxy.wait_for("held for a retry")
+    client = Client(found.proxy.address).ask(b"/v1/messages", body, named)
+    eventually(lambda: sum(waiting(found.proxy).values()) == 1)
+    waits.set()
+    home = json.loads(client.answer().body)["content"][0]["text"]
+    assert asked.acquire(timeout=0.1) is False
+    found.kill(home)
+    body = json.dumps(conversation("a", 2)).encode()
+    assert found.proxy.ask(b"/v1/messages", body, named).status == 200
+    assert f"moved: {home} -> " in found.proxy.wait_for("moved: ")
