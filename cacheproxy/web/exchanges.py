@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from twisted.web.server import Request
 
-from cacheproxy.core.conversation.verdict import Basis, Verdict
+from cacheproxy.core.conversation.verdict import Basis, Reason, Verdict
 from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport, failed
 from cacheproxy.core.diagnose.texts import Texts, quoted
@@ -29,6 +29,7 @@ _PROOFS = {
     Basis.COUNTED: "The server counted as many tokens as this cause would leave.",
     Basis.TOLD: "The requests, or the server itself, say so.",
 }
+_CUT = "The server's own count of the prompt shows it."
 _OFF = (
     "The prompt's text is hidden: set show_prompts = true, or allow it here until the proxy ends."
 )
@@ -38,6 +39,13 @@ _OF_REPORT = (
     *("frequency", "says"),
 )
 """What the page of a break has from the report as it is."""
+
+
+def _proof(verdict: Verdict) -> str | None:
+    if verdict.basis is None:
+        return None
+    is_counted = verdict.reason is Reason.CUT and verdict.basis is Basis.COUNTED
+    return _CUT if is_counted else _PROOFS[verdict.basis]
 
 
 async def exchanges(recent: Iterable[Exchange]) -> Json:
@@ -126,7 +134,7 @@ class ExchangePages:
             **{name: told[name] for name in _OF_REPORT},
             "at": exchange.wall,
             "phrase": phrase(str(verdict.reason), report.rewrite or report.kind),
-            "proof": None if verdict.basis is None else _PROOFS[verdict.basis],
+            "proof": _proof(verdict),
             "equal": report.equal and report.equal.tokens,
             "prompt": report.prompt and report.prompt.tokens,
             "lost": report.lost and report.lost.tokens,
@@ -156,6 +164,8 @@ class ExchangePages:
 
     async def _cure(self, exchange: Exchange) -> tuple[Json | None, str | None]:
         """Return the rule for it, which has words of the prompt; or why there is none."""
+        if exchange.reason is Reason.CUT:  # nothing of the prompt is to blame
+            return None, None
         try:
             cure = await self.cures.of(exchange)
         except PageError as error:

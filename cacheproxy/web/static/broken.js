@@ -35,10 +35,16 @@ function draw() {
     el("section", { class: "panel wide", "aria-labelledby": "break-h" },
       el("p", { class: "crumbs" }, el("a", { href: href("conversation", conversationOf(who)), text: agentOf(who) }), ` #${each.turn} · request ${each.number} · ${day(each.at)} ${minute(each.at)}`),
       el("h2", { id: "break-h", class: "title" }, el("span", { class: "flag", "aria-hidden": "true", text: "⚑ " }), each.phrase || phrase(each.reason)),
-      el("p", { class: "lead", text: `${plural(each.lost || 0, "token")} read again${known(each.lost_seconds) ? `, ${lasting(each.lost_seconds)}` : ""}. The prompts are equal for ${count(each.equal)} of ${count(each.prompt)} tokens${each.prompt && known(each.equal) ? ` (${percent(each.equal / each.prompt)})` : ""}.` }),
+      el("p", { class: "lead", text: leadOf(each) }),
       ...wordsOf(each), facts(each)),
     cureOf(each), ...advice(each),
   ]);
+}
+
+function leadOf(each) {
+  const lost = `${plural(each.lost || 0, "token")} read again${known(each.lost_seconds) ? `, ${lasting(each.lost_seconds)}` : ""}.`;
+  if (each.reason === "cut") return `${each.says[0].toUpperCase()}${each.says.slice(1)}.${each.lost ? ` ${lost}` : ""}`;
+  return `${lost} The prompts are equal for ${count(each.equal)} of ${count(each.prompt)} tokens${each.prompt && known(each.equal) ? ` (${percent(each.equal / each.prompt)})` : ""}.`;
 }
 
 function wordsOf(each) {

@@ -58,9 +58,9 @@ function facts(row, more) {
 
 function summary(row, share) {
   if (row.failed) return "It failed.";
+  if (row.verdict === "cut") return "Cut: not all of the prompt and its answer had room in the server's context.";
   if (row.side) return "A request beside the conversation, such as a title or a subagent's.";
   if (row.verdict === "BREAK") return "Cache lost: the server recomputed tokens it had already processed.";
-  if (row.verdict === "cut") return "Cut: not all of the prompt and its answer had room in the server's context.";
   if (row.verdict === "compacted") return "The client summarised the conversation and began it anew: no break.";
   if (row.verdict === "cold") return "The first turn of its conversation: there was no turn before it to reuse.";
   if (row.verdict === "ok") return "It reused the turn before.";

@@ -106,7 +106,7 @@ function endOf(row) {
   }
   if (row.failed) told.push(el("span", { class: "flag", text: `✕ ${known(row.status) ? `status ${row.status}` : row.outcome}` }));
   else if (row.outcome !== "complete") told.push(el("small", { text: outcomeOf(row) }));
-  if (row.side) told.push(el("small", { text: "side request" }));
+  if (row.side) told.push(el("small", { text: row.verdict === "cut" ? "side request, cut" : "side request" }));
   if (!told.length) told.push(el("small", { text: row.verdict || "" }));
   return td("end", ...told.flatMap((each) => [each, " "]));
 }

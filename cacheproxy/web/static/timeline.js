@@ -128,6 +128,7 @@ function firstOf(turn, slowest) {
 
 function noteOf(turn, isBreak) {
   const said = isBreak ? [shape("⚑"), `${turn.reason.replaceAll("_", " ")} · ${compact(turn.lost)} tok${known(turn.lost_seconds) ? ` · ${lasting(turn.lost_seconds)}` : ""}`]
+    : turn.waited ? [`client left ${turn.waited}`]
     : [turn.kind === "failed" ? `status ${known(turn.status) ? turn.status : "unknown"}` : turn.kind === "compacted" ? "compacted" : ""];
   return el("span", { class: `note-cell${isBreak ? " flag" : ""}` }, ...said);
 }
