@@ -61,8 +61,7 @@ class Attempt:
 
     ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
     ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
-    asked for it. ``connection``: the one it was sent by last. ``no_head``: who is told if no head
-    comes, and after how many seconds; None: nobody.
+    asked for it. ``connection``: the one it was sent by last.
     """
 
     def __init__(
@@ -74,10 +73,8 @@ class Attempt:
         record: Exchange,
         *,
         started: float,
-        no_head: tuple[float, Callable[[], object]] | None = None,
     ) -> None:
         self.connection: UpstreamConnection | None = None
-        self._no_head = no_head
         self.counted: bytes | None = None
         self.translated: Translation | None = None
         self.asked: int | None = None
@@ -92,10 +89,13 @@ class Attempt:
             self._request, report = asking_for(self._request, server.model)
             record.reports += () if report is None else (report,)
 
-    async def send(self) -> UpstreamConnection | None:
+    async def send(
+        self, no_head: tuple[float, Callable[[], object]] | None = None
+    ) -> UpstreamConnection | None:
         """Return the response once its head has come, None where ``counted`` is the answer.
 
-        What goes wrong is raised.
+        ``no_head``: who is told if no head comes, and after how many seconds; None: nobody. It is
+        not kept: who is told has the attempt. What goes wrong is raised.
         """
         context, server, record, request = self._context, self._server, self._record, self._request
         adapting, translating, turn = server.adapting, server.translating, self._turn
@@ -137,7 +137,7 @@ class Attempt:
                 self._replace(PROGRESS, report)
             upstream = server.upstream
             connection = upstream.connection(goes, via=b"1.1 " + context.via, also=stamp)
-            self.connection, connection.no_head = connection, self._no_head
+            self.connection, connection.no_head = connection, no_head
             response = await connection.start(upstream.endpoint)
             if self.hides and response.head.values(b"content-encoding"):
                 server.profiling.progress = ()  # somebody packs it: it cannot be taken out again

@@ -103,7 +103,8 @@ class _Running:
         self.context.progressed(self.record, None, None)
         if self.pings is not None:
             self.pings.stop()
-        relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
+            self.pings = None  # else each would keep the other, as
+        relay, self.relay = self.relay, None  # this one would, and all bodies
         self._take_answer(relay)
         if not self.is_probe:  # else it is nobody's conversation
             self._take_end()
@@ -214,9 +215,7 @@ class _Running:
         for place, server in enumerate(chosen.servers, start=1):
             after = next(iter(chosen.servers[place:]), None)
             attempt = Attempt(
-                *(self.context, server, self.came, prepared, record),
-                started=self.started,
-                no_head=no_head,
+                *(self.context, server, self.came, prepared, record), started=self.started
             )
             self.attempt, self.server = attempt, server
             server.health.waiting += 1
@@ -226,7 +225,7 @@ class _Running:
             if self.context.holding.held and self._takes_a_slot:
                 self.context.holding.make_way(server)
             try:
-                response = await attempt.send()
+                response = await attempt.send(no_head)
             except NoTranslationError as error:
                 self.unable += (server,)
                 if after is None:

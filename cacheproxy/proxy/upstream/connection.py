@@ -332,7 +332,7 @@ class UpstreamConnection(Protocol):
 
     def _fail(self, failure: Failure) -> None:
         self._stop_timers()
-        answer, self._answer = self._answer, None
+        answer, self._answer, self.no_head = self._answer, None, None
         if answer is not None:
             answer.errback(failure)
 
