@@ -166,11 +166,12 @@ def _helps(group: click.Group, name: str, above: click.Context) -> Iterator[str]
 
 def _without_settings(command: click.Command) -> click.Command:
     """Return ``command`` without the options that are on the page of the settings."""
-    settings = {row.field for row in options()}
-    if not settings <= {each.name for each in command.params}:
-        return command
     command = copy(command)
-    command.params = [each for each in command.params if each.name not in settings]
+    # click keeps the help option as it was first asked for, which may have been without ``-h``.
+    command._help_option = None  # noqa: SLF001
+    settings = {row.field for row in options()}
+    if settings <= {each.name for each in command.params}:
+        command.params = [each for each in command.params if each.name not in settings]
     return command
 
 

@@ -116,7 +116,7 @@ def test_edits_do_what_they_say_and_nothing_that_they_do_not_name_changes(case):
         for path in (p[:-1] if made[0].new is REMOVE else p for p, made in edits.items())
     ]
     expected, at = b"", 0
-    for start, end, new in sorted(splices_of(document, all_edits)):
+    for start, end, new in sorted(splices_of(document, all_edits), key=lambda one: one[:2]):
         assert any(first <= start <= end <= last for first, last in named)
         for path, entry in entries.items():
             if not any(are_related(path, other) for other in edits):
