@@ -118,6 +118,7 @@ class _Running:
         self.gone = failure
         is_ours = failure.check(ConnectionAborted)  # it is stopped, or reads too slowly
         may_hold = self.context.hold and not self.context.holding.is_closed
+        may_hold = may_hold and self.server.edits  # else somebody is paid for each token
         held = self._hold() if may_hold and not is_ours else None
         done.cancel()
         if held is not None:

@@ -7,7 +7,17 @@ import time
 import pytest
 
 from cacheproxy.core.dialects.stream import CUT
-from tests.proxy.harness import CHUNKED, LAST, TIMEOUT, Client, chunk, eventually, head, whole
+from tests.proxy.harness import (
+    CHUNKED,
+    LAST,
+    TIMEOUT,
+    Client,
+    Proxy,
+    chunk,
+    eventually,
+    head,
+    whole,
+)
 
 CHAT = "/v1/chat/completions"
 TYPE = b"Content-Type: application/json"
@@ -278,6 +288,20 @@ def test_it_ends_with_its_time(start):
     assert server.closed.acquire(timeout=TIMEOUT)
     assert time.monotonic() - before >= 0.3
     assert "no retry came" in proxy.wait_for("held request closed")
+
+
+def test_a_remote_one_is_not_held(upstream, tmp_path):
+    """Its tokens may have a price, and nobody may want them."""
+    text = f'[[upstream]]\nname = "far"\nurl = "{upstream.url}"\nremote = true\n'
+    (tmp_path / "config.toml").write_text(text)
+    server = Prefill()
+    upstream.reset(server)
+    with Proxy(tmp_path, "--config", "config.toml") as proxy:
+        client = asks(proxy)
+        assert server.begun.acquire(timeout=TIMEOUT)
+        client.close()
+        assert server.closed.acquire(timeout=TIMEOUT)
+        assert "held" not in proxy.wait_for("CLIENT LEFT")
 
 
 @pytest.mark.parametrize("settings", [("--hold", "0"), ()])
