@@ -145,5 +145,5 @@ def test_a_session_is_told_by_folder_and_first_words():
 
 def test_a_folder_tree_is_read_but_once():
     """However much of it is blank: else this takes hours."""
-    later = turn("hello", "again", file=" " * 500_000 + "x")
+    later = turn("hello", "again", file=" " * 100_000 + "x")
     assert_untouched([rule_named(RULES, "qwen-pin-folders")], later, turn("hello"))
