@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.turning import TurningReactor
+
 from .harness import Client, Proxy, Script, Upstream, free_port
 
 RULES = r"""
@@ -115,6 +117,16 @@ def connect(proxy) -> Iterator[Callable[..., Client]]:
     yield connect
     for client in clients:
         client.close()
+
+
+@pytest.fixture
+def reactor() -> Iterator[TurningReactor]:
+    """One with threads, and no timer left."""
+    found = TurningReactor()
+    found.pool.start()
+    yield found
+    found.pool.stop()
+    assert not found.getDelayedCalls()
 
 
 @pytest.fixture

@@ -117,6 +117,14 @@ def asks(proxy, body=None, *fields, path=CHAT):
     return Client(proxy.address).ask(path, body or prompt(), *(fields or (session(),)))
 
 
+def answered(proxy, server, *request, path=CHAT, after=0.0):
+    """The answer to a request that is sent ``after`` so many seconds before the server goes on."""
+    client = asks(proxy, *request, path=path)
+    time.sleep(after)
+    server.go_on.set()
+    return client.answer()
+
+
 @pytest.mark.parametrize("first", [b"", CHUNKED, CHUNKED + chunk(b": wait\n\n")], ids=len)
 def test_a_retry_gets_the_answer_from_its_beginning(start, first):
     """Whether the head had come or not; what stood before the answer comes again."""
@@ -124,10 +132,7 @@ def test_a_retry_gets_the_answer_from_its_beginning(start, first):
     server.then += ANSWER
     proxy = start(server)
     left(proxy, server)
-    client = asks(proxy)
-    time.sleep(0.1)
-    server.go_on.set()
-    answer = client.answer()
+    answer = answered(proxy, server, after=0.1)
     assert (answer.status, answer.end) == (200, "whole")
     assert answer.body == (b": wait\n\n" if b"wait" in first else b"") + EVENTS
     assert server.prompts == 1
@@ -157,9 +162,7 @@ def test_it_may_spell_the_members_in_another_order_and_differ_in_transport(start
     proxy = start(server)
     left(proxy, server, prompt(temperature=0, stream_options={"include_usage": True}))
     body = dict(reversed(json.loads(prompt(temperature=0, client_metadata={"a": 1})).items()))
-    client = asks(proxy, json.dumps(body).encode())
-    server.go_on.set()
-    assert client.answer().body == EVENTS
+    assert answered(proxy, server, json.dumps(body).encode()).body == EVENTS
     assert server.prompts == 1
 
 
@@ -168,9 +171,8 @@ def test_it_may_have_a_character_that_was_cut_in_half(start):
     server = Prefill()
     proxy = start(server)
     left(proxy, server, prompt("Hi \ud83d"))
-    client = asks(proxy, prompt("Hi \ud83d", stream_options={"include_usage": True}))
-    server.go_on.set()
-    assert client.answer().body == EVENTS
+    again = prompt("Hi \ud83d", stream_options={"include_usage": True})
+    assert answered(proxy, server, again).body == EVENTS
     assert server.prompts == 1
 
 
@@ -178,9 +180,7 @@ def test_without_stream_it_gets_the_whole_answer(start):
     server = Prefill()
     proxy = start(server)
     left(proxy, server)
-    client = asks(proxy, prompt(stream=False))
-    server.go_on.set()
-    answer = client.answer()
+    answer = answered(proxy, server, prompt(stream=False))
     assert (answer.status, json.loads(answer.body)) == (200, WHOLE)
     assert answer.values(b"content-type") == [b"application/json"]
     assert server.prompts == 1
@@ -191,10 +191,7 @@ def test_what_keeps_who_waits_for_a_whole_answer_is_no_event(start):
     server = Prefill(CHUNKED, ANSWER)
     proxy = start(server, "--ping-after", "0.1")
     left(proxy, server)
-    client = asks(proxy, prompt(stream=False))
-    time.sleep(0.5)
-    server.go_on.set()
-    answer = client.answer()
+    answer = answered(proxy, server, prompt(stream=False), after=0.5)
     assert (answer.end, json.loads(answer.body)) == ("whole", WHOLE)
     assert answer.body.startswith(b"  ")
 
@@ -203,9 +200,7 @@ def test_a_stream_without_its_end_is_no_whole_answer(start):
     server = Prefill(CHUNKED, chunk(word("Hel")) + LAST)
     proxy = start(server)
     left(proxy, server)
-    client = asks(proxy, prompt(stream=False))
-    server.go_on.set()
-    assert client.answer().end != "whole"
+    assert answered(proxy, server, prompt(stream=False)).end != "whole"
     assert CUT in proxy.wait_for("UPSTREAM FAILED")
 
 
@@ -215,9 +210,7 @@ def test_with_stream_it_gets_the_events_of_a_whole_answer(start, first):
     server = Prefill(first, chunk(body) + LAST if first else whole(body, TYPE))
     proxy = start(server)
     left(proxy, server, prompt(stream=False))
-    client = asks(proxy)
-    server.go_on.set()
-    answer = client.answer()
+    answer = answered(proxy, server)
     assert (answer.status, answer.end) == (200, "whole")
     assert answer.values(b"content-type") == [b"text/event-stream"]
     assert b"Hello" in answer.body
@@ -251,9 +244,7 @@ def test_what_takes_no_slot_does_not_end_it(start):
     left(proxy, server)
     proxy.ask("/v1/models", None, method=b"GET")
     proxy.ask("/v1/messages/count_tokens", prompt())
-    client = asks(proxy)
-    server.go_on.set()
-    assert client.answer().body == EVENTS
+    assert answered(proxy, server).body == EVENTS
     assert server.prompts == 1
 
 
@@ -328,9 +319,7 @@ def test_who_joins_may_leave_and_join_again(start):
         time.sleep(0.05)
         client.close()
         proxy.wait_for("CLIENT LEFT", mark)
-    client = asks(proxy)
-    server.go_on.set()
-    assert client.answer().body == EVENTS
+    assert answered(proxy, server).body == EVENTS
     assert server.prompts == 1
 
 
@@ -380,9 +369,7 @@ def test_beside_others_it_goes_on_if_they_do_not_wait(start, waits):
             assert server.closed.acquire(timeout=TIMEOUT)
             return
         time.sleep(1.2)
-        client = asks(proxy)
-        server.go_on.set()
-        assert client.answer().body == EVENTS
+        assert answered(proxy, server).body == EVENTS
         assert server.prompts == 2
 
 
@@ -403,9 +390,7 @@ def test_a_retry_after_a_reload_joins(start):
     left(proxy, server)
     proxy.signal(1)
     proxy.wait_for("reloaded")
-    client = asks(proxy)
-    server.go_on.set()
-    assert client.answer().body == EVENTS
+    assert answered(proxy, server).body == EVENTS
     assert server.prompts == 1
 
 

@@ -6,19 +6,8 @@ import pytest
 from twisted.logger import formatEvent
 
 from tests.logs import looking
-from tests.turning import TurningReactor
 
 from .shown import CANARY
-
-
-@pytest.fixture
-def reactor():
-    """One with threads, and no timer left."""
-    found = TurningReactor()
-    found.pool.start()
-    yield found
-    found.pool.stop()
-    assert not found.getDelayedCalls()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -21,22 +21,12 @@ from cacheproxy.proxy.servers.warming import Warming, unanswered
 from tests.logs import looking
 from tests.proxy.proving.shown import Shown
 from tests.proxy.proving.turned import Told
-from tests.turning import TurningReactor
 
 URL = "http://localhost:8080"
 WORDS = 3000
 """Tokens of each prompt here: its words."""
 TRIED = 192
 """Tokens that are evaluated besides to learn that there is no RAM cache."""
-
-
-@pytest.fixture
-def reactor():
-    found = TurningReactor()
-    found.pool.start()
-    yield found
-    found.pool.stop()
-    assert not found.getDelayedCalls()
 
 
 @pytest.fixture
