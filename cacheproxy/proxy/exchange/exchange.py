@@ -28,14 +28,7 @@ from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
 from cacheproxy.proxy.exchange.holding import FINAL, Held
-from cacheproxy.proxy.exchange.relay import (
-    EVENTS,
-    JSON,
-    Blanks,
-    Pings,
-    Relay,
-    takes_pings,
-)
+from cacheproxy.proxy.exchange.relay import EVENTS, JSON, Blanks, Pings, Relay, takes_pings
 from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
@@ -103,8 +96,7 @@ class _Running:
         self.context.progressed(self.record, None, None)
         if self.pings is not None:
             self.pings.stop()
-            self.pings = None  # else each would keep the other, as
-        relay, self.relay = self.relay, None  # this one would, and all bodies
+        relay, self.relay, self.pings = self.relay, None, None  # else each would keep the other
         self._take_answer(relay)
         if not self.is_probe:  # else it is nobody's conversation
             self._take_end()
@@ -116,10 +108,7 @@ class _Running:
         That is so in every phase before the first byte of the answer.
         """
         self.gone = failure
-        is_ours = failure.check(ConnectionAborted)  # it is stopped, or reads too slowly
-        may_hold = self.context.hold and not self.context.holding.is_closed
-        may_hold = may_hold and self.server.edits  # else somebody is paid for each token
-        held = self._hold() if may_hold and not is_ours else None
+        held = self._hold()
         done.cancel()
         if held is not None:
             held.show(self.record.progress)
@@ -264,7 +253,12 @@ class _Running:
 
     def _hold(self) -> Held | None:
         """Have the upstream request go on without its client, where the answer has not begun."""
-        record, attempt, relay, prepared = self.record, self.attempt, self.relay, self.prepared
+        context, record, attempt, relay = self.context, self.record, self.attempt, self.relay
+        prepared = self.prepared
+        if not context.hold or context.holding.is_closed or not self.server.edits:
+            return None  # whoever runs a remote server is paid for each token
+        if self.gone is None or self.gone.check(ConnectionAborted):
+            return None  # we have cut it off: the proxy stops, or the client reads too slowly
         if attempt is None or attempt.connection is None or not record.turn or self.is_probe:
             return None
         if relay is None:

@@ -230,12 +230,14 @@ class Holding:
         if any(one.waits for one in server.under_way):
             self._end_at(server, lambda _: True)
 
-    def _end_at(self, server: Server, is_it: Callable[[Held], bool]) -> int:
-        found = [one for one in self.held if one.is_running and one.is_at(server)]
-        for one in found:
-            if is_it(one):
+    def _end_at(self, server: Server, is_it: Callable[[Held], bool]) -> bool:
+        """End those at ``server`` that are such; return whether any was."""
+        has_ended = False
+        for one in tuple(self.held):
+            if one.is_running and one.is_at(server) and is_it(one):
                 one.end("another conversation needs the server")
-        return len(found) - len([one for one in found if one.is_running])
+                has_ended = True
+        return has_ended
 
     def close(self) -> None:
         """End all, and hold no more."""

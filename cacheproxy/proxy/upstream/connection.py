@@ -51,9 +51,9 @@ class UpstreamConnection(Protocol):
     ``start`` returns the Deferred that fires with it when the response's ``head`` is whole;
     cancelling it aborts the connection, or the attempt. From then on it is an IResponse: the body
     goes to whoever it is delivered to (treq's ``collect``, for one), and waits until then. To that
-    protocol it is the transport, with back-pressure. ``silence``: seconds for which
-    the upstream may say nothing, 0 for ever. ``handshake``: within which TLS must have come about,
-    0 where there is none. It is the factory of its own protocol, too.
+    protocol it is the transport, with back-pressure. ``silence``: seconds for which the upstream
+    may say nothing, 0 for ever. ``handshake``: within which TLS must have come about, 0 where there
+    is none. It is the factory of its own protocol, too.
     """
 
     transport: Any  # ITCPTransport and IPushProducer
