@@ -43,8 +43,8 @@ def pairs(requests: list[Request], settings: Config, proxies: int = 1) -> Iterat
     """Yield the pairs among the requests of one capture, in their order."""
     known = configured(settings)
     plan = known.packages.plan(known.on)
-    others = [Store() for _ in range(proxies)]
-    store, memo = Store(), Memo()
+    others = [Store(hears=False) for _ in range(proxies)]
+    store, memo = Store(hears=False), Memo()
     unedited: dict[int, Prompt] = {}
     for number, request in enumerate(requests):
         came = Request(request.method, request.target, request.headers, request.body, memo)

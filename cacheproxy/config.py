@@ -103,6 +103,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         _Names,
         _row("headers to send with a hash of the conversation, for a router before the servers"),
     ] = ()
+    owner_ignores: Annotated[
+        _Names,
+        _row(
+            "headers, query values and body members that tell no two people apart, though their "
+            "names may, joined by commas; peer: the client's address"
+        ),
+    ] = ()
     allow_host: Annotated[
         _Names,
         _row("host names besides localhost that clients may use, joined by commas"),

@@ -101,7 +101,7 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
         unpacking=Unpacking(reactor, config.max_body << 20, edits=edits),
         normalizing=Normalizing(
             reactor,
-            found.packages.plan(found.on if edits else ()),
+            found.packages.plan(found.on if edits else (), config.owner_ignores),
             store,
             workers=plugins.workers,
             collector=process.collector,

@@ -9,6 +9,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from cacheproxy.config import Config
+from cacheproxy.core.conversation.owner import Owners
 from cacheproxy.core.conversation.plan import Plan, SessionHook
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, Clients
@@ -131,14 +132,17 @@ class Packages(tuple[Package, ...]):
             _log.warn("plugin {name} {problem}", name=name, problem=problem)
         return session
 
-    def plan(self, rules: Iterable[Normalizer] = ()) -> Plan:
-        """Return what is asked of each request: ``rules``, and these plugins whose it is."""
+    def plan(self, rules: Iterable[Normalizer] = (), ignores: Iterable[str] = ()) -> Plan:
+        """Return what is asked of each request: ``rules``, and these plugins whose it is.
+
+        ``ignores``: see ``Owners``.
+        """
         hooks = [
             SessionHook(package.name, package.hooks["cacheproxy_session"], package.client)
             for package in self
             if "cacheproxy_session" in package.hooks
         ]
-        return Plan(rules, hooks, self.clients)
+        return Plan(rules, hooks, self.clients, Owners(ignores))
 
     def _declared(self, rule: Normalizer) -> Normalizer:
         """Return a rule of the user's; one for a client by name is for the one of that name."""

@@ -101,7 +101,7 @@ anything = st.builds(
         max_size=2,
     ).map(tuple),
     number=st.integers(0, 1 << 40),
-    session=st.none() | st.builds(Session, texts, texts, st.just(0)),
+    session=st.none() | st.builds(Session, texts, texts, st.just(b"")),
     turn=st.integers(0, 999),
     side=st.booleans(),
     upstream=texts,

@@ -3,98 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from sys import getsizeof
-from typing import Any, NamedTuple
+from typing import Any
 
+from cacheproxy.core.conversation.history import Histories
 from cacheproxy.core.conversation.lanes import Lane, Place, tools_of
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.thoughts import Thoughts
 from cacheproxy.core.document.compare import alike
 
 _EACH_CALL = 250
-_EACH = 250
-"""Bytes that a thought takes beside its text."""
-_MOST_BYTES = 32 << 20
-"""More than any model's context holds: beyond it, the least recently asked for is of history that
-the client has dropped."""
-_MOST_SEEN = 16_384
-_EACH_SEEN = 120
-_COST, _TURNS = attrgetter("cost"), attrgetter("turns")
-
-
-class Thought(NamedTuple):
-    """What was reasoned before one answer."""
-
-    name: str  #: of the message's member that the server gave it as, "" for a block of its own
-    spelled: str  #: the text as a JSON string, quotes included
-
-
-class Thoughts:
-    """The reasoning of conversations that begin alike, by the place of the answer that it led to.
-
-    A place is told by all that was said before the answer, and by the answer itself. Where two
-    answers have one place (it was asked for anew, or two conversations are equal so far), nobody
-    knows whose reasoning is meant, so there is none from then on.
-    ``asked_by``: the member of chat_template_kwargs that keeps it in the prompt, since that is
-    asked for; None before. Safe to use from several threads: a race loses an entry at most.
-    """
-
-    def __init__(self) -> None:
-        self.asked_by: tuple[str, bool] | None = None
-        self._known: OrderedDict[int, Thought] = OrderedDict()
-        self._bytes = 0
-        self._gone: dict[int, None] = {}
-        self._said: dict[int, int] = {}
-
-    @property
-    def cost(self) -> int:
-        """Bytes that all of it takes, roughly."""
-        return self._bytes + _EACH_SEEN * (len(self._said) + len(self._gone))
-
-    def keep(self, place: int, thought: Thought) -> None:
-        """Remember ``thought``, if there has been no other one at its place."""
-        known = self._known.get(place)
-        if known == thought or place in self._gone:
-            return
-        if known is not None:
-            self._forget(place)
-            return
-        self._known[place] = thought
-        self._bytes += _cost(thought)
-        while self._bytes > _MOST_BYTES and len(self._known) > 1:
-            self._forget(next(iter(self._known)))
-
-    def find(self, place: int) -> Thought | None:
-        """Return what was reasoned before the answer at ``place``, None for not known."""
-        with suppress(KeyError):  # it may go in another thread meanwhile
-            self._known.move_to_end(place)
-            return self._known[place]
-        return None
-
-    def said(self, piece: int, work: Callable[[], int]) -> int:
-        """Return what an answer says that reads as ``piece``; ``work`` is asked but once."""
-        known = self._said.get(piece)
-        if known is None:
-            if len(self._said) >= _MOST_SEEN:
-                self._said.clear()
-            known = self._said[piece] = work()
-        return known
-
-    def _forget(self, place: int) -> None:
-        thought = self._known.pop(place, None)
-        if thought is not None:
-            self._bytes -= _cost(thought)
-        if len(self._gone) >= _MOST_SEEN:
-            self._gone.clear()
-        self._gone[place] = None
-
-
-def _cost(thought: Thought) -> int:
-    return _EACH + getsizeof(thought.spelled)
+_COST, _TURNS, _REQUEST = map(attrgetter, ("cost", "turns", "request"))
 
 
 @dataclass(eq=False, slots=True)
@@ -107,6 +29,7 @@ class Conversation:
     calls: dict[str, str] = field(default_factory=dict)
     """The arguments of tool calls as the model wrote them, by the calls' ids."""
     thoughts: Thoughts = field(default_factory=Thoughts)  #: reasoning that may be put back
+    histories: Histories = field(default_factory=Histories)  #: requests whose values may be
     cost: int = 0  #: bytes that all of it took when it was last counted
 
     @property
@@ -132,6 +55,8 @@ class Conversation:
         calls = sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
         was, name = self.cost, getsizeof(self.session.id)
         self.cost = name + calls + self.thoughts.cost + sum(map(_COST, self.lanes))
+        if len(self.histories.known) > 1:
+            self.cost += self.histories.cost(map(_REQUEST, self.lanes))
         return self.cost - was
 
     def lane(self, number: int) -> Lane | None:

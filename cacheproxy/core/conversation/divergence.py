@@ -14,17 +14,19 @@ from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
+from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.diff.text import kept_chars, kept_lines
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.prompt import Prompt
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.prompt.segments import Piece, in_common, is_same_call
 from cacheproxy.core.rules.fold import is_for
 from cacheproxy.core.rules.rule import Rule
 
 _SEGMENTS, _CHARS, _TEXT, _PART = map(attrgetter, ("segments", "chars", "text", "part"))
+_SAID = attrgetter("role", "text")
 _LONG = 4096
 _MOST_BY_WORDS = 1 << 20
 """Characters to be compared word by word: 20 MB took seven seconds."""
@@ -170,6 +172,24 @@ class Kinship:
         last = len(self._begun) if end is None else bisect_left(self._begun, end)
         return max(0, last - first)
 
+    def answers_from(self, start: int) -> list[int]:
+        """Return where answers begin in the messages from ``start`` on; part of one is another."""
+        begun, was = [], False
+        for number, piece in enumerate(self.pieces[start:], start):
+            if (segments := piece.segments) and segments[-1].source == "model":
+                if not was:
+                    begun.append(number)
+                was = True
+            else:
+                was = False
+        return begun
+
+    def said(self, start: int) -> int:
+        """Return the number of the answer whose messages begin at ``start`` (``answer.said``)."""
+        _, messages = messages_of(self._request)
+        ends = (at for at in range(start, len(self.pieces)) if not is_answer(self.pieces[at]))
+        return said_in(messages[start : next(ends, None)])
+
     def answered(self, end: int) -> int:
         """Return how many messages there are up to the last answer before message ``end``."""
         end = min(end, len(self.pieces))
@@ -186,17 +206,13 @@ class Kinship:
 
     def has_answers_of(self, other: Prompt) -> bool:
         """Whether it has all answers in ``other``, of which there are some."""
-        ours = [_said(piece) for piece in self.pieces if is_answer(piece)]
-        theirs = [_said(piece) for piece in other.made.run.pieces if is_answer(piece)]
+        ours = [list(map(_SAID, one.segments)) for one in self.pieces if is_answer(one)]
+        theirs = [list(map(_SAID, one.segments)) for one in other.made.run.pieces if is_answer(one)]
         return bool(theirs) and ours[: len(theirs)] == theirs
 
     def is_equal(self, other: Prompt, messages: int) -> bool:
         """Whether ``other`` has the very same system text, and as many ``messages``."""
-        ours = (*self._system, *self.pieces[:messages])
-        theirs = (*_system(other), *other.made.run.pieces[:messages])
-        start = in_common(ours, theirs)
-        others = zip(ours[start:], theirs[start:], strict=False)
-        return len(ours) == len(theirs) and all(a is b or _said(a) == _said(b) for a, b in others)
+        return has_same_start(self.prompt, other, messages)
 
     def _is_alike(self, one: Piece, other: Piece) -> bool:
         ours, theirs = one.segments, other.segments
@@ -230,6 +246,19 @@ class Kinship:
         return known
 
 
+def has_same_start(one: Prompt, other: Prompt, messages: int) -> bool:
+    """Whether two prompts have the very same system text, and as many ``messages``."""
+    ours = (*_system(one), *one.made.run.pieces[:messages])
+    theirs = (*_system(other), *other.made.run.pieces[:messages])
+    if len(ours) != len(theirs):
+        return False
+    start = in_common(ours, theirs)
+    for our, their in zip(ours[start:], theirs[start:], strict=True):
+        if our is not their and list(map(_SAID, our.segments)) != list(map(_SAID, their.segments)):
+            return False
+    return True
+
+
 def _system(prompt: Prompt) -> list[Piece]:
     made = prompt.made
     found: list[Piece] = []
@@ -243,7 +272,3 @@ def _system(prompt: Prompt) -> list[Piece]:
 def is_answer(piece: Piece) -> bool:
     """Whether the model says it."""
     return bool(piece.segments) and piece.segments[-1].source == "model"
-
-
-def _said(piece: Piece) -> list[str]:
-    return [segment.role + "\0" + segment.text for segment in piece.segments]

@@ -14,6 +14,7 @@ from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Kinship, is_answer, parting, taken_back
+from cacheproxy.core.conversation.history import History
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.text import share_of_words
@@ -51,6 +52,7 @@ class Place(NamedTuple):
     is_side: bool  #: whether it is beside the conversation, as far as was known when it came
     replaced: bool = False  #: its history was written anew, and is much shorter (a compaction)
     pair: Pair | None = None  #: the request with the one before, until it is judged
+    history: History | None = None  #: its own, where values may be put back; until it is judged
     root: Session | None = None  #: the session that its own works for
 
 
@@ -86,11 +88,9 @@ class Lane:
     request: Request  #: the last one that went upstream, as the rules left it
     prompt: Prompt  #: what that says, tools first
     plain: Prompt  #: the same before pins had put anything back, by which it is known again
-    first: int  #: messages of the first request that all later ones have begun with
     others: dict[frozenset[str], Request] = field(default_factory=dict)
     """The last requests with other tools, by the tools' names."""
     turns: int = 0  #: how many were evaluated
-    is_answered: bool = False  #: whether the last one has had its whole answer, as far as is known
     before: Before | None = None  #: the last evaluated turn; None before the first
     branches: tuple[Before, ...] = ()
     """The last turns of other branches (siblings that go on side by side, turns taken back)."""
@@ -100,13 +100,11 @@ class Lane:
     _own: dict[tuple[int, int], tuple[PieceRun, PieceRun, int]] = field(default_factory=dict)
     """What messages cost that others have not: a long conversation is counted each turn."""
 
-    def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> int:
-        """Take note that ``request`` went upstream; ``shared``: see ``Turn``.
+    def go_on(self, request: Request, prompt: Prompt, plain: Prompt) -> int:
+        """Take note that ``request`` went upstream.
 
         Return by how many bytes its cost has grown, roughly, until it is counted.
         """
-        if shared < self.first:
-            self.first = len(plain.made.run.pieces)
         tools, now = self.prompt.made.tool_piece.names, prompt.made.tool_piece.names
         if tools != now:
             self.others.pop(now, None)
@@ -115,7 +113,6 @@ class Lane:
                 del self.others[next(iter(self.others))]
         grown = len(request.body) + prompt.cost - len(self.request.body) - self.prompt.cost
         self.request, self.prompt, self.plain = request, prompt, plain
-        self.is_answered = False
         self.cost += grown
         return grown
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from cacheproxy.core.conversation.owner import EVERYTHING, Owners
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.document.words import Words
 from cacheproxy.core.prompt.client import EVERY, NOBODY, Client, Clients
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.built_in import TOOLS_AS_BEFORE
+from cacheproxy.core.rules.built_in import CALLS_AS_BEFORE, TOOLS_AS_BEFORE
 from cacheproxy.core.rules.code_rule import CompiledRule, Normalizer, compiled
 from cacheproxy.core.rules.fold import Foreign, GivenUpError, kind_of, words_of
 from cacheproxy.core.rules.rule import Rule
@@ -69,19 +70,27 @@ class ClientPlan(NamedTuple):
 
     client: str  #: the name of the first of them, "" for none: it may still be told by user agent
     plain: tuple[CompiledRule, ...]  #: rules that do not look at the turn before
-    pins: tuple[CompiledRule, ...]  #: those that do, but for those of tools
-    of_tools: tuple[CompiledRule, ...]  #: those that put tools back in their order
+    pins: tuple[CompiledRule, ...]  #: those that do, but for our own
+    of_calls: tuple[CompiledRule, ...]  #: ours, which spells calls as they were
+    of_tools: tuple[CompiledRule, ...]  #: ours, which puts tools back in their order
     fields: tuple[Rule, ...]  #: of the pins those that are rows of a table
     hooks: tuple[SessionHook, ...]  #: asked in turn which session it belongs to
     words: Words  #: the literals of all these rules
     told: dict[Client, bool]  #: all who own rules or hooks, and whether it is their request
 
+    def restores(self, request: Request) -> bool:
+        """Whether a pin may put a value back into ``request``, or into the one after it."""
+        for _, literals, _ in self.pins:
+            if not literals or not request.literals.held.isdisjoint(literals):
+                return True
+        return False
+
 
 class Plan:
     """What is asked of each request: ``rules``, and whose it is.
 
-    ``hooks``: asked in turn which session it belongs to. ``clients``: those that are known. Rules
-    that look at the turn before come last.
+    ``hooks``: asked in turn which session it belongs to. ``clients``: those that are known.
+    ``owners``: tell people apart. Rules that look at the turn before come last.
     """
 
     def __init__(
@@ -89,16 +98,17 @@ class Plan:
         rules: Iterable[Normalizer],
         hooks: Sequence[SessionHook] = (),
         clients: Clients = NOBODY,
+        owners: Owners = EVERYTHING,
     ) -> None:
-        self.rules, self.hooks, self.clients = tuple(rules), hooks, clients
-        owners = [one.client for one in (*self.rules, *self.hooks) if one.client is not None]
-        self._owners = tuple(dict.fromkeys((*clients, *owners)))
+        self.rules, self.hooks, self.clients, self.owners = tuple(rules), hooks, clients, owners
+        clients_of = [one.client for one in (*self.rules, *self.hooks) if one.client is not None]
+        self._owners = tuple(dict.fromkeys((*clients, *clients_of)))
         self._told: dict[tuple[object, ...], tuple[bool | None, ...]] = {}
         self._plans: dict[tuple[bool | None, ...], ClientPlan] = {}
 
     def only(self, *rules: Normalizer) -> Plan:
         """Return it with these ``rules`` alone."""
-        return Plan(rules, self.hooks, self.clients)
+        return Plan(rules, self.hooks, self.clients, self.owners)
 
     def of(self, request: Request) -> ClientPlan:
         """Return what is asked of ``request``, which is searched for the rules' literals.
@@ -127,11 +137,12 @@ class Plan:
         theirs = [client for client, is_its in zip(self._owners, told, strict=True) if is_its]
         rules = [one for one in self.rules if one.client is None or one.client in theirs]
         pins = [rule for rule in rules if rule.needs_previous]
-        others = [rule for rule in pins if rule is not TOOLS_AS_BEFORE]
+        others = [rule for rule in pins if rule not in (TOOLS_AS_BEFORE, CALLS_AS_BEFORE)]
         return ClientPlan(
             next((one.name for one in self.clients if one in theirs and one.name != EVERY), ""),
             compiled(rule for rule in rules if not rule.needs_previous),
             compiled(others),
+            compiled(rule for rule in pins if rule is CALLS_AS_BEFORE),
             compiled(rule for rule in pins if rule is TOOLS_AS_BEFORE),
             tuple(rule for rule in others if isinstance(rule, Rule)),
             tuple(one for one in self.hooks if one.client is None or one.client in theirs),
@@ -157,5 +168,6 @@ class Plan:
             if problem is not None:
                 problems.append((hook.name, problem))
             if answer is not None:
-                return session_of(request, answer), problems
-        return session_of(request, client=request.speaker or plan.client or None), problems
+                return session_of(request, answer, owners=self.owners), problems
+        client = request.speaker or plan.client or None
+        return session_of(request, None, client, self.owners), problems

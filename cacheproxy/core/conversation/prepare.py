@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.divergence import Kinship
+from cacheproxy.core.conversation.divergence import has_same_start
+from cacheproxy.core.conversation.history import Source
 from cacheproxy.core.conversation.plan import Plan
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
@@ -40,25 +41,35 @@ async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
     if request.dialect is None:
         return Prepared(plain.request, plain.reports)
     session, problems = await plan.session(plain.request, own)
-    turn = store.find(session, plain.request, own.fields)
-    if not turn.is_tried:
-        plain.request.agreeing(turn.shared)
+    turn = store.find(session, plain.request, own.fields, restores=own.restores(plain.request))
+    source = turn.source
+    if not source.is_tried:
+        plain.request.agreeing(source.shared)
     pinned = await fold(plain.request, own.pins, turn.previous)
-    if turn.is_tried and not _has_all_of(pinned.request, turn):
-        turn = turn._replace(source=turn.source if turn.shared >= 0 else None)
-        pinned = await fold(plain.request.agreeing(turn.shared), own.pins, turn.previous)
-    # Where tools come and go, the server may still have the prompt with these.
-    ready = await fold(pinned.request, own.of_tools, turn.with_same_tools)
+    if source.is_tried and _has_all_of(pinned.request, source):
+        turn = turn._replace(source=source._replace(goes_on=True))
+    elif source.is_tried:
+        history = source.history if source.shared >= 0 else None
+        turn = turn._replace(source=source._replace(history=history))
+        pinned = await fold(plain.request.agreeing(source.shared), own.pins, turn.previous)
+    # How calls and tools are spelled tells nobody anything: it takes no equal history.
+    before, tools = None if turn.lane is None else turn.lane.request, turn.with_same_tools
+    if tools is before:
+        ready = await fold(pinned.request, own.of_calls + own.of_tools, before)
+    else:  # they come and go: the server may still have the prompt with these
+        calls = await fold(pinned.request, own.of_calls, before)
+        ready = await fold(calls.request, own.of_tools, tools)
+        ready = ready._replace(reports=calls.reports + ready.reports)
     if ready.request is not plain.request:
         turn = turn._replace(prompt=prompt_of(ready.request))
     reports = plain.reports + pinned.reports + ready.reports
     return Prepared(ready.request, reports, turn, tuple(problems))
 
 
-def _has_all_of(request: Request, turn: Turn) -> bool:
-    """Whether ``request`` begins with the whole last one of the lane whose values were put back."""
-    prompt, source = prompt_of(request), turn.source
-    if prompt is None or source is None:
+def _has_all_of(request: Request, source: Source) -> bool:
+    """Whether ``request`` begins with the whole last one of the history that was put back."""
+    prompt, history = prompt_of(request), source.history
+    if prompt is None or history is None:
         return False
-    messages = len(source.prompt.made.run.pieces)
-    return Kinship(request, prompt).is_equal(source.prompt, messages)
+    messages = len(history.prompt.made.run.pieces)
+    return has_same_start(prompt, history.prompt, messages)

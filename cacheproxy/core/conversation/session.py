@@ -8,21 +8,16 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from cacheproxy.core.conversation.owner import EVERYTHING, Owners, names_in
 from cacheproxy.core.dialects.content import SYSTEM_ROLES, texts_in
-from cacheproxy.core.http1.headers import AGENT_ID, CREDENTIALS, SESSION_ID
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 
-_SHARED = (b"session-id", b"session_id", b"x-session-id", b"x-session-affinity")
-"""Headers in which several clients name a session; others have one of their own."""
-_CREDENTIALS = (*sorted(CREDENTIALS), b"x-goog-api-key", b"cookie")
-_KEY = "key="
-"""In a target: Gemini's API has its key there."""
 _PARENT = b"x-parent-session-id"
 _TYPED = re.compile(r"[a-z]{2,8}_")
 """How an id begins that says its own type (``ses_``): the time follows, for days the same, so the
 end tells two apart."""
-_HASH = re.compile(r"[0-9a-f]{16}")
+_HASH = re.compile(r"[0-9a-f]{16}(?:-\d+)?")
 
 DOCTOR = "cacheproxy-doctor"
 """The name that the requests of ``cacheproxy doctor`` go by: they are no conversation."""
@@ -44,9 +39,8 @@ class Session(NamedTuple):
 
     client: str  #: the client's name
     id: str  #: the conversation's
-    owner: int = 0
-    """A number for the credentials that came with it, of this process alone, 0 for none: who has
-    others is somebody else, whatever id is named."""
+    owner: bytes = b""
+    """Whose it is (``Owners.of``): the same id of somebody else is another conversation."""
 
     @property
     def name(self) -> str:
@@ -67,33 +61,35 @@ class Session(NamedTuple):
     @property
     def first(self) -> Session:
         """The first of the conversations that begin alike: the store numbers the others."""
-        identity, _, number = self.id.partition("-")
-        is_numbered = number.isdecimal() and _HASH.fullmatch(identity) is not None
-        return self._replace(id=identity) if is_numbered else self
+        return self if self.is_named else self._replace(id=self.id.partition("-")[0])
 
     def numbered(self, number: int) -> Session:
         """Return the name of another one that begins as this one does."""
         return self._replace(id=f"{self.first.id}-{number}")
 
 
-def session_of(request: Request, answer: str | None = None, client: str | None = None) -> Session:
+def session_of(
+    request: Request,
+    answer: str | None = None,
+    client: str | None = None,
+    owners: Owners = EVERYTHING,
+) -> Session:
     """Return the session of ``request``; ``answer`` is what a plugin said (``client/id``, ``id``).
 
     Else the first of: a session header (any ``x-*-session-id``, then the names that several clients
     use), with a subagent's ``x-*-agent-id`` behind it; ``prompt_cache_key``, the session part of
     ``metadata.user_id``, a hash of client, system text and first user message. ``client``: its
-    name, if it is known by more than the user agent.
+    name, if it is known by more than the user agent. ``owners``: say whose it is.
     """
     client = client or client_of(request)
     if answer is not None:
         name, slash, identity = answer.partition("/")
         client, identity = (name, identity) if slash and name and identity else (client, answer)
     else:
-        identity = _from_headers(request) or _from_body(request) or _from_prompt(request, client)
-    values = tuple(map(request.by_name.get, _CREDENTIALS))
-    query = request.target.partition("?")[2] if _KEY in request.target else None
-    owner = hash((values, query)) if query or any(values) else 0
-    return Session(client, identity, owner)
+        named = _from_headers(request) or _from_body(request)
+        identity = named or _from_prompt(request, client)
+    by_address = _HASH.fullmatch(identity) is not None
+    return Session(client, identity, owners.of(request, by_address=by_address))
 
 
 def parent_of(request: Request, session: Session) -> Session | None:
@@ -106,25 +102,13 @@ def parent_of(request: Request, session: Session) -> Session | None:
 
 
 def _from_headers(request: Request) -> str | None:
-    names = request.by_name
-    sessions, agents = _ranked(tuple(names))
-    found = next(filter(None, map(names.get, sessions)), None)
+    values = request.by_name
+    names = names_in(tuple(values))
+    found = next(filter(None, map(values.get, names.sessions)), None)
     if found is None:
         return None
-    agent = next(filter(None, map(names.get, agents)), None)
+    agent = next(filter(None, map(values.get, names.agents)), None)
     return (found if agent is None else b"%b:%b" % (found, agent)).decode("latin-1")
-
-
-@lru_cache(maxsize=64)
-def _ranked(names: tuple[bytes, ...]) -> tuple[list[bytes], list[bytes]]:
-    """Return which of ``names`` may name a session, the most telling first, and which an agent.
-
-    A client sends the same headers in each turn: it is asked once.
-    """
-    own = [name for name in names if SESSION_ID.fullmatch(name)]
-    return [*own, *(name for name in _SHARED if name in names)], [
-        name for name in names if AGENT_ID.fullmatch(name)
-    ]
 
 
 def _from_body(request: Request) -> str | None:

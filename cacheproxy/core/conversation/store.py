@@ -11,11 +11,14 @@ from collections import ChainMap, OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from cacheproxy.core.conversation.conversation import Conversation, Spellings, Thought
+from cacheproxy.core.conversation.hearing import NOTHING_HEARD, Hearing, Heard
+from cacheproxy.core.conversation.conversation import Conversation, Spellings
 from cacheproxy.core.conversation.divergence import Kinship
+from cacheproxy.core.conversation.history import NOTHING, Histories, History
 from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place
 from cacheproxy.core.conversation.session import Session, parent_of
-from cacheproxy.core.conversation.turn import Turn, choose_turn, named
+from cacheproxy.core.conversation.thoughts import place_of
+from cacheproxy.core.conversation.turn import Turn, named, unnamed
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Rule
@@ -30,15 +33,18 @@ class Store:
 
     A turn of one that was forgotten is compared with nothing. ``bytes_kept`` estimates what they
     take; the one used last stays, however large it is. Turns may be found and ended in threads;
-    that they begin is said on one thread alone.
+    that they begin is said on one thread alone. ``hears``: answers are ``heard``; where there are
+    requests alone, as in a capture, the answers in later ones are taken for what was relayed.
     """
 
-    def __init__(self, most_bytes: int = sys.maxsize) -> None:
-        self.bytes_kept = 0
+    def __init__(self, most_bytes: int = sys.maxsize, *, hears: bool = True) -> None:
+        self.bytes_kept, self._hears = 0, hears
         self.most_bytes = most_bytes
         self._known: OrderedDict[Session, Conversation] = OrderedDict()
         self._alike: dict[Session, list[Session]] = {}
-        self._calls: dict[int, dict[str, str]] = {}
+        self._calls: dict[bytes, dict[str, str]] = {}
+        self.readers: dict[Session, list[Hearing]] = {}
+        """What reads answers now, by the first of the sessions that begin alike."""
         self._lock = Lock()
 
     def conversation(self, session: Session) -> Conversation | None:
@@ -72,12 +78,19 @@ class Store:
                 if lane.home is not None:
                     lane.home = lane.home._replace(start=start)
 
-    def find(self, session: Session, request: Request, pins: Sequence[Rule] = ()) -> Turn:
+    def find(
+        self,
+        session: Session,
+        request: Request,
+        pins: Sequence[Rule] = (),
+        *,
+        restores: bool = False,
+    ) -> Turn:
         """Return where ``request`` belongs, without any change to what is remembered.
 
-        ``pins``: the rules whose fields may differ between two turns. A client that names no
-        sessions may begin two alike: its first turn begins a new one, and a later one goes on with
-        the one whose answers it carries.
+        ``pins``: the rules whose fields may differ between two turns. ``restores``: values may be
+        put back. A client that names no sessions may begin two alike: its first turn begins a new
+        one, and a later one goes on with the one whose answers it carries.
         """
         prompt = prompt_of(request)
         if prompt is None:
@@ -85,18 +98,28 @@ class Store:
         kin, root, known = Kinship(request, prompt, pins), parent_of(request, session), self._known
         if root is not None and (parent := known.get(root)) is not None:
             root = parent.root or root
-        alike, ours = self._alike.get(session), known.get(session)
+        alike, ours, source = self._alike.get(session), known.get(session), NOTHING
+        if restores:
+            is_named = session.is_named
+            if self.readers and not is_named:
+                self.read_on(session)
+            ours = ours or (known.get(alike[-1]) if alike else None)
+            histories = Histories() if ours is None else ours.histories
+            source = histories.source(kin, is_named=is_named)
         if alike is None:
-            return named(kin, session, () if ours is None else ours.lanes, root)
-        turn = choose_turn(kin, {one: self._lanes(one) for one in alike})
-        return turn if root is None else turn._replace(root=root)
+            turn = named(kin, session, () if ours is None else ours.lanes, root)
+        else:
+            turn = unnamed(kin, {one: self._lanes(one) for one in alike}, source)
+        return (
+            turn._replace(root=root, restores=restores, source=source) if restores or root else turn
+        )
 
     def begin(self, turn: Turn, request: Request) -> Place:
         """Take note that ``request`` goes upstream; ``turn``: where it was found to belong.
 
         Whether it is beside the conversation is known at its end.
         """
-        session, kin, prompt, lane, replaced, root, *_ = turn
+        session, kin, prompt, lane, replaced, root, restores, source = turn
         if prompt is None or kin is None:
             return Place(0, 1, is_side=False)
         with self._lock:
@@ -113,10 +136,15 @@ class Store:
                 number = lanes[-1].number + 1 if lanes else 0
                 if len(lanes) >= _MOST_LANES:  # a client that never repeats itself: begin anew
                     lanes.clear()
-                lane = Lane(number, bare, prompt, kin.prompt, len(kin.prompt.made.run.pieces))
+                lane = Lane(number, bare, prompt, kin.prompt)
                 lanes.append(lane)
-            shared = turn.shared if turn.source is turn.lane else 0
-            grown = lane.go_on(bare, prompt, kin.prompt, shared)
+            grown = lane.go_on(bare, prompt, kin.prompt)
+            history = None
+            if restores:
+                length = len(kin.pieces)
+                history = History(session, lane.number, bare, prompt, kin.prompt, length)
+                history.answers = history.answers if self._hears else None
+                history = known.histories.begin(source, history, kin)
             if pair is None:
                 grown = known.count(lane)
             else:  # it is counted when its turn ends
@@ -124,7 +152,7 @@ class Store:
             self.bytes_kept += grown
             if self.bytes_kept > self.most_bytes:
                 self._drop()
-            return Place(lane.number, lane.turns + 1, False, replaced, pair)
+            return Place(lane.number, lane.turns + 1, False, replaced, pair, history=history)
 
     def end(
         self,
@@ -152,9 +180,8 @@ class Store:
         branches = lane.branches_with(turn, before)  # nobody waits for the lock meanwhile
         with self._lock:
             lane.turns += 1
-            is_first = place.pair is None and lane.turns == 1
-            if is_first or (place.pair is not None and place.pair.after is lane.request):
-                lane.is_answered = is_whole
+            if place.history is not None:
+                place.history.is_answered |= is_whole
             if turn is not before:
                 lane.before, lane.branches = turn, branches
             kept = lane.broken
@@ -193,7 +220,7 @@ class Store:
 
         New ones are kept as its own. A conversation may be resumed under another name.
         """
-        owner = 0 if session is None else session.owner
+        owner = b"" if session is None else session.owner
         others = self._calls.setdefault(owner, {})
 
         def keep(call: str, text: str) -> None:
@@ -205,14 +232,46 @@ class Store:
         known = self._known.get(session) if session is not None else None
         return Spellings(others if known is None else ChainMap(known.calls, others), keep)
 
-    def think(self, session: Session, place: int, thought: Thought) -> None:
-        """Remember what was reasoned before an answer (see ``Thoughts.keep``)."""
+    def reads(self, session: Session, reader: Hearing) -> None:
+        """Take note that ``reader`` reads an answer in ``session``, until it was ``heard``."""
+        self.readers.setdefault(session.first, []).append(reader)
+
+    def read_on(self, session: Session) -> None:
+        """Have all read that has come of the answers in ``session``, and those that begin alike."""
+        for reader in tuple(self.readers.get(session.first, ())):
+            reader.settle()
+
+    def heard(
+        self,
+        session: Session,
+        history: History | None,
+        asked: int | None,
+        reader: Hearing | None,
+        heard: Heard,
+    ) -> None:
+        """Take note of what was answered to the request of ``history``, and its reasoning.
+
+        ``asked``: where reasoning is remembered, None for nowhere.
+        """
         with self._lock:
+            readers = self.readers.get(session.first, [])
+            if reader in readers:
+                readers.remove(reader)
+            if not readers:
+                self.readers.pop(session.first, None)
+            if heard is NOTHING_HEARD:
+                return
+            if history is not None:
+                history.hear(heard)
             known = self._known.get(session)
-            if known is not None:
-                known.thoughts.keep(place, thought)
-                self.bytes_kept += known.count()
-                self._drop()
+            if known is None or asked is None:
+                return
+            if heard.said is None or heard.thought is None or not heard.is_whole:
+                known.thoughts.miss(asked)
+            else:
+                known.thoughts.keep(place_of(asked, heard.said), heard.thought)
+            self.bytes_kept += known.count()
+            self._drop()
 
     def _lanes(self, session: Session) -> Sequence[Lane]:
         known = self._known.get(session)
@@ -221,13 +280,14 @@ class Store:
     def _name(self, known: Conversation) -> None:
         """Take note of a conversation that its client does not name.
 
-        All that begin alike share what was reasoned in them: so it shows where two places are one.
+        All that begin alike share what was reasoned in them, and whose values may be put back: so
+        it shows where two of them are one.
         """
         first = known.session.first
         if not first.is_named:
             alike = self._alike.setdefault(first, [])
             if alike and (other := self._known.get(alike[-1])) is not None:
-                known.thoughts = other.thoughts
+                known.thoughts, known.histories = other.thoughts, other.histories
             alike.append(known.session)
             del alike[:-_MOST_ALIKE]
 
@@ -235,6 +295,7 @@ class Store:
         """Let the least recently used ones go, if need be."""
         while self.bytes_kept > self.most_bytes and len(self._known) > 1:
             session, gone = self._known.popitem(last=False)
+            gone.histories.clear()  # those of all that begin alike
             self.bytes_kept -= gone.cost
             calls = self._calls.get(session.owner, {})
             for call in gone.calls:

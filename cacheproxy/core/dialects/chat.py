@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cacheproxy.core.dialects.answer import ReadAnswer, Reading
 from cacheproxy.core.dialects.content import calls_in, texts_in
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
 from cacheproxy.core.dialects.errors import refusal
-from cacheproxy.core.dialects.reasoning import REASONING, ReadAnswer, Reasoning
+from cacheproxy.core.dialects.reasoning import REASONING
 from cacheproxy.core.dialects.stream import CUT, Whole, event, is_error
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, Raw, splices_of
@@ -283,6 +284,7 @@ CHAT = Dialect(
     sign=_sign,
     whole=_whole,
     events=_events,
-    reasoning=Reasoning(_read, _read_event, _put),
+    reading=Reading(_read, _read_event),
+    reasoning=_put,
 )
 """``/v1/chat/completions``, ``/apply-template``."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from cacheproxy.core.dialects.answer import Reading
 from cacheproxy.core.dialects.content import SYSTEM_ROLES, Segment, texts_in, texts_shown
 from cacheproxy.core.dialects.errors import is_overflow
-from cacheproxy.core.dialects.reasoning import Reasoning
+from cacheproxy.core.dialects.reasoning import Putting
 from cacheproxy.core.dialects.stream import COMMENT, Whole, event
 
 Json = dict[str, Any]
@@ -127,7 +128,8 @@ class Dialect:
     down, out of the refusal's status and message, and whether events of the answer went down."""
     error: Callable[[int, str], Json] = openai_error
     """Makes the body of an error out of its status and a message."""
-    reasoning: Reasoning | None = None  #: where it stands, and how it is put back; None: nowhere
+    reading: Reading | None = None  #: how its answers are read; None: nobody knows
+    reasoning: Putting | None = None  #: puts earlier reasoning back; None: there is no place for it
 
     def body(self, system: str | Sequence[str], messages: list[Json]) -> Json:
         """Return a system text, or its parts, and messages as members of a request."""

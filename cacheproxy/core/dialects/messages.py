@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cacheproxy.core.dialects.answer import ReadAnswer, Reading
 from cacheproxy.core.dialects.content import calls_in
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
 from cacheproxy.core.dialects.errors import refusal, too_long
-from cacheproxy.core.dialects.reasoning import ReadAnswer, Reasoning, is_signed
+from cacheproxy.core.dialects.reasoning import is_signed
 from cacheproxy.core.dialects.stream import CUT, Whole, event, is_error
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, Raw, encode, splices_of
@@ -80,7 +81,7 @@ def _read_event(answer: ReadAnswer, event: _Json) -> None:
 def _begin(answer: ReadAnswer, part: _Json) -> None:
     """Take a block, or a piece of one: their texts have the same names."""
     if part.get("type") == "redacted_thinking" or is_signed(part):
-        raise ValueError("the reasoning is hidden or signed")
+        answer.hides = True
     for name, pieces in (("text", answer.text), ("thinking", answer.reasoning)):
         if isinstance(part.get(name), str):
             pieces.append(part[name])
@@ -225,6 +226,7 @@ MESSAGES = Dialect(
     events=_events,
     late_error=_late_error,
     error=_error,
-    reasoning=Reasoning(_read, _read_event, _put),
+    reading=Reading(_read, _read_event),
+    reasoning=_put,
 )
 """``/v1/messages``, ``/v1/messages/count_tokens``."""

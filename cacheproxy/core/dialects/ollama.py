@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from cacheproxy.core.dialects.answer import ReadAnswer, Reading
+from cacheproxy.core.dialects.content import calls_in
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
+
+
+def _read(answer: ReadAnswer, piece: dict[str, Any]) -> None:
+    """Take a whole answer, or a line of one: a piece of the text, or whole calls."""
+    message = piece.get("message")
+    if isinstance(message, dict):
+        if isinstance(message.get("content"), str):
+            answer.text.append(message["content"])
+        answer.calls += ((call.name, call.arguments) for call in calls_in(message))
+
 
 OLLAMA = Dialect(
     name="ollama",
@@ -29,6 +43,7 @@ OLLAMA = Dialect(
         ),
     ),
     end=EndMarks(lambda message: message.get("done") is True, keys=((b'"done"', b"false"),)),
+    reading=Reading(_read, _read),
     error=lambda _, message: {"error": message},
 )
 """``/api/chat`` and ``/api/generate``."""

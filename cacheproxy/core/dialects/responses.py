@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cacheproxy.core.dialects.answer import ReadAnswer, Reading
 from cacheproxy.core.dialects.content import SYSTEM_ROLES
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
 from cacheproxy.core.dialects.errors import is_overflow, refusal
@@ -91,6 +92,22 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "".join(part["text"] for part in content)
+
+
+def _read(answer: ReadAnswer, whole: _Json) -> None:
+    output = whole.get("output")
+    if not isinstance(output, list):
+        raise ValueError("it is no response")  # noqa: TRY004 (as what is no JSON)
+    answer.items = {at: item for at, item in enumerate(output) if isinstance(item, dict)}
+
+
+def _read_event(answer: ReadAnswer, event: _Json) -> None:
+    kind, item, whole = str(event.get("type")), event.get("item"), event.get("response")
+    if kind == "response.output_item.done" and isinstance(item, dict):
+        at = event.get("output_index")  # llama.cpp does not count
+        answer.items[at if isinstance(at, int) else len(answer.items)] = item
+    elif kind in _LAST and isinstance(whole, dict) and whole.get("output"):
+        _read(answer, whole)
 
 
 def _late_error(status: int, message: str, has_begun: bool) -> bytes:
@@ -212,6 +229,7 @@ RESPONSES = Dialect(
     sign_waits=True,
     whole=_whole,
     events=_events,
+    reading=Reading(_read, _read_event),
     late_error=_late_error,
 )
 """``/v1/responses``."""

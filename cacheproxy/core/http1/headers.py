@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from cacheproxy.core.prompt.request import Headers
 
@@ -35,6 +35,12 @@ SESSION_ID = re.compile(rb"x-(?!parent-).+-session-id")
 AGENT_ID = re.compile(rb"x-.+-agent-id")
 """In which clients name a session, and a subagent of it; in between is whose header it is."""
 
+_TRAVELS = re.compile(
+    rb"trace|span|request-id|correlation|retry|attempt|timeout|idempoten|\bray\b|\bdate$|baggage"
+    rb"|^(?:host|via|content-length|content-encoding|expect|priority|accept.*|x-stainless-.*"
+    rb"|x-.*-turn-metadata|x-forwarded-(?:host|port|proto))$"
+)
+"""Headers of one request alone, which its retry has with other values."""
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
 """By which a server lets somebody in."""
 
@@ -63,6 +69,17 @@ def end_to_end(
             if (name := field[0].lower()) not in gone and not name.startswith(but)
         ]
     )
+
+
+def lasting(headers: Headers, ignores: Collection[str] = ()) -> list[tuple[bytes, bytes]]:
+    """Return the end-to-end headers that a client's retry has again, in the order of their names.
+
+    Left out are those that say how one request travels, and those that ``ignores`` names (lower
+    case, ``-`` between the words).
+    """
+    found = [(name.lower().replace(b"_", b"-"), value) for name, value in end_to_end(headers)]
+    ignored = {name.encode("latin-1", "replace") for name in ignores}
+    return sorted([one for one in found if not (one[0] in ignored or _TRAVELS.search(one[0]))])
 
 
 def by_name(headers: Headers) -> Callable[[bytes], list[bytes]]:

@@ -22,7 +22,7 @@ _SHORT = 16 << 10
 """Bytes of a body that is searched as a whole: to find out what is new takes as long."""
 _OF_NO_BODY = frozenset(
     {"method", "target", "headers", "memo", "speaker", "path", "dialect", "by_name"}
-    | {"clients", "agreed", "_words"}
+    | {"clients", "agreed", "peer", "_words"}
 )
 """What a request keeps when its body becomes another."""
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -63,6 +63,9 @@ class Request:
     speaker: str = field(default="", compare=False, repr=False)
     """The client that its user agent names, of those that are known (``Clients``); "": none."""
 
+    peer: str = field(default="", compare=False, repr=False)
+    """The address of the connection that it came by; "": this machine, or not known."""
+
     path: str = field(init=False, compare=False, repr=False)  #: the target without its query
     dialect: Dialect | None = field(init=False, compare=False, repr=False)
     """The API spoken, by its path; None if none we know."""
@@ -77,10 +80,11 @@ class Request:
         body: bytes = b"",
         memo: Memo | None = None,
         speaker: str = "",
+        peer: str = "",
     ) -> None:
         known = self.__dict__  # what dataclass makes of it calls a function for each field
         known["method"], known["target"], known["headers"] = method, target, headers
-        known["body"], known["memo"], known["speaker"] = body, memo, speaker
+        known["body"], known["memo"], known["speaker"], known["peer"] = body, memo, speaker, peer
         known["path"] = path = target.partition("?")[0]
         known["dialect"] = dialect_of(path)
         names, values = zip(*reversed(headers), strict=True) if headers else ((), ())

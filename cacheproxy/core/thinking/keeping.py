@@ -8,22 +8,19 @@ rendered prompt only grows.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.conversation.divergence import Kinship
-from cacheproxy.core.dialects.content import blocks_of, calls_in, texts_in
-from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.dialects.reasoning import ReadAnswer, Reasoning, has_reasoning
+from cacheproxy.core.conversation.thoughts import Thoughts, place_of
+from cacheproxy.core.dialects.answer import said_in
+from cacheproxy.core.dialects.content import blocks_of
+from cacheproxy.core.dialects.reasoning import Putting, has_reasoning
 from cacheproxy.core.document.document import Document, Splice
-from cacheproxy.core.document.edits import Edit, encode, splice, splices_of
-from cacheproxy.core.document.reader import parsed
-from cacheproxy.core.http1.sse import EventReader
+from cacheproxy.core.document.edits import Edit, splice, splices_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.prompt.segments import Piece
@@ -32,8 +29,6 @@ from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.template.rendering import KEEPERS
 
-Called = tuple[str, Any]
-"""A tool's name, and its arguments: the text of a JSON value, or the value."""
 NAME = "kept-thinking"
 """Under which what is done is reported and counted, beside the rules."""
 ASKED = "the template is asked to keep earlier reasoning"
@@ -53,75 +48,6 @@ _WHOSE = "conversations keep it if the client sends it back"
 _OFF = "the model reads its earlier reasoning (--keep-thinking no leaves it out)"
 
 
-def read(dialect: Dialect | None, content_type: str, body: bytes) -> tuple[int, Thought] | None:
-    """Return what an answer says (``said``) and the reasoning before it; None for none.
-
-    None, too, where a vendor signed or hid the reasoning, where there are several answers, and
-    where it cannot be read. Never raises. ``body``: without any content coding.
-    """
-    reasoning = None if dialect is None else dialect.reasoning
-    if reasoning is None:
-        return None
-    answer = ReadAnswer()
-    try:
-        if "event-stream" in content_type.lower():
-            for one in EventReader().feed(body + b"\n\n"):
-                if not one.data.strip() or one.data == b"[DONE]":
-                    continue
-                event = _object(one.data)
-                if "error" in event or event.get("type") == "error":
-                    break
-                reasoning.read_event(answer, event)
-        else:
-            reasoning.read(answer, _object(body))
-    except (ValueError, RecursionError):
-        return None
-    thought, text = "".join(answer.reasoning), "".join(answer.text)
-    calls = [*answer.calls, *((name, given) for name, given in answer.pieces.values())]
-    if not thought or not (text.strip() or calls):
-        return None
-    return said(text, calls), Thought(answer.name, encode(thought))
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    value = parsed(data)
-    if not isinstance(value, dict):
-        raise ValueError("no object")  # noqa: TRY004 (as what is no JSON)
-    return value
-
-
-def said(text: str, calls: Iterable[Called]) -> int:
-    """Return a number for an answer, however a client spells it: for its text and its tool calls.
-
-    The answer as the server gave it and the message as the client sends it back come to the same
-    number, unless the client edited it. White space around the text does not count, nor how the
-    arguments of calls are spelled, nor the ids of calls.
-    """
-    return hash((text.strip(), *((name, _plain(given)) for name, given in calls)))
-
-
-def said_in(message: dict[str, Any]) -> int:
-    """Return the same for a message of Chat Completions or Messages."""
-    calls = ((call.name, call.arguments) for call in calls_in(message))
-    return said("".join(texts_in(message.get("content"))), calls)
-
-
-def _plain(given: Any) -> str:
-    """Return arguments in one spelling: a client may order and escape them anew."""
-    try:
-        text = given if isinstance(given, str) else json.dumps(given)
-        value = json.loads(text or "{}", parse_float=_as_number)
-        return json.dumps(value or {}, sort_keys=True)
-    except (ValueError, RecursionError, TypeError):
-        return str(given)
-
-
-def _as_number(text: str) -> float:
-    """1.0 is 1 to clients that are written in JavaScript."""
-    value = float(text)
-    return int(value) if value.is_integer() else value
-
-
 @dataclass(frozen=True, slots=True)
 class KeptThinking:
     """A request with its earlier reasoning in it, where that is kept."""
@@ -130,14 +56,6 @@ class KeptThinking:
     report: RuleReport | None = None  #: what was edited; None: nothing
     asked: int | None = None
     """Where its answer will stand, see ``place_of``; None: none is expected."""
-
-
-def place_of(before: int, said: int) -> int:
-    """Return a number for the place of a message that says ``said``, behind all that is before.
-
-    The place of an answer is that of what the model says, behind the place where it was asked.
-    """
-    return hash((before, said))
 
 
 def may_keep(setting: str, profile: Profile) -> bool:
@@ -234,8 +152,9 @@ def _places(
         is_noted = piece is not before and _text(piece).startswith(_text(before))
         said = _number(before if is_noted else piece)
         if _is_answer(item):  # with its reasoning or without
-            said = thoughts.said(said, partial(said_in, item))
-            places[number] = place_of(history, said)
+            said = thoughts.said(said, partial(said_in, (item,)))
+            if history not in thoughts.unread:
+                places[number] = place_of(history, said)
         history = place_of(history, said)
     return places, None if _is_answer(messages[-1]) else history
 
@@ -299,12 +218,12 @@ def _given(
         item = messages[number]
         thought = None if _has_own(item) else thoughts.find(where)
         if thought is not None and reasoning is not None:
-            put = reasoning.put(document, number, thought.name, thought.spelled, GIVEN)
+            put = reasoning(document, number, thought.name, thought.spelled, GIVEN)
             if put is not None:
                 yield put
 
 
-def _reasoning(request: Request) -> Reasoning | None:
+def _reasoning(request: Request) -> Putting | None:
     return None if request.dialect is None else request.dialect.reasoning
 
 

@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
+from cacheproxy.core.conversation.owner import peer_address
 from cacheproxy.core.http1.request_head import RequestError, RequestHead
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.access import Door
@@ -80,6 +81,7 @@ class ProxyChannel(Protocol):
         self.is_aborted = False
         self.producer: IPushProducer | None = None
         self.secure = False
+        self.peer = ""  #: see ``Connection``
         self._door = _NOWHERE
         self._is_plain = False
         self._deadline = Deadline(site.reactor, self._expired)
@@ -102,17 +104,19 @@ class ProxyChannel(Protocol):
         set_options(transport)
         transport.registerProducer(self, True)
         name: Any = None
+        peer: Any = None
         if isinstance(transport, Connection):
             self._is_plain = True
             transport.bufferSize = _READ_SIZE
-            name = transport.socket.getsockname()
+            name, peer = transport.socket.getsockname(), getattr(transport, "client", None)
         else:
             self.secure = ISSLTransport.providedBy(transport)
         if isinstance(name, tuple) and len(name) == 2:  # IPv4; Twisted's way takes five calls
-            self._door = Door(*name)
+            self._door, self.peer = Door(*name), peer_address(peer[0])
         else:
             host = transport.getHost()
             self._door = Door(getattr(host, "host", ""), getattr(host, "port", 0), self.secure)
+            self.peer = peer_address(getattr(transport.getPeer(), "host", None) or "")
         self._deadline.set(self.limits.idle)
         self.site.channels.add(self)
 

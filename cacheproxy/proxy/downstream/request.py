@@ -40,6 +40,9 @@ class Connection(Protocol):
     is_aborted: bool
     """Whether it is being closed with a reset: nothing may be sent any more."""
 
+    peer: str
+    """The client's address, "" where it is this machine."""
+
     @property
     def secure(self) -> bool:
         """Whether it is encrypted."""

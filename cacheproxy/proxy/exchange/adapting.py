@@ -10,20 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from cacheproxy.core.conversation.conversation import Thought, Thoughts
 from cacheproxy.core.conversation.divergence import Kinship
-from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.thoughts import Thoughts
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.http1.content_coding import codings_of, decoded
-from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.response_reader import ResponseHead
 from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, guessed
 from cacheproxy.core.placement.placing import LateMessage, late_messages, place
@@ -35,7 +30,7 @@ from cacheproxy.core.placement.refusal import (
     wants_turns,
 )
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.prompt.request import Headers, Request, messages_of
+from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.kinds import page_at
 from cacheproxy.core.servers.profile import Profile
@@ -46,8 +41,6 @@ from cacheproxy.core.thinking.keeping import (
     keep,
     may_keep,
     may_remember,
-    place_of,
-    read,
     says,
     way_of,
 )
@@ -61,9 +54,6 @@ AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"
 _THREAD_ABOVE, _MOST_MESSAGES = 128 << 10, 64
 """Bytes and messages beyond which a request is edited in a thread: to look at one message, and to
 put a block into it, takes up to 0.05 ms."""
-_READ_ABOVE = 64 << 10
-"""Bytes of an answer beyond which it is read in a thread: a streamed one takes 0.03 ms a KiB. A
-packed one always is: 34 KB of gzip came to 1.2 MB, and 40 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,6 @@ class Adapting:
         self._reactor = reactor
         self._profiling = profiling
         self._store = store
-        self._reading: WeakValueDictionary[Session, DeferredLock] = WeakValueDictionary()
         self._told: set[str] = set()
 
     def placement(self) -> dict[str, Any]:
@@ -119,9 +108,8 @@ class Adapting:
         profile = self._profiling.profile
         if turn is None or self._keeping == NO or not self._holds_for(request, profile):
             return KeptThinking(request)
-        reading = self._reading.get(turn.session)
-        if reading is not None:  # the next request comes in an instant
-            await reading.run(_nothing)
+        if self._store.readers:  # the next request comes in an instant
+            await self._in_thread(self._store.read_on, turn.session)
         known = self._store.conversation(turn.session)
         thoughts = Thoughts() if known is None else known.thoughts
         way = way_of(self._keeping, profile, request, thoughts)
@@ -141,31 +129,6 @@ class Adapting:
             if what:
                 self._say_once(f"template {what}", f"first for {turn.session.client}")
         return kept
-
-    def answered(
-        self,
-        session: Session,
-        asked: int,
-        dialect: Dialect | None,
-        headers: Headers,
-        body: bytes,
-    ) -> None:
-        """Remember the reasoning in the answer ``body``, which is in the client's API."""
-        if len(body) <= _READ_ABOVE and not codings_of(headers):
-            self._remember(session, asked, _read(dialect, headers, body))
-            return
-
-        def read_on() -> Deferred[None]:
-            return self._in_thread(_read, dialect, headers, body).addCallbacks(
-                lambda found: self._remember(session, asked, found), _nothing
-            )
-
-        self._reading.setdefault(session, DeferredLock()).run(read_on)
-
-    def _remember(self, session: Session, asked: int, found: tuple[int, Thought] | None) -> None:
-        if found is not None:
-            said, thought = found
-            self._store.think(session, place_of(asked, said), thought)
 
     def _holds_for(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""
@@ -279,21 +242,12 @@ class Adapting:
             _log.info("the {what} (logged once; {whose})", what=what, whose=whose)
 
 
-def _nothing(_: object = None) -> None:
-    """What waits has had its turn; an odd answer has no reasoning."""
-
-
 def _kept(
     request: Request, way: KeepingWay | None, thoughts: Thoughts, kin: Kinship | None
 ) -> KeptThinking:
     kept = keep(request, way, thoughts, kin)
     _ = kept.request.document  # read it here: on the reactor it will be asked for
     return kept
-
-
-def _read(dialect: Dialect | None, headers: Headers, body: bytes) -> tuple[int, Thought] | None:
-    kind = next(iter(values(headers, b"content-type")), b"").decode("latin-1")
-    return read(dialect, kind, decoded(body, headers))
 
 
 def _may_refuse(head: ResponseHead) -> bool:

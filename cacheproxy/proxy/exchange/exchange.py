@@ -28,6 +28,7 @@ from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
 from cacheproxy.proxy.exchange.holding import FINAL, Held
+from cacheproxy.proxy.exchange.listener import Listener
 from cacheproxy.proxy.exchange.relay import EVENTS, JSON, Blanks, Pings, Relay, takes_pings
 from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.translation.translating import Translation, is_stream
@@ -58,8 +59,8 @@ class _Running:
     """One exchange under way, which fills in its record."""
 
     __slots__ = (
-        *("attempt", "came", "chosen", "context", "down", "gone", "is_probe", "pings", "prepared"),
-        *("record", "relay", "reply", "server", "started", "tap", "unable"),
+        *("attempt", "came", "chosen", "context", "down", "gone", "is_probe", "listener", "pings"),
+        *("prepared", "record", "relay", "reply", "server", "started", "tap", "unable"),
     )
 
     def __init__(self, context: ExchangeContext, down: ProxyRequest) -> None:
@@ -70,7 +71,7 @@ class _Running:
         self.is_probe = context.probe in down.values(PROBE)  #: whether it is one of doctor's
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         wall, memo = context.wall(), context.normalizing.memo
-        came = Request(method, target, down.headers, down.body, memo)
+        came = Request(method, target, down.headers, down.body, memo, "", down.channel.peer)
         self.came = context.normalizing.plan.clients.introduce(came)  #: as it came
         self.record = Exchange(self.came, wall, bytes_down=0, outcome=Outcome.COMPLETE)
         self.server = context.servers.first  #: the last that was asked, else the first there is
@@ -82,6 +83,7 @@ class _Running:
         self.unable: tuple[Server, ...] = ()  #: those of ``chosen`` that do not serve its API
         self.gone: Failure | None = None  #: how the client left
         self.prepared: Prepared | None = None  #: the request after rules and pins
+        self.listener: Listener | None = None  #: hears the answer
         self.pings: Pings | None = None  #: of a stream that began before the upstream's answer
 
     async def run(self) -> None:
@@ -168,7 +170,8 @@ class _Running:
             through=through,
             pings=self.pings
             or (self._pings(response.head, is_whole) if response.head.length is None else None),
-            keep=context.keep_bodies or attempt.asked is not None,
+            keep=context.keep_bodies,
+            listener=self._listen(),
             prefill=PrefillReader(hides=attempt.hides) if streams else None,
             progressed=self._progressed,
         )
@@ -291,7 +294,10 @@ class _Running:
         record = self.record
         if not record.turn or record.session is None or self.is_probe:
             return None
-        return self.context.holding.joined(record.received, prepared.request, record.session)
+        owners = self.context.normalizing.plan.owners
+        return self.context.holding.joined(
+            record.received, prepared.request, record.session, owners
+        )
 
     async def _join(self, held: Held) -> tuple[Attempt, UpstreamConnection]:
         """Go on with the request of a client that has left."""
@@ -540,20 +546,36 @@ class _Running:
 
     # The record.
 
+    def _listen(self) -> Listener | None:
+        """Have the answer heard, where it decides whose values may be put back later."""
+        record, asked = self.record, self.attempt.asked if self.attempt else None
+        place, session = record.place, record.session
+        history = None if place is None else place.history
+        if (asked is None and history is None) or record.status != 200 or session is None:
+            return None
+        if asked is None and session.is_named:
+            return None
+        context = self.context
+        self.listener = Listener(context.clock, context.store, record, asked)
+        return self.listener
+
     def _take_answer(self, relay: Relay | None) -> None:
         """Have the answer's reasoning remembered; take its figures, and its body if it is kept."""
-        record, adapting = self.record, self.server.adapting
+        record = self.record
         body: bytes | None = self.reply or None
         if relay is not None:
             body = None if relay.kept is None else relay.kept.joined()
             record.bytes_down = relay.bytes_down
             if relay.first_byte is not None:
                 record.first_byte = relay.first_byte - self.started
-        session, asked = record.session, self.attempt.asked if self.attempt else None
-        is_whole = record.status == 200 and record.bytes_down == len(body or b"")
-        if adapting is not None and session is not None and asked is not None and is_whole:
-            dialect, headers = record.received.dialect, record.response_headers
-            adapting.answered(session, asked, dialect, headers, body or b"")
+        if self.reply and record.status == 200:
+            listener = self._listen()
+            if listener is not None:
+                listener.feed(self.reply)
+        if self.listener is not None:
+            is_whole = record.outcome is Outcome.COMPLETE and self.gone is None
+            self.listener.close(is_whole=is_whole)
+            self.listener = None
         if self.context.keep_bodies and not self._shows_key(body or b""):
             record.response_body = body
 

@@ -17,7 +17,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 
+from cacheproxy.core.conversation.owner import Owners
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.http1.headers import lasting
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.servers import Chosen, Server
@@ -37,7 +39,7 @@ _MOST_READ = 4 << 20
 
 def asks_the_same(one: Request, other: Request) -> bool:
     """Whether two requests are equal, but for how they are to be answered and spelled."""
-    if one.method != other.method or one.path != other.path:
+    if one.method != other.method or one.target != other.target:
         return False
     if one.body == other.body:
         return True
@@ -106,9 +108,17 @@ class Held(Protocol):
         answer: Deferred[UpstreamConnection] = connection.again()
         answer.addCallbacks(self._read, self._failed)
 
-    def is_joined_by(self, received: Request, request: Request) -> bool:
-        """Whether ``request``, as the rules left ``received``, is its retry."""
-        return asks_the_same(self._request, request if self.server.edits else received)
+    def is_joined_by(self, received: Request, request: Request, owners: Owners) -> bool:
+        """Whether ``request``, as the rules left ``received``, is its retry.
+
+        It is the same person's (``owners``), and says the same, in its headers too.
+        """
+        first = self.record.received
+        return (
+            owners.of(received, by_address=True) == owners.of(first, by_address=True)
+            and lasting(received.headers, owners.ignores) == lasting(first.headers, owners.ignores)
+            and asks_the_same(self._request, request if self.server.edits else received)
+        )
 
     def is_at(self, server: Server) -> bool:
         """Whether it goes to the same place as ``server``, perhaps of another configuration."""
@@ -200,13 +210,15 @@ class Holding:
         self.is_closed = False
         self.held: list[Held] = []  #: the first to be left first
 
-    def joined(self, received: Request, request: Request, session: Session) -> Held | None:
+    def joined(
+        self, received: Request, request: Request, session: Session, owners: Owners
+    ) -> Held | None:
         """Return the one whose retry ``request`` is; all others of its conversation end."""
         found = None
         for one in tuple(self.held):
             if one.session != session.first or one.path != received.path:
                 continue  # a conversation speaks one API; without an id others may read alike
-            if found is None and one.is_joined_by(received, request):
+            if found is None and one.is_joined_by(received, request, owners):
                 found = one
                 one.hand_over()
             else:

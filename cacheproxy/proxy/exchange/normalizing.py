@@ -15,6 +15,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.history import NOTHING
 from cacheproxy.core.conversation.plan import Plan
 from cacheproxy.core.conversation.prepare import Prepared, prepare
 from cacheproxy.core.conversation.store import Store
@@ -40,7 +41,7 @@ _SLOW = 0.02
 """Seconds of processor time, four times what any request takes that stays on the reactor."""
 _OFTEN, _ONE_IN = 3, 100
 """How often, and in how many of those requests: a virtual machine may stand still at any time."""
-_ELSEWHERE, _RIVALS = "elsewhere", "rivals"
+_ELSEWHERE, _RIVALS, _UNSEEN = "elsewhere", "rivals", "unseen"
 _SECONDS = 1.0
 _SECONDS_PER_MIB = 0.25
 """A plugin's deadline. Where all messages are tiny, our own slowest rule takes 0.05 s per MiB of
@@ -237,14 +238,23 @@ class Normalizing:
         for hook, problem in prepared.problems:
             self._workers.failed(hook, problem)
         turn = prepared.turn
-        if turn is not None and turn.rivals and _RIVALS not in self._told:
+        source = NOTHING if turn is None else turn.source
+        if turn is not None and source.rivals and _RIVALS not in self._told:
             self._told.add(_RIVALS)
             _log.warn(
                 "{session}: {count} conversations without a session id read alike so far, so "
                 "nothing that is kept of one is put into another: pinned values and reasoning "
                 "begin anew. A client that sends X-Session-ID is told apart at once (logged once)",
                 session=turn.session.label,
-                count=turn.rivals,
+                count=source.rivals,
+            )
+        if turn is not None and source.is_unseen and _UNSEEN not in self._told:
+            self._told.add(_UNSEEN)
+            _log.info(
+                "{session}: not all answers in this conversation came through here since the "
+                "start, and its client names no session, so its pinned values begin anew. A "
+                "client that sends X-Session-ID keeps them (logged once)",
+                session=turn.session.label,
             )
         if turn is not None and _ELSEWHERE not in self._told and was_elsewhere(turn):
             self._told.add(_ELSEWHERE)

@@ -19,6 +19,7 @@ from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.exchange.listener import Listener
 from cacheproxy.proxy.transport.deadline import Deadline
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 
@@ -118,7 +119,8 @@ class Relay:
 
     Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
 
-    ``kept``: the body as far as it came, if it was to be kept; at most 64 MiB of it.
+    ``kept``: the body as far as it came, if it was to be kept; at most 64 MiB of it. ``listener``:
+    hears what goes down.
     ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
     ``progressed`` is called with what it tells of the prompt, and with None when that is over.
 
@@ -136,6 +138,7 @@ class Relay:
         through: Transform | None = None,
         pings: Pings | None = None,
         keep: bool = False,
+        listener: Listener | None = None,
         prefill: PrefillReader | None = None,
         progressed: Callable[[Progress | None], None] = lambda _: None,
     ) -> None:
@@ -154,6 +157,7 @@ class Relay:
         self._progressed = progressed
         self._over = False
         self.kept = Pieces() if keep else None
+        self._listener = listener
 
     def start(self) -> Deferred[None]:
         """Have the body delivered; let the client's pauses pause the upstream.
@@ -267,6 +271,8 @@ class Relay:
             self._pings.sent(data, begun=self.first_byte is not None)
         if self.kept is not None and self.bytes_down <= _MOST_KEPT:
             self.kept.add(data)
+        if self._listener is not None:
+            self._listener.feed(data)
 
     def _cut(self) -> None:
         self._stop_all()

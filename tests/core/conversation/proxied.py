@@ -22,7 +22,7 @@ class Proxy:
     """Calling it sends a request upstream. ``place``: where the store put the last one."""
 
     def __init__(self, *rules: Normalizer, plan: Plan | None = None) -> None:
-        self.store, self.plan = Store(), plan or Plan(rules)
+        self.store, self.plan = Store(hears=False), plan or Plan(rules)
 
     def prepared(self, asked: Request) -> Prepared:
         return run(prepare(self.plan.clients.introduce(asked), self.plan, self.store))

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation import conversation as module
-from cacheproxy.core.conversation.conversation import Spellings, Thought, Thoughts
+from cacheproxy.core.conversation import thoughts as module
+from cacheproxy.core.conversation.hearing import Heard
+from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.testing import request
 from tests.core.conversation.proxied import Proxy, by_turns
 
@@ -56,7 +58,8 @@ def test_the_store_counts_thoughts_and_drops_them_with_their_conversation():
     store = proxy.store
     session = proxy(asked("words")).session
     before = store.bytes_kept
-    store.think(session, 1, Thought("", f'"{"x" * 150_000}"'))
+    heard = Heard(1, Thought("", f'"{"x" * 150_000}"'), is_whole=True)
+    store.heard(session, None, 1, None, heard)
     assert store.bytes_kept >= before + 150_000
     assert store.bytes_kept == store.conversation(session).cost
     store.most_bytes = 200_000
@@ -64,7 +67,7 @@ def test_the_store_counts_thoughts_and_drops_them_with_their_conversation():
     assert store.conversation(session) is None
     assert store.bytes_kept < 200_000
     for gone in (session, Session("agent", "nobody's")):
-        store.think(gone, 1, THOUGHT)
+        store.heard(gone, None, 1, None, Heard(1, THOUGHT, is_whole=True))
         assert store.conversation(gone) is None
 
 

@@ -46,7 +46,7 @@ def test_each_request_is_asked_what_its_clients_rules_ask(cases):
         body = {"system": f"{system} of-mine"}
         asked = plan.clients.introduce(request(body, path, headers))
         own = plan.of(asked)
-        found = {one.rule.name for one in (*own.plain, *own.pins, *own.of_tools)}
+        found = {one.rule.name for one in (*own.plain, *own.pins, *own.of_calls, *own.of_tools)}
         assert (own.client, found) == (name, ALL | rules)
         assert {rule.name for rule in own.fields} == rules & {"pin"}
         assert [hook.plugin for hook in own.hooks] == ["hook"] * ("pin" in rules)

@@ -14,17 +14,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cacheproxy.config import Config
-from cacheproxy.core.conversation.conversation import Thought, Thoughts
+from cacheproxy.core.conversation.hearing import Heard
 from cacheproxy.core.conversation.plan import Plan
 from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.dialects.answer import said
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.thinking.keeping import keep, place_of, said
+from cacheproxy.core.thinking.keeping import keep
 from cacheproxy.plugin.packages import configured
 
 CANARY = re.compile(r"C(\d+)([A-Z])(\d+)")
@@ -226,9 +228,10 @@ class World:
         chance = self.random.random
         text = self.random.choice(ANSWERS) if chance() < 0.6 else self.canary(talk, "A")
         thought = self.canary(talk, "R")
+        spelled = Thought("reasoning_content", json.dumps(thought))
+        heard = Heard(said(text, ()), spelled, is_whole=True)
+        self.store.heard(turn.session, begun.history, kept.asked, None, heard)
         if kept.asked is not None:
-            spelled = Thought("reasoning_content", json.dumps(thought))
-            self.store.think(turn.session, place_of(kept.asked, said(text, ())), spelled)
             talk.truth[len(talk.items)] = thought
         talk.items.append({"role": "assistant", "content": text})
         if kept.asked is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from cacheproxy.core.conversation.conversation import Thought, Thoughts
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts, place_of
+from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.document.edits import encode
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Thinking
 from cacheproxy.core.servers.profile import ThinkingProfile as Fare
-from cacheproxy.core.thinking.keeping import keep, place_of, said_in, way_of
+from cacheproxy.core.thinking.keeping import keep, way_of
 from cacheproxy.testing import request
 from tests.core.templates import thinking
 
@@ -87,7 +88,7 @@ class Talk:
         self._was = self._render([*messages, said], **kwargs)
         thought = said.get("reasoning_content")
         if thought and kept.asked is not None and (said["content"] or said.get("tool_calls")):
-            place = place_of(kept.asked, said_in(said))
+            place = place_of(kept.asked, said_in([said]))
             name = "reasoning_content" if self._api == "chat" else ""
             self.thoughts.keep(place, Thought(name, encode(thought)))
         self.messages.append(said if self._sends else without(said))

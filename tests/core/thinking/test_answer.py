@@ -5,14 +5,29 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.conversation.hearing import Hearing
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
-from cacheproxy.core.thinking.keeping import read
+from cacheproxy.core.dialects.ollama import OLLAMA
+from cacheproxy.core.dialects.responses import RESPONSES
 from tests import transcript
 
 JSON, STREAM = "application/json", "text/event-stream; charset=utf-8"
 THOUGHT = 'First "this",\nthen that.'
 LOOK = ("look", '{"path": "a.py", "deep": 1.0}')
+
+
+def read(dialect, kind, body, *, is_whole=True):
+    """What is heard of an answer that comes in two pieces."""
+    found = []
+    reader = Hearing(dialect, kind, (), found.append)
+    for piece in (body[:7], body[7:]):
+        reader.feed(piece)
+        reader.settle()
+    reader.close(is_whole=is_whole)
+    reader.settle()
+    (heard,) = found
+    return heard
 
 
 def body(value):
@@ -109,9 +124,9 @@ STRANGE = st.recursive(
 )
 
 
-@given(st.lists(STRANGE, max_size=4), st.sampled_from([CHAT, MESSAGES]))
+@given(st.lists(STRANGE, max_size=4), st.sampled_from([CHAT, MESSAGES, RESPONSES, OLLAMA]))
 def test_no_answer_is_too_strange(values, dialect):
-    """Whatever a server says, in whichever shape."""
+    """Whatever a server says, in whichever shape and API."""
     read(dialect, STREAM, events(*values))
     for value in values:
         read(dialect, JSON, body(value))

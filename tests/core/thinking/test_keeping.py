@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.conversation import Thought, Thoughts
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts, place_of
+from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.servers.profile import MemoryKind
 from cacheproxy.core.thinking import keeping
 from cacheproxy.core.thinking.keeping import (
@@ -191,7 +192,7 @@ def test_reasoning_of_200_kb_a_turn():
 def test_a_thought_of_another_name_stays_under_it():
     thoughts = Thoughts()
     asked = request({"messages": [user("x")]}, CHAT)
-    place = keeping.place_of(keep(asked, None, thoughts).asked, keeping.said_in(answer("y")))
+    place = place_of(keep(asked, None, thoughts).asked, said_in([answer("y")]))
     thoughts.keep(place, Thought("reasoning", '"so"'))
     again = request({"messages": [user("x"), answer("y"), user("z")]}, CHAT)
     assert keep(again, (), thoughts).request.json["messages"][1]["reasoning"] == "so"

@@ -78,7 +78,7 @@ class Fold:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self.store = Store(Config().memory << 20)  # as a proxy does by default
+        self.store = Store(Config().memory << 20, hears=False)  # as a proxy does by default
 
     def __call__(self, request: Request) -> tuple[Request, Session, Place | None]:
         """Return ``request`` as it is sent, whose it is, and where in it, if it has a prompt."""

@@ -1,0 +1,183 @@
+"""Whose a request is, by everything in it that may name a person or a right.
+
+Owners are told apart, never identified. A gateway, a vendor or a company names its people in a
+header of its own, so what counts is decided by the words in a name, not by a list of known names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import blake2b
+from secrets import token_bytes
+from typing import Any, NamedTuple
+from urllib.parse import unquote_plus
+
+from cacheproxy.core.http1.headers import AGENT_ID, SESSION_ID
+from cacheproxy.core.prompt.request import Request
+
+SHARED_IDS = (b"session-id", b"session_id", b"x-session-id", b"x-session-affinity")
+"""Headers in which several clients name a session; others have one of their own."""
+PEER = "peer"
+"""What ``owner_ignores`` calls the address of the connection itself."""
+_KEY = token_bytes(32)
+"""The key of all digests, of this process alone: outside of it they mean nothing."""
+_METADATA, _USER = "metadata", "user_id"
+_SESSION = "_session_"
+_NO_PERSON = re.compile(
+    r"user-?agent|^sec-.*|(?:max|min|num|count|limit|budget)[a-z-]*tokens?"
+    r"|(?:session|conversation|thread|parent|agent|turn|window|message|request|response|trace|span"
+    r"|correlation|idempoten\w*|dedup\w*|affinity|routing|cache|shard|partition|batch|job|task|run)"
+    r"-?(?:keys?|ids?|affinity)\b"
+)
+"""Parts of names that stand for a program, a conversation or a request, in one spelling
+(lower case, ``-`` between the words)."""
+_PERSON = re.compile(
+    r"auth|token|secret|cookie|passw|credential|bearer|jwt|oidc|saml|assert|claim|cert|api-?key"
+    r"|user|mail|account|login|logon|sign-?in|identi|principal|subject|subscri|impersonat|behalf"
+    r"|organi[sz]|tenant|project|customer|consumer|compan|member|employee|person|student|patient"
+    r"|owner|operator|partner|profile|workspace|licen[cs]e|device|machine|install|requestor"
+    r"|requester|signature|client-?(?:id|dn|cn|name|s-dn)"
+    r"|(?:display|full|real|first|last|remote|screen|given|family|preferred|common)-?names?"
+    r"|\b(?:[a-z]*keys?|key[a-z]*|org[a-z]*|teams?[a-z]*|groups?|roles?|dept|department|division"
+    r"|sub|uid|upn|vk|dn|cn|acct|pin|otp|sso|iam|realm|scopes?|seats?|badge|staff|actor|caller"
+    r"|phone|mobile|nick|guest|who[a-z]*|sid|pat|permissions?|grants?|tickets?|crew|squad|unit)\b"
+)
+_ADDRESS = re.compile(r"^forwarded$|forwarded-for\b|\baddr(?:ess)?\b|\b(?:client|real|remote)?ip\b")
+_PORT = re.compile(r"(?<=\d):\d+\b|(?<=\]):\d+\b")
+_LOOPBACK = ("127.", "::1", "::ffff:127.")
+
+
+class Names(NamedTuple):
+    """Which of the names in one request say something of whose it is."""
+
+    persons: tuple[Any, ...] = ()  #: may name a person or a right
+    addresses: tuple[Any, ...] = ()  #: hold the address of who has asked
+    sessions: tuple[bytes, ...] = ()  #: may name a session, the most telling first
+    agents: tuple[bytes, ...] = ()  #: may name a subagent
+
+
+def names_person(name: str) -> bool:
+    """Whether a header, query value or member called ``name`` may name a person or a right."""
+    plain = _NO_PERSON.sub("", name.lower().replace("_", "-").replace(".", "-"))
+    return _PERSON.search(plain) is not None
+
+
+@lru_cache(maxsize=256)
+def names_in(names: tuple[bytes, ...]) -> Names:
+    """Return what the headers called ``names`` say; a client sends the same ones each turn."""
+    sessions = [name for name in names if SESSION_ID.fullmatch(name)]
+    sessions += [name for name in SHARED_IDS if name in names]
+    agents = tuple([name for name in names if AGENT_ID.fullmatch(name)])
+    persons, addresses = [], []
+    for name in names:
+        text = name.decode("latin-1").replace("_", "-")
+        if name in sessions or name in agents:
+            continue
+        if names_person(text):
+            persons.append(name)
+        elif _ADDRESS.search(text):
+            addresses.append(name)
+    return Names(tuple(persons), tuple(addresses), tuple(sessions), agents)
+
+
+class Owners:
+    """Says whose a request is. ``ignores``: names that are not looked at, in any spelling."""
+
+    def __init__(self, ignores: Iterable[str] = ()) -> None:
+        self.ignores = frozenset(name.lower().replace("_", "-") for name in ignores)
+
+    def of(self, request: Request, *, by_address: bool = False) -> bytes:
+        """Return a keyed digest of all that may name who sent ``request``; b"" where nothing does.
+
+        ``by_address``: addresses count, too. Between two requests of one session they may change,
+        but nothing else tells apart two people whose clients name neither them nor a session.
+        """
+        names = names_in(tuple(request.by_name))
+        found: list[tuple[Any, Any]] = []
+        if names.persons:
+            found += self._values(request, names.persons)
+        if "?" in request.target:
+            found += self._in_query(request.target)
+        body = request.json
+        if body is not None and (members := members_in(tuple(body))):
+            found += self._in_body(members, body)
+        if by_address:
+            found += self._addresses(request, names.addresses)
+        if not found:
+            return b""
+        text = repr(found).encode("utf-8", "surrogatepass")
+        return blake2b(text, key=_KEY, digest_size=16).digest()
+
+    def counts(self, name: str) -> bool:
+        """Whether a name is looked at."""
+        return not self.ignores or name.lower().replace("_", "-") not in self.ignores
+
+    def _values(self, request: Request, names: tuple[bytes, ...]) -> list[tuple[Any, Any]]:
+        """Return all values of the headers called ``names``, those of one name in their order."""
+        if self.ignores:
+            names = tuple([name for name in names if self.counts(name.decode("latin-1"))])
+        known = request.by_name
+        if len(known) == len(request.headers):
+            return [(name, known[name]) for name in sorted(names)]
+        each = [(name.lower(), value) for name, value in request.headers if name.lower() in names]
+        return sorted(each, key=lambda one: one[0])
+
+    def _in_query(self, target: str) -> list[tuple[Any, Any]]:
+        pairs = [pair.partition("=") for pair in re.split("[&;]", target.partition("?")[2])]
+        named = [(unquote_plus(name).lower(), value) for name, _, value in pairs]
+        return sorted([one for one in named if self.counts(one[0]) and names_person(one[0])])
+
+    def _in_body(self, names: tuple[str, ...], body: dict[str, Any]) -> list[tuple[Any, Any]]:
+        found = []
+        for name in names:
+            value = body[name]
+            if name != _METADATA:
+                found.append((name, value))
+            elif isinstance(value, dict):
+                for inner in members_in(tuple(value)):
+                    said = value[inner]
+                    found.append((inner, _without_session(said) if type(said) is str else said))
+        scalars = [one for one in found if isinstance(one[1], (str, int))]
+        return [one for one in scalars if self.counts(one[0])] if self.ignores else scalars
+
+    def _addresses(self, request: Request, names: tuple[bytes, ...]) -> list[tuple[Any, Any]]:
+        """Return the addresses that a gateway reports, else that of the connection."""
+        found = self._values(request, names)
+        if not found:
+            host = request.peer
+            return [(PEER, host)] if host and self.counts(PEER) else []
+        return [(name, _PORT.sub("", str(value))) for name, value in found]
+
+
+EVERYTHING = Owners()
+"""Those for whom every name counts."""
+
+
+def peer_address(host: str) -> str:
+    """Return the address of a connection, "" where it comes from this machine."""
+    return "" if host.startswith(_LOOPBACK) else host
+
+
+@lru_cache(maxsize=256)
+def members_in(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of a body's members that may name a person, and the one that holds more."""
+    return tuple(sorted(name for name in names if name == _METADATA or names_person(name)))
+
+
+@lru_cache(maxsize=256)
+def _without_session(user: str) -> str:
+    """Return what ``metadata.user_id`` says beside the session, as Claude Code sends it.
+
+    That is a JSON object, or ``user_…_account_…_session_<uuid>``.
+    """
+    if user.startswith("{"):
+        try:
+            parsed = json.loads(user)
+        except (ValueError, RecursionError):
+            return user
+        parsed.pop("session_id", None)
+        return json.dumps(parsed, sort_keys=True)
+    return user.rpartition(_SESSION)[0] or user

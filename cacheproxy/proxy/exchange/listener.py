@@ -1,0 +1,71 @@
+"""Answers read as they go down, for whose values may be put back later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from cacheproxy.core.conversation.hearing import UNREADABLE, Hearing, Heard
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.http1.content_coding import codings_of
+from cacheproxy.core.http1.headers import values
+from cacheproxy.record.exchange import Exchange
+
+_log = Logger()
+
+
+class Listener:
+    """Hears one answer for the store, read in a thread where there is much of it.
+
+    ``asked``: where its reasoning is remembered, None for nowhere.
+    """
+
+    def __init__(self, reactor: Any, store: Store, record: Exchange, asked: int | None) -> None:
+        self._reactor, self._store = reactor, store
+        self._is_busy = False
+        dialect, headers = record.received.dialect, record.response_headers
+        assert record.session is not None
+        history = None if record.place is None else record.place.history
+        hear = partial(store.heard, record.session, history, asked)
+        self._hear: Callable[[Hearing | None, Heard], None] = hear
+        self._reader: Hearing | None = None
+        if dialect is None or dialect.reading is None:
+            return
+        kind = next(iter(values(headers, b"content-type")), b"").decode("latin-1")
+        self._reader = Hearing(
+            *(dialect, kind, codings_of(headers)), lambda heard: hear(self._reader, heard)
+        )
+        store.reads(record.session, self._reader)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that went down."""
+        if self._reader is not None and self._reader.feed(data):
+            self._read_elsewhere(self._reader)
+
+    def close(self, *, is_whole: bool) -> None:
+        """Take note that the answer is over; ``is_whole``: and all of it went down."""
+        reader = self._reader
+        if reader is None:
+            self._hear(None, UNREADABLE)
+        elif reader.close(is_whole=is_whole):
+            self._is_busy = False  # what was begun may have passed over the end
+            self._read_elsewhere(reader)
+        else:
+            reader.settle()
+
+    def _read_elsewhere(self, reader: Hearing) -> None:
+        if self._is_busy:
+            return
+        self._is_busy = True
+        pool = self._reactor.getThreadPool()
+        done = deferToThreadPool(self._reactor, pool, reader.settle)
+        done.addBoth(self._is_done)
+
+    def _is_done(self, result: object) -> None:
+        self._is_busy = False
+        if result is not None:
+            _log.error("an answer was not read: {why}", why=str(result))
