@@ -208,7 +208,7 @@ class ResponseReader:
             if not self._ended and pieces[-1:] != [_CHUNK]:
                 raise ResponseError(_BROKEN) from None
             self._ended.append(True)
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        body = pieces[1] if len(pieces) == 2 and not pieces[0] else b"".join(pieces)
         del pieces[: -1 if pieces[-1:] == [_CHUNK] else None]
         self._framing += len(data) - len(body) * _MOST_FRAMING
         if self._framing > LONGEST_HEAD:
