@@ -36,7 +36,7 @@ _SETTLED = 0.2
 _READINGS = 10
 """Of a file that changes all the time."""
 _LOOKS = (0.5, 2.0, 8.0)
-"""Seconds before each look, after a refusal, at whether the file says something else by now."""
+"""Seconds before each look, after a reload, at whether the file says something else by now."""
 NEED_A_RESTART = (
     "port",
     "interface",
@@ -102,7 +102,7 @@ class Reloading:
 
         ``adopt`` puts an parts in force and returns the names of the plugins that are not
         what they were, or raises ConfigError. Fires with the line that is logged; errbacks with
-        ReloadError, which was logged, too. ``looks``: seconds before each look after a refusal.
+        ReloadError, which was logged, too. ``looks``: seconds before each look after that.
         """
         asked: Deferred[str] = Deferred()
         self._asked.append(asked)
@@ -125,10 +125,10 @@ class Reloading:
                 except ReloadError as error:
                     said = Failure()
                     _log.warn("{why}", why=str(error))
-                    self._look_later(adopt)
                 except Exception:
                     said = Failure()
                     _log.failure("the reload failed", said)
+                self._look_later(adopt)
                 for one in asked:
                     if not one.called:  # else it was cancelled
                         one.callback(said)
@@ -180,7 +180,7 @@ class Reloading:
         except (OSError, ValueError):
             return None
 
-    # After a refusal: whoever writes the file may be slow.
+    # After a reload, or a refusal: whoever writes the file may be slow.
 
     def _look_later(self, adopt: _Adopt) -> None:
         if self._looks and not self._asked:
@@ -188,7 +188,7 @@ class Reloading:
             self._later = self._clock.callLater(seconds, self._look, adopt)
 
     def _look(self, adopt: _Adopt) -> None:
-        """Reload if the file says something else than what was refused; else look once more."""
+        """Reload if the file says something else than what was read; else look once more."""
 
         def look(text: str | None) -> None:
             if self._busy:

@@ -75,8 +75,8 @@ class Reloaded:
 
     def reload(self, text):
         """Write the file and send SIGHUP; return the line that the proxy says."""
-        self._file.write_text(text)
         mark = self.proxy.mark()
+        self._file.write_text(text)
         self.proxy.signal(signal.SIGHUP)
         return self.proxy.wait_for("reloaded", since=mark)
 
@@ -363,6 +363,16 @@ def test_the_text_that_was_parsed_is_judged(tmp_path):
     asked.turn_until(lambda: asked.adopted or asked.refused)
     assert asked.adopted == []
     assert asked.refused[0].endswith("is still being written")
+
+
+def test_a_file_that_was_written_slowly_is_read_once_more(tmp_path):
+    """Nobody can know that it was cut between two lines."""
+    asked = Written(tmp_path, NAMED)
+    asked.ask()
+    asked.turn_until(lambda: asked.adopted)
+    asked.file.write_text(WHOLE)
+    asked.turn_until(lambda: len(asked.adopted) == 2)
+    assert (asked.graces, asked.refused) == ([Config().grace, 7.0], [])
 
 
 @pytest.mark.parametrize("cut", ["", NAMED[:-9], None])
