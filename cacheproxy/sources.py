@@ -90,20 +90,21 @@ def load(
     environ: Mapping[str, str],
     file: str | None = None,
     folder: str | None = None,
+    text: str | None = None,
 ) -> Config:
     """Return the configuration; raises ConfigError.
 
     ``command_line``: field names with what was given, text or bool. ``file``: a named file must
     exist; without one, ``CACHEPROXY_CONFIG`` or the user's own file is read if it is there.
     ``folder``: where the paths of plugins begin that the file does not name; None: the working
-    directory. Those in the file begin in its own folder.
+    directory. Those in the file begin in its own folder. ``text``: the file's, where it was read.
     """
     here = Path(folder or "")
     merged: dict[str, Any] = {}
     named = file or environ.get(ENV_PREFIX + "CONFIG")
     path = _expanded(named) if named else default_file()
-    if named or path.exists():
-        values, text = _read(path)
+    if text is not None or named or path.exists():
+        values, text = _read(path, text)
         merged |= _located(_checked(values, _Source(str(path), str, text)), here / path.parent)
     given = {field: environ[name] for name, field in _variables().items() if environ.get(name)}
     merged |= _located(_checked(given, _ENVIRONMENT), here)
@@ -147,16 +148,15 @@ def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     return values
 
 
-def _read(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the file's values, and its text."""
-    text = ""
+def _read(path: Path, text: str | None) -> tuple[dict[str, Any], str]:
+    """Return the file's values, and its text; ``text``: if it was read already."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8") if text is None else text
         return tomllib.loads(text), text
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        if _BOTH.search(text):
+        if _BOTH.search(text or ""):
             raise ConfigError(
                 f"the config file {path} has both upstream and [[upstream]] tables: remove one of "
                 "the two"

@@ -70,11 +70,12 @@ def makeService(options: Options) -> IService:
     ) as error:
         stop(2, str(error))
     reloading = Reloading(
+        reactor,
         process.plugins.workers,
         options.read,
         partial(arrange, process, again=True),
         options.settings,
-        options.file,
+        file=options.file,
     )
     return ProxyService(process, listening, parts, reloading, options.parent)
 

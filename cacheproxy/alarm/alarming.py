@@ -195,10 +195,12 @@ def notify(title: str, text: str, platform: str = sys.platform) -> None:
 
 
 def _by_bus(title: str, text: str) -> None:
-    # Not on import: only this needs it, and only systems with D-Bus have it.
-    from jeepney import DBusAddress, DBusErrorResponse, new_method_call  # noqa: PLC0415
-    from jeepney.io.blocking import open_dbus_connection  # noqa: PLC0415
-    from jeepney.wrappers import unwrap_msg  # noqa: PLC0415
+    try:  # not on import: it is the extra ``desktop``
+        from jeepney import DBusAddress, DBusErrorResponse, new_method_call  # noqa: PLC0415
+        from jeepney.io.blocking import open_dbus_connection  # noqa: PLC0415
+        from jeepney.wrappers import unwrap_msg  # noqa: PLC0415
+    except ImportError:
+        raise NotToldError("notifications need jeepney: pip install jeepney") from None
 
     service = DBusAddress(_OBJECT, bus_name=_SERVICE, interface=_SERVICE)
     body = html.escape(text, quote=False)

@@ -78,9 +78,9 @@ class Options(usage.Options):
         """The config file that is read, if it is there."""
         return str(self["config"] or default_file())
 
-    def read(self) -> Config:
-        """Return what is configured now; raises ConfigError."""
-        config = load(self.given(), os.environ, self["config"], self._folder)
+    def read(self, text: str | None = None) -> Config:
+        """Return what is configured now, or by ``text`` of the file; raises ConfigError."""
+        config = load(self.given(), os.environ, self["config"], self._folder, text)
         check_secrets(config, os.environ)
         return config
 

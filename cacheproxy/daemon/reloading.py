@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -27,6 +31,12 @@ _NAME = "reload"
 _NOT = "settings not reloaded, the old ones stay in use"
 _SECONDS = 30.0
 """How long it may take: a plugin's file is run, and imports what it will."""
+_SETTLED = 0.2
+"""Seconds after which the file must still say what was read: it may have been half written."""
+_READINGS = 10
+"""Of a file that changes all the time."""
+_LOOKS = (0.5, 2.0, 8.0)
+"""Seconds before each look, after a reload, at whether the file says something else by now."""
 NEED_A_RESTART = (
     "port",
     "interface",
@@ -59,19 +69,23 @@ _Adopt = Callable[[ConfigParts], list[str]]
 class Reloading:
     """Reads and arranges in a thread of ``workers``, then hands over on the reactor's.
 
-    ``read`` returns what is configured now, ``arrange`` makes of it what is needed; ``running``
-    is the configuration in force, ``file`` where it may stand. What is wrong is one line, and
-    changes nothing; so is a plugin's file that does not come to its end.
+    ``read`` returns what is configured by a text of the file, or None for one that cannot be read;
+    ``arrange`` makes of it what is needed; ``running`` is the configuration in force, ``file``
+    where it may stand, ``clock`` an IReactorTime. What is wrong is one line, and changes nothing;
+    so is a plugin's file that does not come to its end. A file that is being written is read again.
     """
 
     def __init__(
         self,
+        clock: Any,
         workers: Workers,
-        read: Callable[[], Config],
+        read: Callable[[str | None], Config],
         arrange: Callable[[Config], ConfigParts],
         running: Config,
+        *,
         file: str = "",
     ) -> None:
+        self._clock = clock
         self._workers = workers
         self._file = file
         self._read = read
@@ -79,16 +93,22 @@ class Reloading:
         self._running = running
         self._asked: list[Deferred[str]] = []
         self._busy = False
+        self._judged: str | None = None
+        self._looks: tuple[float, ...] = ()
+        self._later: IDelayedCall | None = None
 
-    def ask(self, adopt: _Adopt) -> Deferred[str]:
+    def ask(self, adopt: _Adopt, looks: tuple[float, ...] = _LOOKS) -> Deferred[str]:
         """Reload once, however often this is called meanwhile, and once more after that.
 
         ``adopt`` puts an parts in force and returns the names of the plugins that are not
         what they were, or raises ConfigError. Fires with the line that is logged; errbacks with
-        ReloadError, which was logged, too.
+        ReloadError, which was logged, too. ``looks``: seconds before each look after that.
         """
         asked: Deferred[str] = Deferred()
         self._asked.append(asked)
+        self._looks, later, self._later = looks, self._later, None
+        if later is not None:
+            later.cancel()
         if not self._busy:
             self._busy = True
             Deferred.fromCoroutine(self._reload_while_asked(adopt))
@@ -108,6 +128,7 @@ class Reloading:
                 except Exception:
                     said = Failure()
                     _log.failure("the reload failed", said)
+                self._look_later(adopt)
                 for one in asked:
                     if not one.called:  # else it was cancelled
                         one.callback(said)
@@ -117,9 +138,10 @@ class Reloading:
     async def _reload(self, adopt: _Adopt) -> str:
         self._workers.forgive()
         try:
-            wanted, parts = await self._workers.run(_NAME, self._prepare, _SECONDS)
+            wanted, parts = await self._settled()
             plugins = adopt(parts)
         except (TookTooLongError, NoThreadError) as error:
+            self._looks = ()  # it is not the file that was too early
             raise ReloadError(f"{_NOT}: it {error}") from None
         except (ConfigError, PluginError, UpstreamURLError) as error:
             raise ReloadError(f"{_NOT}: {error}") from None
@@ -128,27 +150,68 @@ class Reloading:
         self._running = parts.config
         return line
 
-    def _prepare(self) -> tuple[Config, ConfigParts]:
-        wanted = self._read()
-        kept = {name: getattr(self._running, name) for name in NEED_A_RESTART}
-        parts = self._arrange(msgspec.structs.replace(wanted, **kept))
-        if _lost_its_upstream(self._running, wanted, self._file):
-            raise ConfigError(
-                f"{self._file or 'the config file'} names no upstream any more. If it is whole, "
-                "and the default is meant, write upstream there"
-            )
-        return wanted, parts
+    async def _settled(self) -> tuple[Config, ConfigParts]:
+        """Return what the file says once it says the same for a while, or raise what is wrong."""
+        for _ in range(_READINGS):
+            self._judged, found = await self._workers.run(_NAME, self._prepare, _SECONDS)
+            await deferLater(self._clock, _SETTLED)
+            if await self._workers.run(_NAME, self._text, _SECONDS) == self._judged:
+                if isinstance(found, Exception):
+                    raise found
+                return found
+        raise ConfigError(f"{self._file} is still being written")
+
+    def _prepare(self) -> tuple[str | None, tuple[Config, ConfigParts] | Exception]:
+        """Return the file's text, and what it comes to, or what is wrong with it."""
+        text = self._text()
+        try:
+            wanted = self._read(text)
+            kept = {name: getattr(self._running, name) for name in NEED_A_RESTART}
+            parts = self._arrange(msgspec.structs.replace(wanted, **kept))
+            _check_upstream(self._running, wanted, text, self._file or "the config file")
+        except (ConfigError, PluginError, UpstreamURLError) as error:
+            return text, error
+        return text, (wanted, parts)
+
+    def _text(self) -> str | None:
+        """Return what the file says now, None where it cannot be read."""
+        try:
+            return Path(self._file).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+
+    # After a reload, or a refusal: whoever writes the file may be slow.
+
+    def _look_later(self, adopt: _Adopt) -> None:
+        if self._looks and not self._asked:
+            seconds, self._looks = self._looks[0], self._looks[1:]
+            self._later = self._clock.callLater(seconds, self._look, adopt)
+
+    def _look(self, adopt: _Adopt) -> None:
+        """Reload if the file says something else than what was read; else look once more."""
+
+        def look(text: str | None) -> None:
+            if self._busy:
+                return
+            if text == self._judged:
+                self._look_later(adopt)
+            else:
+                self.ask(adopt, self._looks).addErrback(lambda _: None)
+
+        self._later = None
+        self._workers.run(_NAME, self._text, _SECONDS).addCallbacks(look, lambda _: None)
 
 
-def _lost_its_upstream(running: Config, wanted: Config, file: str) -> bool:
-    """Whether the default is meant by nobody: a file that is empty, or half written, names none."""
+def _check_upstream(running: Config, wanted: Config, text: str | None, file: str) -> None:
+    """Raise ConfigError where nobody means the default: ``text`` of a cut file may name none."""
     default = Config().upstream
     if wanted.upstreams or wanted.upstream != default or running.upstream == default:
-        return False
-    try:
-        return "upstream" not in Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return True
+        return
+    if text is None or "upstream" not in tomllib.loads(text):
+        raise ConfigError(
+            f"{file} names no upstream any more. If it is whole, and the default is meant, write "
+            "upstream there"
+        )
 
 
 def summary(

@@ -165,6 +165,8 @@ class ProxyService(MultiService):
 
         Return the names of the plugins that are not what they were.
         """
+        if not self.running:
+            raise ConfigError("the proxy is about to stop")
         objection = self._itself(parts) or self._needs_token(parts)
         if objection:
             raise ConfigError(objection)

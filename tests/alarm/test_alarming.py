@@ -42,8 +42,8 @@ class Alarmed(Proxy):
         self._file.write_text(f'upstream = "{self._upstream}"\n[alarm]\n{table}\n')
 
     def rewrite(self, table):
-        self._write(table)
         mark = self.mark()
+        self._write(table)
         self.signal(signal.SIGHUP)
         return self.wait_for("reloaded", mark)
 

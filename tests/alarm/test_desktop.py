@@ -1,6 +1,7 @@
 """Alarms on the desktop: by D-Bus, or by macOS' own command."""
 
 import os
+import sys
 
 import pytest
 
@@ -59,6 +60,12 @@ def test_macos_gets_texts_as_arguments(tmp_path, monkeypatch, code):
         "display notification (item 3 of argv) with title (item 2 of argv)",
         "end run",
     ]
+
+
+def test_without_the_extra_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jeepney", None)
+    with pytest.raises(NotToldError, match=r"^notifications need jeepney: pip install jeepney$"):
+        notify("title", "text", "linux")
 
 
 @pytest.mark.parametrize(

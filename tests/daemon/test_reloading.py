@@ -19,6 +19,7 @@ import pytest
 from cacheproxy.config import Config
 from cacheproxy.daemon.reloading import NEED_A_RESTART, Reloading, summary
 from cacheproxy.proxy.exchange.workers import Workers
+from cacheproxy.sources import load
 from tests.plugin.installing import distribution
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream
 from tests.turning import TurningReactor
@@ -74,8 +75,8 @@ class Reloaded:
 
     def reload(self, text):
         """Write the file and send SIGHUP; return the line that the proxy says."""
-        self._file.write_text(text)
         mark = self.proxy.mark()
+        self._file.write_text(text)
         self.proxy.signal(signal.SIGHUP)
         return self.proxy.wait_for("reloaded", since=mark)
 
@@ -218,7 +219,8 @@ def test_what_is_wrong_changes_nothing(reloaded, client, first, tmp_path):
     mark = proxy.mark()
     proxy.signal(signal.SIGHUP)
     assert "No such file" in proxy.wait_for("not reloaded", since=mark)
-    assert reloaded.reload(good) == "reloaded: nothing changed"
+    (tmp_path / "config.toml").write_text("verbose = true\n" + good)  # no signal: it looks again
+    assert "reloaded: verbose changed" in proxy.wait_for("reloaded: ")
     assert "kanarienvogel" not in proxy.output
 
 
@@ -279,7 +281,8 @@ def test_many_signals_are_no_harm(reloaded, client, first):
     for _ in range(200):
         proxy.signal(signal.SIGHUP)
         assert client().ask("/x", b"{}").answer().status == 200
-    assert 1 <= proxy.output.count("reloaded: nothing changed") <= 200
+    proxy.wait_for("reloaded: nothing changed")
+    assert proxy.output.count("reloaded: nothing changed") <= 200
     proxy.signal(signal.SIGTERM)
     proxy.signal(signal.SIGHUP)
     assert proxy.ended() == 0
@@ -288,26 +291,115 @@ def test_many_signals_are_no_harm(reloaded, client, first):
 class Asked:
     """Reloads of what ``read`` returns, and what they have put in force."""
 
-    def __init__(self, read):
+    def __init__(self, read, file="", running=None):
         self.reactor, self.adopted, self.refused = TurningReactor(), [], []
-        workers = Workers(self.reactor)
-        self._reloading = Reloading(workers, read, self._arrange, Config())
+        workers, running = Workers(self.reactor), running or Config()
+        self._reloading = Reloading(
+            self.reactor, workers, read, self._arrange, running, file=str(file)
+        )
 
     def ask(self):
         self._reloading.ask(self._adopt).addErrback(lambda why: self.refused.append(str(why.value)))
 
     def _arrange(self, config):
-        return SimpleNamespace(config=config)
+        return SimpleNamespace(config=config, found=SimpleNamespace(packages=()))
 
     def _adopt(self, arrangement):
-        self.adopted.append(arrangement.config.grace)
+        self.adopted.append(arrangement.config)
         return []
+
+    def turn_until(self, condition):
+        """Turn, and let time pass, until ``condition`` holds."""
+
+        def holds():
+            self.reactor.advance(0.05)
+            return condition()
+
+        self.reactor.turn_until(holds)
+
+    @property
+    def graces(self):
+        """What tells those apart that are in force one after the other."""
+        return [config.grace for config in self.adopted]
+
+
+NAMED = 'upstream = "http://127.0.0.1:9"\n'
+"""All that a file which is cut behind its first line says."""
+WHOLE = NAMED + "grace = 7\n"
+
+
+class Written(Asked):
+    """Reloads of a file that says the next of ``texts`` as soon as it was read once more."""
+
+    def __init__(self, folder, *texts):
+        self.file, self._texts = folder / "config.toml", list(texts)
+        super().__init__(self._read, self.file, Config(upstream="http://127.0.0.1:9"))
+        self.go_on()
+
+    def go_on(self):
+        text = self._texts.pop(0)
+        self.file.unlink() if text is None else self.file.write_text(text)
+
+    def _read(self, text):
+        if self._texts:
+            self.go_on()
+        return load({}, {}, str(self.file), None, text)
+
+
+@pytest.mark.parametrize("cut", ["", "# upstream\n", "upstream_silence = 30\n", NAMED[:-9], NAMED])
+def test_a_file_that_is_read_too_early_is_read_again(tmp_path, cut):
+    """What is cut, anywhere, is neither in force nor refused."""
+    asked = Written(tmp_path, cut, NAMED[:-3], cut, WHOLE)
+    asked.ask()
+    asked.turn_until(lambda: asked.adopted or asked.refused)
+    assert (asked.graces, asked.refused) == ([7.0], [])
+    assert asked.adopted[0].upstream == "http://127.0.0.1:9"
+
+
+def test_the_text_that_was_parsed_is_judged(tmp_path):
+    """Not what the file says by then."""
+    asked = Written(tmp_path, *["verbose = true\n", WHOLE] * 10)
+    asked.ask()
+    asked.turn_until(lambda: asked.adopted or asked.refused)
+    assert asked.adopted == []
+    assert asked.refused[0].endswith("is still being written")
+
+
+def test_a_file_that_was_written_slowly_is_read_once_more(tmp_path):
+    """Nobody can know that it was cut between two lines."""
+    asked = Written(tmp_path, NAMED)
+    asked.ask()
+    asked.turn_until(lambda: asked.adopted)
+    asked.file.write_text(WHOLE)
+    asked.turn_until(lambda: len(asked.adopted) == 2)
+    assert (asked.graces, asked.refused) == ([Config().grace, 7.0], [])
+
+
+@pytest.mark.parametrize("cut", ["", NAMED[:-9], None])
+def test_after_a_refusal_a_file_is_looked_at_some_more_times(tmp_path, cut):
+    """It is in force as soon as it is whole, without another signal, and this comes to an end."""
+    asked = Written(tmp_path, WHOLE, *[cut] * (cut is None))
+    if cut is not None:
+        asked.file.write_text(cut)
+    asked.ask()
+    asked.turn_until(lambda: asked.refused)
+    assert (asked.graces, len(asked.refused)) == ([], 1)
+    asked.file.write_text(WHOLE)
+    asked.turn_until(lambda: asked.adopted)
+    assert (asked.graces, len(asked.refused)) == ([7.0], 1)
+    asked.file.write_text("")
+    asked.ask()
+    asked.turn_until(lambda: len(asked.refused) == 2)
+    asked.turn_until(lambda: not asked.reactor.getDelayedCalls())
+    asked.file.write_text(NAMED)
+    asked.reactor.advance(60)
+    assert asked.graces == [7.0]
 
 
 def test_one_reload_at_a_time():
     gate, files = threading.Event(), [Config(grace=1.0), Config(grace=2.0)]
 
-    def read():
+    def read(_):
         assert gate.wait(TIMEOUT)
         return files.pop(0)
 
@@ -315,15 +407,15 @@ def test_one_reload_at_a_time():
     for _ in range(3):
         asked.ask()
     gate.set()
-    asked.reactor.turn_until(lambda: len(asked.adopted) == 2)
-    assert asked.adopted == [1.0, 2.0]
+    asked.turn_until(lambda: len(asked.adopted) == 2)
+    assert asked.graces == [1.0, 2.0]
 
 
 def test_what_never_ends_is_given_up():
     """Such as a plugin's file that loops: the next reload is one as ever."""
     gate, begun = threading.Event(), threading.Semaphore(0)
 
-    def read():
+    def read(_):
         begun.release()
         while not gate.is_set():
             gate.wait(0.01)
@@ -339,8 +431,8 @@ def test_what_never_ends_is_given_up():
     assert {why.partition(": ")[2] for why in asked.refused} == {"it took longer than 30 s"}
     gate.set()
     asked.ask()
-    asked.reactor.turn_until(lambda: asked.adopted)
-    assert asked.adopted == [1.0]
+    asked.turn_until(lambda: asked.adopted)
+    assert asked.graces == [1.0]
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_conversation_that_outgrows_its_context_moves_to_a_larger_one(pool):
     homes = [found.ask("s1", turn, words=150)[2] for turn in range(1, 16)]
     assert homes.index("wide") > 3
     assert homes == sorted(homes)
-    assert "moved: narrow -> wide" in found.proxy.log()
+    eventually(lambda: "moved: narrow -> wide" in found.proxy.log())  # the last turn may be it
 
 
 def _contexts(url):

@@ -138,10 +138,14 @@ class Server:
     """A model server as an Asker asks it.
 
     ``pages``: path to status and body, to bytes before which it leaves, to an error of connecting,
-    or to None, for which it says nothing. ``asked``: the paths that came.
+    or to None, for which it says nothing. ``asked``: the paths that came. ``silence``: seconds
+    for which it may say nothing, 0 for ever.
     """
 
-    def __init__(self, pages: Mapping[str, Any] = {}, otherwise: Any = (404, b"{}")) -> None:
+    def __init__(
+        self, pages: Mapping[str, Any] = {}, otherwise: Any = (404, b"{}"), silence: float = 0
+    ) -> None:
+        self._silence = silence
         self.url = UpstreamURL.parse("http://127.0.0.1:9")
         self.clock = Clock()
         self.pages, self.otherwise = dict(pages), otherwise
@@ -158,7 +162,9 @@ class Server:
         answer = self.pages.get(request.path, self.otherwise)
         if isinstance(answer, Exception):
             return fail(answer)
-        connection = UpstreamConnection(via, b"", request.method.encode(), self.clock, 0)
+        connection = UpstreamConnection(
+            via, b"", request.method.encode(), self.clock, self._silence
+        )
         found = connection.start(self)
         if isinstance(answer, bytes):
             connection.dataReceived(answer)

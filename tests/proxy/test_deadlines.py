@@ -107,5 +107,8 @@ def test_the_settings_say_how_long_and_how_many(upstream, tmp_path):
         assert [asks(narrow).status for _ in range(5)] == [200] * 5
         answer = asks(narrow)
         assert (answer.status, answer.values(b"retry-after")) == (503, [b"1"])
+        with Client(narrow.address) as another:
+            health = another.ask("/_cacheproxy/health", method=b"GET").answer()
+        assert (health.status, health.values(b"connection")) == (200, [b"close"])
         assert trickling.answer().status == 408
         eventually(lambda: asks(narrow).status == 200)

@@ -125,8 +125,8 @@ def test_a_reload_lets_in_and_shuts_out(upstream, tmp_path):
     with Proxy(tmp_path, "--config", str(file), "--upstream", upstream.url) as proxy:
         assert proxy.ask("/x", b"{}", PAGE).status == 403
         for text, status in (('allow_origin = ["http://localhost:3000"]', 200), ("", 403)):
-            file.write_text(text)
             mark = proxy.mark()
+            file.write_text(text)
             proxy.signal(signal.SIGHUP)
             proxy.wait_for("reloaded", mark)
             assert proxy.ask("/x", b"{}", PAGE).status == status

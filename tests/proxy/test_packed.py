@@ -181,6 +181,7 @@ def test_a_remote_upstream_gets_it_as_it_came(tmp_path):
         for body in (packed, packed, packed[:-1]):
             assert send(body, coded("zstd")) == (body, [b"zstd"])
         assert send(BOM + BODY) == (BOM + BODY, [])
+        proxy.mark()
         assert proxy.output.count("a compressed request body (Content-Encoding) was") == 1
 
 

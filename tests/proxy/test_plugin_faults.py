@@ -230,6 +230,7 @@ def test_all_others_go_on_while_a_plugin_hangs_and_the_proxy_can_be_stopped(star
             count = pieces_meanwhile(pieces, lambda: ask(proxy, fault))
             assert is_observer or count > 4
             ask(proxy)
+            proxy.mark()
             assert ("took longer than" in proxy.output) == (not is_observer)
         proxy.signal(signal.SIGTERM)
         assert proxy.ended() == 0

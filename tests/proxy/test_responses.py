@@ -140,6 +140,13 @@ ODD = {
     ),
     "two answers": (whole(b"hello") + whole(b"second response"), 200, b"hello", []),
     "trailer": (CHUNKED + b"5;x=y\r\nhello\r\n0\r\nX-Trailer: 1\r\n\r\n", 200, b"hello", []),
+    "a length behind": (
+        CHUNKED + b"5\r\nhello\r\n0\r\nContent-Length: 3\r\n\r\n",
+        200,
+        b"hello",
+        [],
+    ),
+    "nonsense behind": (CHUNKED + b"5\r\nhello\r\n0\r\nX Y\r\n\r\n", 200, b"hello", []),
 }
 
 

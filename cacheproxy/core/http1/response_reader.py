@@ -2,7 +2,8 @@
 
 One connection carries one response here; bytes after its end are ignored. Where the RFC lets a
 recipient repair or refuse, this reader refuses a response that the next reader might split
-differently. Heads are read here, since llhttp takes some that we refuse; chunks by llhttp.
+differently. Heads are read here, since llhttp takes some that we refuse; chunks by llhttp. Trailers
+are dropped, whatever they say: the body has ended before them (section 7.1.2).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _MOST_FRAMING = 64
 """Bytes of framing to one of a body, at most: a chunk of one byte may have 24 and an extension."""
 _NO_LENGTH = "the upstream's Content-Length is not a valid number"
 _BROKEN = "the upstream's chunk framing is broken"
+_CHUNK = b""
+"""The piece that stands for the line before a chunk's data, or before trailers."""
 _CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
 """What llhttp is shown before chunks, whatever the head was."""
 
@@ -179,7 +182,11 @@ class ResponseReader:
             head.length = None
             self._state = _State.CHUNKS
             ended = partial(self._ended.append, True)
-            callbacks = SimpleNamespace(on_body=self._pieces.append, on_message_complete=ended)
+            callbacks = SimpleNamespace(
+                on_body=self._pieces.append,
+                on_chunk_header=partial(self._pieces.append, _CHUNK),
+                on_message_complete=ended,
+            )
             self._chunks = HttpResponseParser(callbacks)
             self._chunks.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
             self._chunks.feed_data(_CHUNKED_HEAD)
@@ -197,10 +204,12 @@ class ResponseReader:
         try:
             chunks.feed_data(data)
         except HttpParserError:
-            if not self._ended:
+            # A chunk's first byte may be any, so that nothing but a trailer can be wrong there.
+            if not self._ended and pieces[-1:] != [_CHUNK]:
                 raise ResponseError(_BROKEN) from None
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
+            self._ended.append(True)
+        body = pieces[1] if len(pieces) == 2 and not pieces[0] else b"".join(pieces)
+        del pieces[: -1 if pieces[-1:] == [_CHUNK] else None]
         self._framing += len(data) - len(body) * _MOST_FRAMING
         if self._framing > LONGEST_HEAD:
             raise ResponseError(_BROKEN)

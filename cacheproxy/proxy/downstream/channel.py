@@ -127,6 +127,7 @@ class ProxyChannel(Protocol):
             self._drop()
         self._deadline.stop()
         self.site.channels.discard(self)
+        self.site.spare.discard(self)
         request, self.request = self.request, None
         if request is not None:
             request.lost(reason)
@@ -271,7 +272,7 @@ class ProxyChannel(Protocol):
                 if self._phase is _Phase.IDLE and reader.waiting:
                     self._wait(_Phase.HEAD, self.limits.head_seconds)
                 return False
-            refused = site.refusal(head, self._door)
+            refused = site.refusal(head, self._door, self)
             if refused is not None:
                 self._refuse(refused.status, refused.message)
                 return False

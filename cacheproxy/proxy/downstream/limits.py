@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet.tcp import Connection
 
 from cacheproxy.core.http1.request_head import RequestHead, RequestLimits
-from cacheproxy.core.privacy.access import Access, AccessRefusal, Door
+from cacheproxy.core.privacy.access import HEALTH, Access, AccessRefusal, Door
 from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
 
 _KEEPALIVE = [
@@ -18,6 +18,8 @@ _KEEPALIVE = [
     if hasattr(socket, name)  # macOS calls the first one otherwise
 ]
 """Two minutes after a client's machine is gone its connection closes, and frees its slot."""
+_SPARE = 16
+"""Connections beyond the limit that may ask for our health at a time. Each closes behind it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Limits(RequestLimits):
 class SiteState:
     """What a connection asks its site: what is in force now, and who else is connected.
 
-    ``closing``: each connection ends behind its answer; ``draining``: no new requests.
+    ``closing``: each connection ends behind its answer; ``draining``: no new requests. ``spare``:
+    connections that ask for our health although there are too many.
     """
 
     reactor: Any
@@ -44,17 +47,19 @@ class SiteState:
         self.limits = limits
         self.access = access
         self.channels: set[Any] = set()
+        self.spare: set[Any] = set()
         self.closing = self.draining = False
 
-    def refusal(self, head: RequestHead, door: Door) -> AccessRefusal | None:
-        """Return why a request is refused for its ``head``."""
+    def refusal(self, head: RequestHead, door: Door, channel: Any) -> AccessRefusal | None:
+        """Return why a request of ``channel`` is refused for its ``head``."""
         if self.draining:
             return AccessRefusal(503, "the proxy is shutting down")
         if len(self.channels) > self.limits.connections:
-            return AccessRefusal(
-                503,
-                f"too many connections: the limit is {self.limits.connections} (--max-connections)",
-            )
+            if head.path != HEALTH or head.length != 0 or len(self.spare) >= _SPARE:
+                most = f"the limit is {self.limits.connections} (--max-connections)"
+                return AccessRefusal(503, f"too many connections: {most}")
+            self.spare.add(channel)
+            head.persistent = False
         if head.scheme:
             misdirected = self.access.misdirected(head.values, head.scheme, door)
             if misdirected is not None:

@@ -21,7 +21,7 @@ from cacheproxy.proxy.servers.asker import (
     PAGE_SECONDS,
     Asker,
 )
-from cacheproxy.proxy.upstream.failures import is_ours
+from cacheproxy.proxy.upstream.failures import UpstreamSilent, is_ours
 
 _log = Logger()
 _SILENT = 2
@@ -89,7 +89,7 @@ class Health:
         self.is_asking = True
         try:
             status, _ = await self._asker.get(HEALTH, HEALTH_SECONDS)
-        except defer.TimeoutError:
+        except (defer.TimeoutError, UpstreamSilent):  # whichever limit is the shorter
             self._unanswered += 1
             if self.is_silent and not self.waiting:
                 self.set(is_up=False)

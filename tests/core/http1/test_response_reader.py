@@ -89,9 +89,9 @@ BAD_FIELDS = (
 BAD_CHUNKS = (
     *(b"xyz\r\n", b"0x5\r\nhello\r\n", b"-5\r\nhello\r\n", b" 5\r\nhello\r\n", b"\r\nhello\r\n"),
     *(b"1" * 17 + b"\r\n", b"3\r\nhello\r\n", b"3;a\rb\r\nabc\r\n", b"1;\r\n!\r\n"),
-    # bare line feeds: behind a size, an extension, a chunk, the last one, a trailer, at the end
+    # bare line feeds: behind a size, an extension, a chunk, the last one
     *(b"5\nhello\r\n", b"5;a\nhello\r\n", b"5\r\nhello\n0\r\n\r\n", b"5\r\nhell\r\n0\r\n\r\n"),
-    *(b"0\n\r\n", b"0\r\nX: y\n\r\n", b"0\r\n\n", b"0\r\nnonsense\r\n\r\n"),
+    *(b"0\n\r\n", b"0;a\n\r\n", b"0;a\rb\r\n\r\n"),
 )
 BAD = {
     **{f"status line {line!r}": head(status=line) for line in BAD_STATUS_LINES},
@@ -137,6 +137,31 @@ def test_a_bad_response_is_refused_whole_and_byte_by_byte(name):
     assert "nonsense" not in whole
     size = 1 if len(BAD[name]) < 10_000 else 1000
     assert read(in_pieces(BAD[name], size), close=False)[3] == whole
+
+
+TRAILERS = (
+    *(b"Content-Length: " + value for value in (b"5", b"6", b"five", b"5\r\nContent-Length: 6")),
+    *(
+        b"Transfer-Encoding: gzip",
+        b"Connection: upgrade\r\nUpgrade: x",
+        b"X: 1\r\nContent-Length: 0",
+    ),
+    *(b"nonsense", b": value", b" X: 1", b"X Y: 1", b"X: a\0b", b"X: a\rY: b"),
+    *(b"X: y\n", b"\n", b"X: y\r\nnonsense"),
+)
+
+
+@pytest.mark.parametrize("trailers", TRAILERS)
+@pytest.mark.parametrize("body", [b"hello", b""])
+def test_what_a_trailer_says_changes_nothing(trailers, body):
+    """Nor is it refused: the body has ended before (RFC 9112, section 7.1.2)."""
+    chunk = b"5\r\nhello\r\n" if body else b""
+    response = CHUNKED + chunk + b"0;last\r\n" + trailers + b"\r\n\r\n"
+    for pieces in ([response], one_by_one(response), [response + CHUNKED, b"x" * 1000]):
+        found, *rest = read(pieces)
+        assert (found.length, *rest) == (None, body, True, None)
+    for length in range(len(CHUNKED + chunk) + len(b"0;last\r\n") + 1):
+        assert "closed the connection" in read([response[:length]])[3]
 
 
 def test_without_length_the_body_ends_with_the_connection():

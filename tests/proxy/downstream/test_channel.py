@@ -401,6 +401,40 @@ def test_limits_are_those_of_when_a_request_began():
     assert b"HTTP/1.1 431 " in down.transport.value()
 
 
+HEALTH = b"GET /_cacheproxy/health?x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_our_health_is_told_to_some_beyond_the_limit():
+    """Each such connection closes behind it; what is larger, or all else, is refused as ever."""
+    down = Down(limits=Limits(connections=1))
+
+    def beyond(data):
+        channel = down.site.buildProtocol(None)
+        channel.makeConnection(Writing())
+        channel.dataReceived(data)
+        return channel
+
+    with_body = HEALTH.replace(b"\r\n\r\n", b"\r\nContent-Length: 1\r\n\r\n")
+    for data in (GET, with_body, HEALTH.replace(b"health", b"ready")):
+        refused = beyond(data)
+        assert b" 503 " in refused.transport.value()
+        refused.connectionLost(Failure(ConnectionLost()))
+    asking = [beyond(HEALTH + GET) for _ in range(16)]
+    assert len(down.requests) == 16
+    assert b" 503 " in beyond(HEALTH).transport.value()
+    for channel, request in zip(asking, down.requests, strict=True):
+        answer(request)
+        assert b"Connection: close" in channel.transport.value()
+        assert channel.transport.disconnecting
+    assert len(down.requests) == 16
+    asking[0].connectionLost(Failure(ConnectionLost()))
+    beyond(HEALTH)
+    assert len(down.requests) == 17
+    for channel in tuple(down.site.channels):
+        channel.connectionLost(Failure(ConnectionLost()))
+    assert not down.site.spare
+
+
 def test_a_refused_head_request_gets_no_body():
     """RFC 9110, section 9.3.2."""
     (refusal,) = Down(data=b"HEAD /x HTTP/1.1\r\n\r\n").transport.take()

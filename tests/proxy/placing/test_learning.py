@@ -43,6 +43,7 @@ def test_a_server_that_renders_is_asked_once_when_we_start(start, template, plac
     for received in server.raw[-2:]:
         assert (received.body == body) == (not placed)
         assert received.body.count(b"system-reminder") == 2 * placed
+    proxy.mark()
     said = proxy.output.count("(logged once; ")
     assert said == placed
 

@@ -16,10 +16,10 @@ OUT_OF_DESCRIPTORS.osError = errno.EMFILE
 
 
 class Asked:
-    """The health of a server that says ``answer``."""
+    """The health of a server that says ``answer``, and may be silent for ``silence``."""
 
-    def __init__(self, answer=(200, b"{}")):
-        self.server = Server(otherwise=answer)
+    def __init__(self, answer=(200, b"{}"), silence=0):
+        self.server = Server(otherwise=answer, silence=silence)
         clock = self.server.clock
         self.health = Health(Asker(clock, self.server, clock.seconds), "big")
 
@@ -83,6 +83,16 @@ def test_one_that_is_silent_hangs_if_it_has_no_work_of_ours(waiting):
     assert asked.after(HEALTH_SECONDS) == (waiting == 1, True)
     asked.server.otherwise = 200, b"{}"
     assert asked.after(HEALTHY_EVERY - HEALTH_SECONDS) == (True, False)
+
+
+@pytest.mark.parametrize("silence", [1, 2, 3, 4, 5])
+def test_one_that_hangs_is_down_however_long_it_may_be_silent(silence):
+    """``upstream_silence`` may end a question before the question's own limit does."""
+    asked = Asked(None, silence)
+    asked.health.start()
+    assert asked.after(HEALTH_SECONDS) == (True, False)
+    asked.after(HEALTHY_EVERY - HEALTH_SECONDS)
+    assert asked.after(HEALTH_SECONDS) == (False, True)
 
 
 def test_what_a_request_shows_counts_at_once_and_a_doubt_asks():

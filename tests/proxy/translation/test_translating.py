@@ -402,6 +402,7 @@ def test_where_messages_alone_are_served(tmp_path, servers):
         if dialect == "openai":
             assert paths == [f"{CHAT}*"] * 2
         if status == 200:
+            proxy.mark()
             assert proxy.output.count(TAKEN) == ("spare" in scripts)
 
 
