@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.hearing import Heard
 from cacheproxy.core.conversation.divergence import Kinship, has_same_start, is_answer
+from cacheproxy.core.conversation.hearing import Heard
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
@@ -150,7 +150,7 @@ class Histories:
         if before is not None and (source.goes_on or _is_over(before, source, history)):
             known = [one for one in known if one is not before]
         # A thread may be looking at the list that there was.
-        self.known = [*known, history] if len(known) < _MOST else [history]
+        self.known = [*known, history] if len(known) < _MOST else []
         return history
 
 

@@ -11,9 +11,9 @@ from collections import ChainMap, OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from cacheproxy.core.conversation.hearing import NOTHING_HEARD, Hearing, Heard
 from cacheproxy.core.conversation.conversation import Conversation, Spellings
 from cacheproxy.core.conversation.divergence import Kinship
+from cacheproxy.core.conversation.hearing import NOTHING_HEARD, Heard, Hearing
 from cacheproxy.core.conversation.history import NOTHING, Histories, History
 from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place
 from cacheproxy.core.conversation.session import Session, parent_of

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from cacheproxy.core.conversation.hearing import UNREADABLE, Hearing, Heard
+from cacheproxy.core.conversation.hearing import UNREADABLE, Heard, Hearing
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.http1.content_coding import codings_of
 from cacheproxy.core.http1.headers import values

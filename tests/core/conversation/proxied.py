@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from cacheproxy.core.conversation.hearing import Heard
 from cacheproxy.core.conversation.plan import Plan
 from cacheproxy.core.conversation.prepare import Prepared, prepare
 from cacheproxy.core.conversation.store import Store
@@ -19,10 +20,13 @@ def by_turns(texts: Iterable[object]) -> list[dict[str, object]]:
 
 
 class Proxy:
-    """Calling it sends a request upstream. ``place``: where the store put the last one."""
+    """Calling it sends a request upstream. ``place``: where the store put the last one.
 
-    def __init__(self, *rules: Normalizer, plan: Plan | None = None) -> None:
-        self.store, self.plan = Store(hears=False), plan or Plan(rules)
+    ``hears``: an answer counts only if it was ``heard``; else whatever comes back does.
+    """
+
+    def __init__(self, *rules: Normalizer, plan: Plan | None = None, hears: bool = False) -> None:
+        self.store, self.plan = Store(hears=hears), plan or Plan(rules)
 
     def prepared(self, asked: Request) -> Prepared:
         return run(prepare(self.plan.clients.introduce(asked), self.plan, self.store))
@@ -30,7 +34,12 @@ class Proxy:
     def __call__(self, asked: Request, *, answered: bool = True) -> Prepared:
         prepared = self.prepared(asked)
         assert prepared.turn is not None
+        self.session = prepared.turn.session
         self.place = self.store.begin(prepared.turn, prepared.request)
         if answered:
             self.store.end(prepared.turn.session, self.place, None)
         return prepared
+
+    def heard(self, heard: Heard) -> None:
+        """Take note of the answer to the last request."""
+        self.store.heard(self.session, self.place.history, None, None, heard)

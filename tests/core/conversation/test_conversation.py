@@ -5,8 +5,8 @@ import json
 import pytest
 
 from cacheproxy.core.conversation import thoughts as module
-from cacheproxy.core.conversation.hearing import Heard
 from cacheproxy.core.conversation.conversation import Spellings
+from cacheproxy.core.conversation.hearing import Heard
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.testing import request
