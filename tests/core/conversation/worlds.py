@@ -40,6 +40,7 @@ OWN = Rule(
 )
 COMMON = ("hi", "continue", "go on")
 ANSWERS = ("Done.", "Hello!", "OK")
+TOOL = "look"
 
 
 @dataclass(frozen=True)
@@ -192,11 +193,15 @@ class World:
         text = self.random.choice(COMMON) if chance() < 0.5 else self.canary(talk, "U")
         talk.items.append({"role": "user", "content": text})
 
+    def day(self, talk: Talk) -> str:
+        """The date that its client tells."""
+        return f"1/{talk.date}/2026"
+
     def body(self, talk: Talk) -> dict:
-        head = talk.kind.head.format(F=talk.folder, B=talk.values[-1], D=f"1/{talk.date}/2026")
+        head = talk.kind.head.format(F=talk.folder, B=talk.values[-1], D=self.day(talk))
         if talk.sub:
             head = "A subagent.\n" + head
-        items = list(talk.items)
+        items = spelled(talk.kind, talk.items)
         if talk.kind.path.endswith("messages"):
             return {"model": "m", "system": [{"type": "text", "text": head}], "messages": items}
         if talk.kind.path.endswith("responses"):
@@ -308,6 +313,43 @@ class World:
         self.wrong[what] += 1
         if len(self.shown) < 20:
             self.shown.append(f"{what}: {one} in conversation {talk.number} ({talk.kind.name})")
+
+
+def spelled(kind: Kind, items: list[dict]) -> list[dict]:
+    """Return messages as a client's API has them.
+
+    An answer may have ``calls``, each an id and arguments as text; what such a ``call`` returned is
+    a message of the role "tool".
+    """
+    return [each for item in items for each in _spelled(kind.path, item)]
+
+
+def _spelled(path: str, item: dict) -> list[dict]:
+    role, content, calls = item["role"], item["content"], item.get("calls", ())
+    plain, name = {"role": role, "content": content}, {"name": TOOL}
+    if role != "tool" and not calls:
+        return [plain]
+    if path == "/v1/messages":
+        if role == "tool":
+            result = {"type": "tool_result", "tool_use_id": item["call"], "content": content}
+            return [{"role": "user", "content": [result]}]
+        used = [{"type": "tool_use", "id": i} | name | {"input": json.loads(a)} for i, a in calls]
+        texts = [{"type": "text", "text": content}] if content else []
+        return [{"role": role, "content": [*texts, *used]}]
+    if path == "/v1/responses":
+        if role == "tool":
+            return [{"type": "function_call_output", "call_id": item["call"], "output": content}]
+        called = [
+            {"type": "function_call", "call_id": i} | name | {"arguments": a} for i, a in calls
+        ]
+        return [*([plain] if content else []), *called]
+    if path == "/api/chat":
+        used = [{"function": name | {"arguments": json.loads(a)}} for _, a in calls]
+        return [plain | ({"tool_calls": used} if calls else {"tool_name": TOOL})]
+    if role == "tool":
+        return [plain | {"tool_call_id": item["call"]}]
+    used = [{"id": i, "type": "function", "function": name | {"arguments": a}} for i, a in calls]
+    return [plain | {"tool_calls": used}]
 
 
 def key_of(talk: Talk, items: list[dict]) -> tuple:
