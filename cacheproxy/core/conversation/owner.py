@@ -27,10 +27,11 @@ _KEY = token_bytes(32)
 _METADATA, _USER = "metadata", "user_id"
 _SESSION = "_session_"
 _NO_PERSON = re.compile(
-    r"user-?agent|^sec-.*|(?:max|min|num|count|limit|budget)[a-z-]*tokens?"
-    r"|(?:session|conversation|thread|parent|agent|turn|window|message|request|response|trace|span"
-    r"|correlation|idempoten\w*|dedup\w*|affinity|routing|cache|shard|partition|batch|job|task|run)"
-    r"-?(?:keys?|ids?|affinity)\b"
+    r"user-?agent|^sec-.*|access-control-.*|browser-access"
+    r"|(?:max|min|num|count|limit|budget)[a-z-]*tokens?"
+    r"|.*(?:session|conversation|thread|parent|agent|turn|window|message|request|response|trace"
+    r"|span|correlation|idempoten\w*|dedup\w*|affinity|routing|cache|shard|partition|batch|job"
+    r"|task|run)-?(?:keys?|ids?|affinity)$"
 )
 """Parts of names that stand for a program, a conversation or a request, in one spelling
 (lower case, ``-`` between the words)."""
@@ -39,11 +40,13 @@ _PERSON = re.compile(
     r"|user|mail|account|login|logon|sign-?in|identi|principal|subject|subscri|impersonat|behalf"
     r"|organi[sz]|tenant|project|customer|consumer|compan|member|employee|person|student|patient"
     r"|owner|operator|partner|profile|workspace|licen[cs]e|device|machine|install|requestor"
-    r"|requester|signature|client-?(?:id|dn|cn|name|s-dn)"
+    r"|requester|signature|entitle|privilege|participant|contact|human|client-?(?:id|dn|cn|name)"
+    r"|client-s-dn|(?<!api-)client$"
     r"|(?:display|full|real|first|last|remote|screen|given|family|preferred|common)-?names?"
     r"|\b(?:[a-z]*keys?|key[a-z]*|org[a-z]*|teams?[a-z]*|groups?|roles?|dept|department|division"
     r"|sub|uid|upn|vk|dn|cn|acct|pin|otp|sso|iam|realm|scopes?|seats?|badge|staff|actor|caller"
-    r"|phone|mobile|nick|guest|who[a-z]*|sid|pat|permissions?|grants?|tickets?|crew|squad|unit)\b"
+    r"|phone|mobile|nick|guest|who[a-z]*|sid|pat|permissions?|grants?|tickets?|crew|squad|unit"
+    r"|access|holder|creator|viewer|player|vendor|merchant|party|tribe|desk)\b"
 )
 _ADDRESS = re.compile(r"^forwarded$|forwarded-for\b|\baddr(?:ess)?\b|\b(?:client|real|remote)?ip\b")
 _PORT = re.compile(r"(?<=\d):\d+\b|(?<=\]):\d+\b")

@@ -148,7 +148,8 @@ class _Running:
         if down.started and status != 200:
             await self._refuse_late(response)
             return
-        if down.started or (held is not None and status == 200 and streams != self._wants_stream):
+        is_other = status == 200 and held is not None and streams != self._wants_stream
+        if down.started or (is_other and spoken(record.received.path).events is not None):
             if not streams:
                 await self._as_stream(response, translated)
                 return
