@@ -35,6 +35,9 @@ class History:
     prompt: Prompt  #: what that says
     plain: Prompt  #: the same before pins had put anything back
     length: int  #: how many messages it has
+    first: int = 0
+    """How many the first request had that all since have begun with: what was said at fewer of them
+    is not known, and another one may have branched off there."""
     answers: set[int] | None = field(default_factory=set)
     """The numbers of what was answered; None: whatever comes back is taken for that."""
     has_unread: bool = False  #: one of its answers could not be read, or was cut off
@@ -142,6 +145,9 @@ class Histories:
         That is another one's where nothing tells the two apart.
         """
         known, before = self.known, source.history
+        history.first = history.length
+        if before is not None and (source.goes_on or source.shared > 0):
+            history.first = before.first
         if before is None or source.goes_on:
             for one in known:
                 if one.length == history.length and _is_sent_as(one, history, kin):
@@ -182,6 +188,8 @@ def _fits(kin: Kinship, known: Iterable[History], *, is_named: bool) -> list[Fit
             continue
         shared = kin.shared(one.plain)
         is_whole = shared == one.length
+        if 0 < shared < one.first and not is_whole:
+            continue
         more = () if is_named else kin.answers_from(shared)
         if not more:
             found.append(Fit(one, shared, is_whole))

@@ -114,7 +114,9 @@ class People(World):
         self.exchanges: dict[int, Exchange] = {}
         self.left: list[Exchange] = []
         self.crossed: Counter[str] = Counter()
-        self.lives = [0] * proxies  # of each proxy: a number for what it can know
+        self.lifetimes = itertools.count(proxies)
+        # Of each proxy a number for what it can know.
+        self.lives = [next(self.lifetimes) for _ in range(proxies)]
         self.having: defaultdict[str, list[Dialogue]] = defaultdict(list)
         self.asked: defaultdict[str, set[tuple]] = defaultdict(set)
         self.told: defaultdict[str, set[int]] = defaultdict(set)
@@ -123,7 +125,6 @@ class People(World):
         self.rivals: defaultdict[int, set[Dialogue]] = defaultdict(set)
         self.begun: set[tuple] = set()
         self.heads: defaultdict[str, set[tuple]] = defaultdict(set)
-        self.lifetimes = itertools.count(proxies)
         self.sharing: defaultdict[tuple, list[Dialogue]] = defaultdict(list)
         self.forgets = False
 
