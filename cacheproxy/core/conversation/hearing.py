@@ -5,6 +5,7 @@ Whose history a later request has is told by the answers in it. Of an answer's t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
@@ -63,7 +64,7 @@ class Hearing:
         self._is_broken = bool(codings) and self._unpacker is None
         self._weight = 1 if self._unpacker is None else _PACKED
         self._lock = Lock()
-        self._waiting: list[bytes] = []
+        self._waiting: deque[bytes] = deque()
         self._rest = bytearray()
         self._size = 0
         self._is_over = self._was_told = False
@@ -87,17 +88,20 @@ class Hearing:
         with self._lock:
             if self._was_told:
                 return
-            waiting, self._waiting, self._size = self._waiting, [], 0
+            is_over = self._is_over  # asked first: nothing comes behind the end
+            pieces, self._size = [], 0
+            while self._waiting:
+                pieces.append(self._waiting.popleft())
             has_ended = False
             if not self._is_broken:
                 try:
-                    has_ended = self._read(b"".join(waiting))
+                    has_ended = self._read(b"".join(pieces), is_over=is_over)
                 except (ValueError, RecursionError, CodingError):
                     self._is_broken = True
-            if not (self._is_over or has_ended):
+            if not (is_over or has_ended):
                 return
             self._was_told = True
-        self._told(self._heard(is_whole=has_ended or self._is_whole))
+            self._told(self._heard(is_whole=has_ended or self._is_whole))
 
     def _heard(self, *, is_whole: bool) -> Heard:
         answer = self._answer
@@ -110,14 +114,14 @@ class Hearing:
             thought = Thought(answer.name, encode(text))
         return Heard(answer.said(), None if answer.hides else thought, is_whole)
 
-    def _read(self, data: bytes) -> bool:
+    def _read(self, data: bytes, *, is_over: bool) -> bool:
         """Read more of the body; return whether the answer says that this was all."""
         if self._unpacker is not None:
             data = b"".join(self._unpacker.feed(data))
         if self._events is not None:
             end = self._dialect.end
             has_ended = False
-            for one in self._events.feed(data + b"\n\n" * self._is_over):
+            for one in self._events.feed(data + b"\n\n" * is_over):
                 if end is not None and one.data == end.done != b"":
                     return True
                 if one.data.strip():
@@ -127,7 +131,7 @@ class Hearing:
         if len(self._rest) > _LARGEST:
             raise ValueError("it is too long")
         if self._is_one:
-            return self._is_over and self._take(bytes(self._rest))
+            return is_over and self._take(bytes(self._rest))
         *lines, rest = bytes(self._rest).split(b"\n")
         self._rest[:] = rest
         ends = [self._take(line) for line in lines if line.strip()]

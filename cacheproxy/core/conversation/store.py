@@ -254,24 +254,29 @@ class Store:
         ``asked``: where reasoning is remembered, None for nowhere.
         """
         with self._lock:
+            if heard is not NOTHING_HEARD:
+                self._take(session, history, asked, heard)
             readers = self.readers.get(session.first, [])
             if reader in readers:
                 readers.remove(reader)
             if not readers:
                 self.readers.pop(session.first, None)
-            if heard is NOTHING_HEARD:
-                return
-            if history is not None:
-                history.hear(heard)
-            known = self._known.get(session)
-            if known is None or asked is None:
-                return
-            if heard.said is None or heard.thought is None or not heard.is_whole:
-                known.thoughts.miss(asked)
-            else:
-                known.thoughts.keep(place_of(asked, heard.said), heard.thought)
-            self.bytes_kept += known.count()
-            self._drop()
+
+    def _take(
+        self, session: Session, history: History | None, asked: int | None, heard: Heard
+    ) -> None:
+        """Remember what was heard."""
+        if history is not None:
+            history.hear(heard)
+        known = self._known.get(session)
+        if known is None or asked is None:
+            return
+        if heard.said is None or heard.thought is None or not heard.is_whole:
+            known.thoughts.miss(asked)
+        else:
+            known.thoughts.keep(place_of(asked, heard.said), heard.thought)
+        self.bytes_kept += known.count()
+        self._drop()
 
     def _lanes(self, session: Session) -> Sequence[Lane]:
         known = self._known.get(session)
