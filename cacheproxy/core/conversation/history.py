@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Kinship, has_same_start, is_answer
@@ -36,8 +37,9 @@ class History:
     plain: Prompt  #: the same before pins had put anything back
     length: int  #: how many messages it has
     first: int = 0
-    """How many the first request had that all since have begun with: what was said at fewer of them
-    is not known, and another one may have branched off there."""
+    """How many the first request had that all since have begun with, in a named session up to its
+    last answer: what was said at fewer of them is not known, and another one may have branched off
+    there."""
     answers: set[int] | None = field(default_factory=set)
     """The numbers of what was answered; None: whatever comes back is taken for that."""
     has_unread: bool = False  #: one of its answers could not be read, or was cut off
@@ -122,7 +124,7 @@ class Histories:
             return Source(is_unseen=not is_named and kin.has_answers())
         if not is_named and not kin.has_answers():
             return NOTHING  # it begins a conversation of its own
-        fits = _fits(kin, known, is_named=is_named)
+        fits = _in_session(kin, known) if is_named else _relayed(kin, known)
         if not fits:
             tried = [one for one in known if not is_named and _may_be_tried(kin, one)]
             return Source(tried[-1], -1, is_tried=True) if tried else Source(is_unseen=not is_named)
@@ -145,7 +147,8 @@ class Histories:
         That is another one's where nothing tells the two apart.
         """
         known, before = self.known, source.history
-        history.first = history.length
+        is_named = history.session.is_named
+        history.first = kin.answered(history.length) if is_named else history.length
         if before is not None and (source.goes_on or source.shared > 0):
             history.first = before.first
         if before is None or source.goes_on:
@@ -153,21 +156,20 @@ class Histories:
                 if one.length == history.length and _is_sent_as(one, history, kin):
                     one.session, one.lane = history.session, history.lane
                     return one
-        if before is not None and (source.goes_on or _is_over(before, source, history)):
+        is_over = source.goes_on or (is_named and before is not None and _is_over(before, source))
+        if is_over:
             known = [one for one in known if one is not before]
         # A thread may be looking at the list that there was.
         self.known = [*known, history] if len(known) < _MOST else []
         return history
 
 
-def _is_over(before: History, source: Source, after: History) -> bool:
-    """Whether nobody is like to go on with ``before``, since ``after`` came in its session.
+def _is_over(before: History, source: Source) -> bool:
+    """Whether nobody is like to go on with ``before``, since another request came in its session.
 
     The client says the same again, and had no answer; or it asks something else behind the last
     answer that both have.
     """
-    if not after.session.is_named:
-        return False
     if source.is_again:
         return not before.is_answered
     pieces = before.plain.made.run.pieces
@@ -180,17 +182,34 @@ def _is_sent_as(one: History, other: History, kin: Kinship) -> bool:
     return kin.is_equal(one.plain, messages) and has_same_start(one.prompt, other.prompt, messages)
 
 
-def _fits(kin: Kinship, known: Iterable[History], *, is_named: bool) -> list[Fit]:
-    """Return the histories of which all that the request shares, or goes on from, is equal."""
+def _in_session(kin: Kinship, known: Iterable[History]) -> list[Fit]:
+    """Return which histories of a session its request may go on with.
+
+    Those that are there as a whole, and those with which it shares most.
+    """
+    found: list[Fit] = []
+    each = [(kin.shared(one.plain), one) for one in known]
+    for shared, one in sorted(each, key=itemgetter(0), reverse=True):
+        is_whole = shared == one.length
+        if found and shared < found[0].shared and not (is_whole and shared):
+            continue
+        if (is_whole or not 0 < shared < one.first) and kin.has_system_of(one.plain):
+            found.append(Fit(one, shared, is_whole))
+    return found
+
+
+def _relayed(kin: Kinship, known: Iterable[History]) -> list[Fit]:
+    """Return which histories a request without a session may go on with.
+
+    All answers in it were relayed, to whoever had such a history.
+    """
     found: list[Fit] = []
     for one in known:
-        if not kin.has_system_of(one.plain):
-            continue
         shared = kin.shared(one.plain)
         is_whole = shared == one.length
-        if 0 < shared < one.first and not is_whole:
+        if not (is_whole or shared >= one.first) or not kin.has_system_of(one.plain):
             continue
-        more = () if is_named else kin.answers_from(shared)
+        more = kin.answers_from(shared)
         if not more:
             found.append(Fit(one, shared, is_whole))
         elif is_whole and more == [shared]:
@@ -202,16 +221,11 @@ def _fits(kin: Kinship, known: Iterable[History], *, is_named: bool) -> list[Fit
 
 
 def _named_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
-    """Return which of a session's histories its request goes on with, None where several may be.
-
-    Compared are those that are there as a whole, and those with which it shares most.
-    """
+    """Return which of a session's histories its request goes on with, None where several may be."""
     if len(fits) == 1:
         return fits[0]
-    most = max([one.shared for one in fits])
-    fits = [one for one in fits if one.shared == most or (one.is_whole and one.shared)]
     fits = [one for one in fits if one.is_equal(kin)] or fits
-    best = max(reversed(fits), key=lambda one: one.shared)
+    best = max(reversed(fits), key=attrgetter("shared"))
     if best.is_equal(kin) or all(map(best.agrees, fits)):
         return best
     return None
@@ -227,7 +241,7 @@ def _only_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
         if not same and not all(map(sure[0].agrees, fits)):
             return None
         sure = same or sure
-    return max(reversed(sure), key=lambda one: one.shared)
+    return max(reversed(sure), key=attrgetter("shared"))
 
 
 def _may_be_tried(kin: Kinship, history: History) -> bool:
