@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.hearing import UNREADABLE, Heard, Hearing
 from cacheproxy.core.conversation.store import Store
@@ -25,7 +26,7 @@ class Listener:
     """
 
     def __init__(self, reactor: Any, store: Store, record: Exchange, asked: int | None) -> None:
-        self._reactor, self._store = reactor, store
+        self._reactor = reactor
         self._is_busy = False
         dialect, headers = record.received.dialect, record.response_headers
         assert record.session is not None
@@ -67,5 +68,5 @@ class Listener:
 
     def _is_done(self, result: object) -> None:
         self._is_busy = False
-        if result is not None:
-            _log.error("an answer was not read: {why}", why=str(result))
+        if isinstance(result, Failure):
+            _log.failure("an answer was not read", result)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproxy.core.http1.headers import end_to_end, values
+from cacheproxy.core.http1.headers import end_to_end, lasting, values
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,31 @@ def test_values_are_all_of_a_name():
     headers = ((b"Via", b"1"), (b"X", b"2"), (b"VIA", b"3"))
     assert values(headers, b"via") == [b"1", b"3"]
     assert values(headers, b"none") == []
+
+
+TRAVELS = (
+    *(b"traceparent", b"X-B3-SpanId", b"X-Request-Id", b"X-Correlation-Id", b"X-Retry-Count"),
+    *(b"X-Attempt", b"Request-Timeout", b"Idempotency-Key", b"CF-Ray", b"Date", b"baggage"),
+    *(b"Content-Length", b"Accept", b"Accept-Encoding", b"X-Stainless-Retry-Count", b"Host"),
+    *(b"X-Codex-Turn-Metadata", b"X-Forwarded-Port", b"Connection", b"Proxy-Authorization"),
+)
+STAYS = (
+    *(b"Anthropic-Beta", b"Anthropic-Version", b"Authorization", b"Cookie", b"User-Agent"),
+    *(b"X-Session-Id", b"Content-Type", b"X-Anything", b"OpenAI-Organization", b"X-Update"),
+)
+
+
+@pytest.mark.parametrize("name", TRAVELS)
+def test_a_retry_may_travel_in_another_way(name):
+    one, other = ((b"A", b"1"), (name, b"x")), ((name.upper(), b"y"), (b"a", b"1"))
+    assert lasting(one) == lasting(other) == [(b"a", b"1")]
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_else_a_retry_says_is_the_same(name):
+    """In any order; unless the user has said that it does not count."""
+    assert lasting(((b"A", b"1"), (name, b"x"))) == lasting(((name.lower(), b"x"), (b"a", b"1")))
+    assert lasting(((name, b"x"),)) != lasting(((name, b"y"),))
+    assert lasting(((name, b"x"), (name, b"z"))) != lasting(((name, b"x"),))
+    ignored = [name.decode().lower()]
+    assert lasting(((name, b"x"),), ignored) == lasting(((name, b"y"),), ignored) == []

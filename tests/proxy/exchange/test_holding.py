@@ -248,7 +248,10 @@ def test_what_takes_no_slot_does_not_end_it(start):
     assert server.prompts == 1
 
 
-@pytest.mark.parametrize("key", [b"Authorization: Bearer two", b"X-Api-Key: two"])
+KEYS = (b"Authorization: Bearer two", b"X-Api-Key: two", b"X-Forwarded-User: two")
+
+
+@pytest.mark.parametrize("key", [*KEYS, b"Anthropic-Beta: two"])
 def test_nobody_else_joins(start, key):
     """Other credentials are somebody else, whatever session is named."""
     server = Prefill()
