@@ -20,8 +20,8 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
-_MOST = 32
-"""Histories of one session, or of those that begin alike."""
+_MOST, _MOST_ALIKE = 32, 256
+"""Histories of one session, and of all that begin alike."""
 _EACH = 1500
 """Bytes that one takes beside its request."""
 
@@ -160,7 +160,8 @@ class Histories:
         if is_over:
             known = [one for one in known if one is not before]
         # A thread may be looking at the list that there was.
-        self.known = [*known, history] if len(known) < _MOST else []
+        most = _MOST if is_named else _MOST_ALIKE
+        self.known = [*known, history] if len(known) < most else []
         return history
 
 
@@ -185,15 +186,20 @@ def _is_sent_as(one: History, other: History, kin: Kinship) -> bool:
 def _in_session(kin: Kinship, known: Iterable[History]) -> list[Fit]:
     """Return which histories of a session its request may go on with.
 
-    Those that are there as a whole, and those with which it shares most.
+    Those that are there as a whole, and those with which it shares most. It may share no message
+    with any of them, as after a compaction; one that begins as another did is none.
     """
     found: list[Fit] = []
+    has_begun = False
     each = [(kin.shared(one.plain), one) for one in known]
     for shared, one in sorted(each, key=itemgetter(0), reverse=True):
         is_whole = shared == one.length
         if found and shared < found[0].shared and not (is_whole and shared):
             continue
-        if (is_whole or not 0 < shared < one.first) and kin.has_system_of(one.plain):
+        if (has_begun and not shared) or not kin.has_system_of(one.plain):
+            continue
+        has_begun = has_begun or shared > 0
+        if is_whole or not 0 < shared < one.first:
             found.append(Fit(one, shared, is_whole))
     return found
 

@@ -110,7 +110,7 @@ def test_a_history_that_goes_on_from_itself_may_be_taken_back():
 
 def test_all_that_begin_alike_are_forgotten_together(monkeypatch):
     """Else the one that is left would seem to be the only one that fits."""
-    monkeypatch.setattr("cacheproxy.core.conversation.history._MOST", 3)
+    monkeypatch.setattr("cacheproxy.core.conversation.history._MOST_ALIKE", 3)
     world = World()
     for branch in ("a1", "b1", "c1", "d1"):
         world.turn(branch, "hi", "Hello!")
