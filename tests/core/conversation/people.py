@@ -114,6 +114,7 @@ class People(World):
         self.exchanges: dict[int, Exchange] = {}
         self.left: list[Exchange] = []
         self.crossed: Counter[str] = Counter()
+        self.firsts: defaultdict[int, set[tuple[Dialogue, bool]]] = defaultdict(set)
         self.lifetimes = itertools.count(proxies)
         # Of each proxy a number for what it can know.
         self.lives = [next(self.lifetimes) for _ in range(proxies)]
@@ -402,6 +403,11 @@ class People(World):
             self.known[self.lives[exchange.proxy], talk.identity, place].add(said.thought)
             if said.thought:
                 self.theirs[place].add(said.thought)
+        if len(exchange.keys) == 2:  # of what was cut off, nobody knows whether a twin had it
+            alike = self.firsts[exchange.keys[-1]]
+            alike.add((talk, exchange.ends in (CUT, GONE)))
+            for one, _ in alike if any(is_cut for _, is_cut in alike) else ():
+                one.pinned = None
         if answer is None or exchange.ends in (RESET, CUT, GONE):
             talk.answered, talk.pinned = False, None
             had = json.dumps(said.text)[1:-1].encode() in (answer or b"") and said.tokens <= got
