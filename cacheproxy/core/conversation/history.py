@@ -126,7 +126,7 @@ class Histories:
             return NOTHING  # it begins a conversation of its own
         fits = _in_session(kin, known) if is_named else _relayed(kin, known)
         if not fits:
-            tried = [one for one in known if not is_named and _may_be_tried(kin, one)]
+            tried = [one for one in known if _may_be_tried(kin, one, is_named=is_named)]
             return Source(tried[-1], -1, is_tried=True) if tried else Source(is_unseen=not is_named)
         found = _named_one(kin, fits) if is_named else _only_one(kin, fits)
         if found is None:
@@ -250,14 +250,16 @@ def _only_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
     return max(reversed(sure), key=attrgetter("shared"))
 
 
-def _may_be_tried(kin: Kinship, history: History) -> bool:
+def _may_be_tried(kin: Kinship, history: History, *, is_named: bool) -> bool:
     """Whether a request has all answers of ``history``, though its client respelled messages.
 
     Some rules put back whole texts, which are known to be missing only then. Of the answers behind
-    them there is one at the most, and it was relayed.
+    them there is one at the most, and it was relayed, where the client names no session.
     """
     if not kin.has_system_of(history.plain) or not kin.has_answers_of(history.plain):
         return False
+    if is_named:
+        return True
     answers = sum(map(is_answer, history.plain.made.run.pieces))
     behind = [at for at, piece in enumerate(kin.pieces) if is_answer(piece)][answers:]
     more = kin.answers_from(behind[0]) if behind else []
