@@ -224,6 +224,8 @@ def test_each_person_has_their_own_and_all_of_it(model, tmp_path, options):
         shown += world.shown
     assert (dict(wrong), dict(crossed), shown[:20]) == ({}, {}, [])
     assert found["pinned B"] > worlds * EACH / 25, found
+    # Where a twin's answer was equal, or nobody knows it, there is no telling whose value is meant.
+    assert found["first value not put back"] <= max(3, worlds * EACH / 1_000), found
     assert found["told B"] > worlds * EACH / 25, found
     assert found["joined"] > worlds * EACH / 100, found
     if "--placement" not in options:  # the template is not asked then
