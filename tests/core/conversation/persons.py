@@ -37,11 +37,11 @@ X-Webauth-User
 """Headers of gateways, identity providers, cloud services and model servers."""
 
 INVENTED = _words("""
-Zeta-Secret Employee-Account X-Acme-Employee X-Acme-Identity X-Big-Co-Customer X-Contoso-Subject
-X-Corp-Member-No X-Cyberdyne-Principal X-Globex-Account X-Hooli-Jwt X-Initech-Login-Name
-X-Massive-Access X-Oscorp-Credential X-Owner-Of-Request X-Pied-Piper-Team X-Soylent-Password
-X-Stark-Badge-Owner X-Tyrell-Cert X-Umbrella-Person X-Vandelay-Workspace X-Wayne-Department
-X-Wonka-Ticket
+Zeta-Secret Employee-Account X-Acme-Employee X-Acme-Identity X-Big-Co-Customer X-Other-Subject
+X-Corp-Member-No X-Outer-Principal X-Wide-Account X-Long-Jwt X-Short-Login-Name
+X-Massive-Access X-East-Credential X-Owner-Of-Request X-Two-Words-Team X-West-Password
+X-Big-Badge-Owner X-South-Cert X-Inner-Person X-Upper-Workspace X-North-Department
+X-Lower-Ticket
 """)
 """Headers that nobody has met."""
 
