@@ -113,6 +113,10 @@ class Histories:
             [_EACH + len(one.request.body) for one in self.known if id(one.request) not in held]
         )
 
+    def forget(self, lane: int) -> None:
+        """Forget those of a session's ``lane``."""
+        self.known = [one for one in self.known if one.lane != lane]
+
     def clear(self) -> None:
         """Forget all of them."""
         self.known = []

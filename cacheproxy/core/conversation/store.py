@@ -105,6 +105,8 @@ class Store:
                 self.read_on(session)
             ours = ours or (known.get(alike[-1]) if alike else None)
             histories = Histories() if ours is None else ours.histories
+            if is_named and ours is not None and len(histories.known) < len(ours.lanes):
+                histories = _seen(ours)  # at some of their turns no rule put anything back
             source = histories.source(kin, is_named=is_named)
         if alike is None:
             turn = named(kin, session, () if ours is None else ours.lanes, root)
@@ -145,6 +147,8 @@ class Store:
                 history = History(session, lane.number, bare, prompt, kin.prompt, length)
                 history.answers = history.answers if self._hears else None
                 history = known.histories.begin(source, history, kin)
+            elif known.histories.known and session.is_named:
+                known.histories.forget(lane.number)  # it goes on without
             if pair is None:
                 grown = known.count(lane)
             else:  # it is counted when its turn ends
@@ -313,3 +317,16 @@ class Store:
                 alike.remove(session)
             if not alike:
                 self._alike.pop(first, None)
+
+
+def _seen(known: Conversation) -> Histories:
+    """Return the histories of a named session, and the last requests of lanes without any."""
+    found = Histories()
+    found.known = known.histories.known
+    held = {one.lane for one in found.known}
+    for lane in known.lanes:
+        if lane.number not in held:
+            length = len(lane.plain.made.run.pieces)
+            texts = lane.request, lane.prompt, lane.plain, length
+            found.known = [*found.known, History(known.session, lane.number, *texts)]
+    return found
