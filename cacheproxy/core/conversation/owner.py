@@ -49,7 +49,8 @@ _PERSON = re.compile(
     r"|access|holder|creator|viewer|player|vendor|merchant|party|tribe|desk)\b"
 )
 _ADDRESS = re.compile(r"^forwarded$|forwarded-for\b|\baddr(?:ess)?\b|\b(?:client|real|remote)?ip\b")
-_PORT = re.compile(r"(?<=\d):\d+\b|(?<=\]):\d+\b")
+_PORT = re.compile(r"(\d+\.\d+\.\d+\.\d+|\]):\d+\b")
+"""A port behind an address; the groups of an IPv6 address look like ports, but for its brackets."""
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
@@ -62,6 +63,7 @@ class Names(NamedTuple):
     agents: tuple[bytes, ...] = ()  #: may name a subagent
 
 
+@lru_cache(maxsize=1024)
 def names_person(name: str) -> bool:
     """Whether a header, query value or member called ``name`` may name a person or a right."""
     plain = _NO_PERSON.sub("", name.lower().replace("_", "-").replace(".", "-"))
@@ -105,7 +107,7 @@ class Owners:
         if "?" in request.target:
             found += self._in_query(request.target)
         body = request.json
-        if body is not None and (members := members_in(tuple(body))):
+        if body is not None and (members := _members_in(tuple(body))):
             found += self._in_body(members, body)
         if by_address:
             found += self._addresses(request, names.addresses)
@@ -140,9 +142,10 @@ class Owners:
             if name != _METADATA:
                 found.append((name, value))
             elif isinstance(value, dict):
-                for inner in members_in(tuple(value)):
+                for inner in _members_in(tuple(value)):
                     said = value[inner]
-                    found.append((inner, _without_session(said) if type(said) is str else said))
+                    is_user = inner == _USER and isinstance(said, str)
+                    found.append((inner, _without_session(said) if is_user else said))
         scalars = [one for one in found if isinstance(one[1], (str, int))]
         return [one for one in scalars if self.counts(one[0])] if self.ignores else scalars
 
@@ -152,7 +155,7 @@ class Owners:
         if not found:
             host = request.peer
             return [(PEER, host)] if host and self.counts(PEER) else []
-        return [(name, _PORT.sub("", str(value))) for name, value in found]
+        return [(name, _PORT.sub(r"\1", value.decode("latin-1"))) for name, value in found]
 
 
 EVERYTHING = Owners()
@@ -165,7 +168,7 @@ def peer_address(host: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def members_in(names: tuple[str, ...]) -> tuple[str, ...]:
+def _members_in(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of a body's members that may name a person, and the one that holds more."""
     return tuple(sorted(name for name in names if name == _METADATA or names_person(name)))
 

@@ -95,6 +95,19 @@ def test_addresses_count_where_nothing_else_tells_two_apart():
         assert differ(one, other, by_address=True)
 
 
+def test_a_group_of_an_address_is_no_port():
+    """Nor is the session in another member than the user's id."""
+    for one, other in (
+        ("2001:10:20:30::1", "2001:11:20:30::1"),
+        ("fe80:1:2:3::4", "fe80:1:2:3::5"),
+    ):
+        asked = [sent(("X-Forwarded-For", address)) for address in (one, other)]
+        assert differ(*asked, by_address=True)
+    ports = [sent(("X-Forwarded-For", f"[2001:db8::1]:{port}, 10.0.0.1:{port}")) for port in (1, 2)]
+    assert not differ(*ports, by_address=True)
+    assert differ(sent(metadata={"team": "a_session_1"}), sent(metadata={"team": "a_session_2"}))
+
+
 def test_they_count_for_conversations_without_a_name_alone():
     one, other = (sent(("X-Forwarded-For", f"10.0.0.{host}")) for host in "12")
     assert session_of(one).owner != session_of(other).owner
