@@ -16,7 +16,7 @@ from tests import needs
 from tests.core.conversation.worlds import (
     ANSWERS,
     CANARY,
-    OWN,
+    RULE,
     World,
     key_of,
 )
@@ -30,14 +30,6 @@ pytestmark = [pytest.mark.llama, pytest.mark.slow]
 TURNS = int(os.environ.get("CACHEPROXY_TURNS", "800"))
 EACH = 400
 SAID = ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat")
-RULE = f"""
-[[rule]]
-name = "{OWN.name}"
-where = "system"
-pattern = '{OWN.pattern}'
-pin = true
-note = '{OWN.note}'
-"""
 
 
 def spoken(path, text, thought):

@@ -15,7 +15,7 @@ import pytest
 
 from tests.core.conversation.people import CUT, GONE, RESET, TOKEN, People, Said
 from tests.core.conversation.persons import WAYS
-from tests.core.conversation.worlds import KINDS, OWN
+from tests.core.conversation.worlds import KINDS, RULE
 from tests.core.templates import thinking
 from tests.proxy.harness import (
     CHUNKED,
@@ -43,14 +43,6 @@ OPTIONS = (
     TWO,
     ("--memory", "16"),
 )
-RULE = f"""
-[[rule]]
-name = "{OWN.name}"
-where = "system"
-pattern = '{OWN.pattern}'
-pin = true
-note = '{OWN.note}'
-"""
 SAID = {*PATHS.values()}
 
 

@@ -14,7 +14,7 @@ from threading import Lock
 from cacheproxy.core.conversation.conversation import Conversation, Spellings
 from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.hearing import NOTHING_HEARD, Heard, Hearing
-from cacheproxy.core.conversation.history import NOTHING, Histories, History
+from cacheproxy.core.conversation.history import NOTHING, Histories, History, Source
 from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.thoughts import place_of
@@ -98,23 +98,30 @@ class Store:
         kin, root, known = Kinship(request, prompt, pins), parent_of(request, session), self._known
         if root is not None and (parent := known.get(root)) is not None:
             root = parent.root or root
-        alike, ours, source = self._alike.get(session), known.get(session), NOTHING
-        if restores:
-            is_named = session.is_named
-            if self.readers and not is_named:
-                self.read_on(session)
-            ours = ours or (known.get(alike[-1]) if alike else None)
-            histories = Histories() if ours is None else ours.histories
-            if is_named and ours is not None and len(histories.known) < len(ours.lanes):
-                histories = _seen(ours)  # at some of their turns no rule put anything back
-            source = histories.source(kin, is_named=is_named)
+        alike = self._alike.get(session)
+        source = self._source(session, kin) if restores else NOTHING
         if alike is None:
-            turn = named(kin, session, () if ours is None else ours.lanes, root)
+            turn = named(kin, session, self._lanes(session), root)
         else:
             turn = unnamed(kin, {one: self._lanes(one) for one in alike}, source)
-        return (
-            turn._replace(root=root, restores=restores, source=source) if restores or root else turn
-        )
+        if not restores and root is None:
+            return turn
+        return turn._replace(root=root, restores=restores, source=source)
+
+    def _source(self, session: Session, kin: Kinship) -> Source:
+        """Return what may be put back into the request of ``kin``."""
+        is_named = session.is_named
+        if self.readers and not is_named:
+            self.read_on(session)
+        known = self._known.get(session)
+        if known is None and (alike := self._alike.get(session)):
+            known = self._known.get(alike[-1])
+        if known is None:
+            return Histories().source(kin, is_named=is_named)
+        histories = known.histories
+        if is_named and len(histories.known) < len(known.lanes):
+            histories = _seen(known)  # at some of their turns no rule put anything back
+        return histories.source(kin, is_named=is_named)
 
     def begin(self, turn: Turn, request: Request) -> Place:
         """Take note that ``request`` goes upstream; ``turn``: where it was found to belong.
@@ -238,7 +245,8 @@ class Store:
 
     def reads(self, session: Session, reader: Hearing) -> None:
         """Take note that ``reader`` reads an answer in ``session``, until it was ``heard``."""
-        self.readers.setdefault(session.first, []).append(reader)
+        with self._lock:
+            self.readers.setdefault(session.first, []).append(reader)
 
     def read_on(self, session: Session) -> None:
         """Have all read that has come of the answers in ``session``, and those that begin alike."""

@@ -85,11 +85,8 @@ def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]], source: Sourc
     near = [one for one in akin if find_lane((one[1],), kin)[0] is not None]
     if not near:
         return begun._replace(session=akin[-1][0]) if akin else begun
-    ranks = [
-        (kin.answers(end=shared), shared)
-        for _, one in near
-        if (shared := kin.shared(one.plain)) >= 0
-    ]
+    shares = [kin.shared(lane.plain) for _, lane in near]
+    ranks = [(kin.answers(end=shared), shared) for shared in shares]
     if ranks.count(max(ranks)) > 1:
         return begun
     session, lane = near[ranks.index(max(ranks))]

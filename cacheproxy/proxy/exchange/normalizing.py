@@ -202,6 +202,13 @@ class Normalizing:
                 error=late.error,
             )
 
+    def _is_first(self, what: str) -> bool:
+        """Whether ``what`` is to be logged, once: from now on it has been."""
+        if what in self._told:
+            return False
+        self._told.add(what)
+        return True
+
     def _tell(self, prepared: Prepared) -> None:
         """Log and count what was left out.
 
@@ -227,8 +234,7 @@ class Normalizing:
                     rule=report.rule,
                 )
         for client in self._clients:
-            if client.late is not None and client.name not in self._told:
-                self._told.add(client.name)
+            if client.late is not None and self._is_first(client.name):
                 _log.warn(
                     "client {client} is no longer recognised by lines of its system text, until "
                     "the proxy is restarted: a pattern took longer than {seconds:.3g} s",
@@ -239,8 +245,7 @@ class Normalizing:
             self._workers.failed(hook, problem)
         turn = prepared.turn
         source = NOTHING if turn is None else turn.source
-        if turn is not None and source.rivals and _RIVALS not in self._told:
-            self._told.add(_RIVALS)
+        if turn is not None and source.rivals and self._is_first(_RIVALS):
             _log.warn(
                 "{session}: {count} conversations without a session id read alike so far, so "
                 "nothing that is kept of one is put into another: pinned values and reasoning "
@@ -248,8 +253,7 @@ class Normalizing:
                 session=turn.session.label,
                 count=source.rivals,
             )
-        if turn is not None and source.is_unseen and _UNSEEN not in self._told:
-            self._told.add(_UNSEEN)
+        if turn is not None and source.is_unseen and self._is_first(_UNSEEN):
             _log.info(
                 "{session}: not all answers in this conversation came through here since the "
                 "start, and its client names no session, so its pinned values begin anew. A "
@@ -268,8 +272,7 @@ class Normalizing:
         request = prepared.request
         if request.dialect is not None and request.document is None:
             why = request.not_understood
-            if why not in self._told:
-                self._told.add(str(why))
+            if self._is_first(str(why)):
                 _log.warn(
                     "request body for {path} forwarded unchanged: {why} (logged once)",
                     path=redact_target(request.path),

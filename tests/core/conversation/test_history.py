@@ -4,17 +4,10 @@ import pytest
 
 from cacheproxy.core.conversation.hearing import UNREADABLE, Heard
 from cacheproxy.core.dialects.answer import said
-from cacheproxy.core.rules.rule import Rule
 from cacheproxy.testing import request
 from tests.core.conversation.proxied import Proxy, by_turns
+from tests.core.conversation.worlds import OWN
 
-PIN = Rule(
-    name="branch",
-    where="system",
-    pattern=r"(?m)^Branch: (?P<volatile>\S+)$",
-    pin=True,
-    note=r"The branch is now \g<volatile>.",
-)
 NAMED = {"x-session-id": "s"}
 
 
@@ -22,7 +15,7 @@ class World:
     """A proxy, to which people speak in ``turns``."""
 
     def __init__(self, headers=None):
-        self.proxy, self.headers = Proxy(PIN, hears=True), headers
+        self.proxy, self.headers = Proxy(OWN, hears=True), headers
 
     def turn(self, branch, words, answer=None, system="An agent. "):
         """Say ``words``, by user and model in turn; return the branch and the notes that go up.

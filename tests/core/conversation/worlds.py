@@ -38,6 +38,14 @@ OWN = Rule(
     pin=True,
     note=r"The branch is now \g<volatile>.",
 )
+RULE = f"""
+[[rule]]
+name = "{OWN.name}"
+where = "system"
+pattern = '{OWN.pattern}'
+pin = true
+note = '{OWN.note}'
+"""
 COMMON = ("hi", "continue", "go on")
 ANSWERS = ("Done.", "Hello!", "OK")
 TOOL = "look"
