@@ -56,7 +56,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*|claude-stream-messages|",
         "*|openclaw-completions-chat|",
         "*|codex-resume-responses|",
-        "*_git_status_*|pi-datechange-chat|",
+        "*_git_status_*|by its answers|",
         "*_names_a_turn_*",
     ),
     "test_thinking": ("*|llama-True-chat-True|", "*_cannot_rewind|qwen35|"),

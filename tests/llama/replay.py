@@ -19,6 +19,7 @@ from cacheproxy_demo.embedded.model import PLAIN_WORDS
 from cacheproxy_demo.run import to_chat
 
 from cacheproxy.asking import Site
+from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.messages import MESSAGES
@@ -198,6 +199,31 @@ def replay(url: str, api: str, turns: Sequence[Turn]) -> list[Measured]:
         assert prompt is not None, "the server did not count the prompt"
         assert reused is not None, "the server did not say what it reused"
         measured.append(Measured(turn.number, prompt, reused, cost.wall))
+    return measured
+
+
+def converse(url: str, turns: Sequence[Turn]) -> list[Measured]:
+    """Send a conversation of Chat Completions with the server's own answers in its history.
+
+    The recorded ones came from another server; and what a proxy may put back into a conversation
+    without an id, it knows by the answers that went through it.
+    """
+    answers: list[Json] = []
+    measured = []
+    for turn in turns:
+        body = body_for("chat", turn.request)
+        heard = iter(answers)
+        body["messages"] = [
+            next(heard, message) if message["role"] == "assistant" else message
+            for message in body["messages"]
+        ]
+        answer = Site(url, headers_of(turn.request)).post(PATHS["chat"], json.dumps(body).encode())
+        assert answer.status == 200, answer.body
+        usage = usage_of(answer.json())
+        assert usage.prompt is not None, usage
+        assert usage.reused is not None, usage
+        measured.append(Measured(turn.number, usage.prompt, usage.reused, answer.seconds))
+        answers.append(answer.json()["choices"][0]["message"])
     return measured
 
 

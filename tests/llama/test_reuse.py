@@ -17,6 +17,7 @@ from .replay import (
     Turn,
     body_for,
     breaks,
+    converse,
     erase,
     headers_of,
     replay,
@@ -62,15 +63,20 @@ def test_each_turn_reuses_the_prompt_before_it(name, api, recorded, llama, proxy
 
 
 @pytest.mark.parametrize(
-    ("name", "api"), [("claude_2.1.174-gitchange", "messages"), ("pi-datechange", "chat")]
+    ("name", "send"),
+    [
+        ("claude_2.1.174-gitchange", lambda url, turns: replay(url, "messages", turns)),
+        ("pi-datechange", converse),
+    ],
+    ids=["with an id", "by its answers"],
 )
-def test_a_changed_git_status_or_date_costs_nothing(name, api, recorded, llama, proxy):
+def test_a_changed_git_status_or_date_costs_nothing(name, send, recorded, llama, proxy):
     """The first one stays, and the new one is told behind the user's message."""
     turns = main_session(recorded, name)
     erase(llama.url)
-    assert broken(replay(llama.url, api, turns))
+    assert broken(send(llama.url, turns))
     erase(llama.url)
-    assert broken(replay(proxy.url, api, turns)) == set()
+    assert broken(send(proxy.url, turns)) == set()
 
 
 @pytest.fixture(scope="module")

@@ -28,13 +28,16 @@ _METADATA, _USER = "metadata", "user_id"
 _SESSION = "_session_"
 _NO_PERSON = re.compile(
     r"user-?agent|^sec-.*|access-control-.*|browser-access"
-    r"|(?:max|min|num|count|limit|budget)[a-z-]*tokens?"
-    r"|.*(?:session|conversation|thread|parent|agent|turn|window|message|request|response|trace"
-    r"|span|correlation|idempoten\w*|dedup\w*|affinity|routing|cache|shard|partition|batch|job"
-    r"|task|run)-?(?:keys?|ids?|affinity)$"
+    r"|(?:max|min|num|count|limit|budget)[a-z-]{,32}tokens?"
 )
-"""Parts of names that stand for a program, a conversation or a request, in one spelling
-(lower case, ``-`` between the words)."""
+"""Parts of names that stand for a program or a number, in one spelling (lower case, ``-`` between
+the words)."""
+_NO_PERSONS_ID = re.compile(
+    r".*(?:session|conversation|thread|parent|agent|turn|window|message|request|response|trace"
+    r"|span|correlation|idempoten(?:cy|ce|t)|dedup(?:lication)?|affinity|routing|cache|shard"
+    r"|partition|batch|job|task|run)-?(?:keys?|ids?|affinity)"
+)
+"""Whole names that stand for a conversation or a request, spelled alike."""
 _PERSON = re.compile(
     r"auth|token|secret|cookie|passw|credential|bearer|jwt|oidc|saml|assert|claim|cert|api-?key"
     r"|user|mail|account|login|logon|sign-?in|identi|principal|subject|subscri|impersonat|behalf"
@@ -49,7 +52,7 @@ _PERSON = re.compile(
     r"|access|holder|creator|viewer|player|vendor|merchant|party|tribe|desk)\b"
 )
 _ADDRESS = re.compile(r"^forwarded$|forwarded-for\b|\baddr(?:ess)?\b|\b(?:client|real|remote)?ip\b")
-_PORT = re.compile(r"(\d+\.\d+\.\d+\.\d+|\]):\d+\b")
+_PORT = re.compile(r"((?:\b\d{1,3}\.){3}\d{1,3}|\]):\d+\b")
 """A port behind an address; the groups of an IPv6 address look like ports, but for its brackets."""
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
@@ -66,8 +69,10 @@ class Names(NamedTuple):
 @lru_cache(maxsize=1024)
 def names_person(name: str) -> bool:
     """Whether a header, query value or member called ``name`` may name a person or a right."""
-    plain = _NO_PERSON.sub("", name.lower().replace("_", "-").replace(".", "-"))
-    return _PERSON.search(plain) is not None
+    plain = name.lower().replace("_", "-").replace(".", "-")
+    if _NO_PERSONS_ID.fullmatch(plain):
+        return False
+    return _PERSON.search(_NO_PERSON.sub("", plain)) is not None
 
 
 @lru_cache(maxsize=256)
