@@ -202,6 +202,8 @@ def failure(one: Exchange, now: float) -> str:
     if one.has_failed:
         said = said_of(one)
         how = f"HTTP {one.status}" + (f': "{said}"' if said else "")
+    elif one.error:
+        how = f'HTTP {one.status} and then: "{one.error}"'
     return f"{ago(now - one.wall)} on {one.received.path or 'a path'}, with {how}"
 
 

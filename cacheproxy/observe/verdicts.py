@@ -24,7 +24,7 @@ from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_
 from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.core.servers.status import Look, UpstreamState
-from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.exchange import Exchange
 
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
@@ -85,7 +85,7 @@ class Verdicts:
         before, is_first, usage = lane.before_of(sent), lane.turns == 0, exchange.usage
         if usage.reused is None and inferred is not None:
             usage = _usage(exchange, inferred)
-        is_whole = exchange.outcome is Outcome.COMPLETE
+        is_whole = exchange.outcome is not None and exchange.outcome.is_whole
         has_moved = before is not None and before.upstream not in ("", exchange.upstream)
         turn = Evidence(
             before,
@@ -207,7 +207,7 @@ def _usage(exchange: Exchange, inferred: Inferred) -> Usage:
     usage, sent = exchange.usage, exchange.sent
     if sent is None or sent.dialect is None or usage.prompt is None:
         return usage
-    if exchange.outcome is not Outcome.COMPLETE:
+    if exchange.outcome is None or not exchange.outcome.is_whole:
         return usage
     return replace(usage, reused=0) if inferred.has_reported(sent.dialect) else usage
 

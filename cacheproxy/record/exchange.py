@@ -43,8 +43,15 @@ class Outcome(StrEnum):
 
     COMPLETE = "complete"
     CLIENT_LEFT = "client left"
+    EMPTY = "empty"
+    """It came whole, and nothing was in it: no text, no reasoning, no call."""
     UPSTREAM_FAILED = "upstream failed"
     REFUSED = "refused"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the answer came to its end, even if it says nothing."""
+        return self in (Outcome.COMPLETE, Outcome.EMPTY)
 
 
 @dataclass
@@ -90,8 +97,8 @@ class Exchange:
     bytes_down: int | None = None  #: of the response's body
     outcome: Outcome | None = None  #: how it ended
     error: str | None = None
-    """For people, one line, without any text of the request: ours, or where a response came whole
-    with a status from 400, what it says (see ``core.placement.refusal``)."""
+    """For people, one line, without any text of the request: ours, or what a response says of its
+    own failure, whatever its status (see ``core.placement.refusal``)."""
     usage: Usage = NOTHING  #: tokens and seconds as the server measured them
     verdict: Verdict | None = None  #: of a turn; None for other requests
     profile: Profile | None = None  #: what was known of the upstream when the verdict was reached
@@ -149,7 +156,7 @@ class Exchange:
     @property
     def went_wrong(self) -> bool:
         """Whether it failed, on our side or the server's; a client may leave as it likes."""
-        if self.outcome is Outcome.COMPLETE:
+        if self.outcome is not None and self.outcome.is_whole:
             return self.status is None or self.status >= 400
         return self.outcome is not Outcome.CLIENT_LEFT
 

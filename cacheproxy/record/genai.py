@@ -102,7 +102,7 @@ def _error(exchange: Exchange) -> str | None:
     """A status code, ``upstream_failed`` or ``refused``. A client that leaves is no error."""
     if exchange.outcome is Outcome.CLIENT_LEFT:
         return None
-    if exchange.outcome is not Outcome.COMPLETE:
+    if exchange.outcome is None or not exchange.outcome.is_whole:
         return _outcome(exchange)
     return str(exchange.status) if exchange.has_failed else None
 

@@ -72,7 +72,7 @@ def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.left_waiting and not exchange.error:
         return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}"
-    if exchange.outcome not in (None, Outcome.COMPLETE):
+    if exchange.outcome is not None and not exchange.outcome.is_whole:
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
         return Judgement.UNKNOWN
@@ -129,6 +129,8 @@ def _turn(exchange: Exchange) -> str:
     if exchange.joined is not None:
         said += f"  joined after {exchange.joined:.0f}s"
     said += f"  {verdict(exchange)}"
+    if exchange.outcome is Outcome.EMPTY:
+        said += "  EMPTY: the answer says nothing"
     if exchange.server:
         said += f"  at {exchange.server}"
     edits = _edits(exchange) if exchange.reports else ""

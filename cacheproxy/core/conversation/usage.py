@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -20,6 +20,7 @@ from msgspec.structs import force_setattr
 
 from cacheproxy.core.dialects.dialect import UsageSpelling
 from cacheproxy.core.dialects.dialects import USAGES
+from cacheproxy.core.dialects.failing import failure_in, says, says_quickly
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
 from cacheproxy.core.http1.ending import Ending
@@ -35,8 +36,17 @@ _MOST_UNPACKED = 64 << 20
 """Bytes that a packed body may come to."""
 _MOST_AT_ONCE = 1 << 20
 """Bytes that one of its pieces may come to: more would hold the reactor too long."""
-_HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint})
-"""What messages with counts contain, if these do not stand in "usage"."""
+_FAILS = (b'"error"', b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
+"""What a message that says that the answer failed contains."""
+_DONE = b"[DONE]"
+_HINTS = (
+    *(b'"timings"', *{each.hint for each in USAGES if each.hint}),
+    *(*_FAILS, _DONE, b'"message_stop"'),
+)
+"""What messages with counts contain, if these do not stand in "usage"; failures; and ends."""
+_SHORT = 8 << 10
+"""Bytes of an answer up to which it may say nothing: what opens and ends one takes fewer."""
+_ENDS = (b"message_stop", b"response.completed")
 _MOST_READ, _MOST_HELD, _LONGEST_HELD = 64, 8, 16 << 10
 """Events with counts that are read as they come; those after them that are held, and bytes of one
 of these."""
@@ -191,12 +201,16 @@ class UsageReader:
     ``feed(bytes)`` with a copy of each chunk, then ``close()``. Never raises: a body it cannot
     read has no usage. ``content_type`` is the response's, and ``codings`` are those of the body.
     ``ending`` is shown what may be the answer's end, where nothing else tells that it is whole.
+    ``failure``: what the answer says of its own failure before its end, None for nothing.
     """
 
     def __init__(
         self, content_type: str, *, codings: Sequence[bytes] = (), ending: Ending | None = None
     ) -> None:
         content_type = content_type.lower()
+        self.failure: Mapping[str, Any] | None = None
+        self._has_ended = False
+        self._first: bytearray | None = bytearray()
         self._usage = NOTHING
         self._ending = None if codings else ending  # it might be there, and still be packed
         self._events = EventReader() if "event-stream" in content_type else None
@@ -218,6 +232,10 @@ class UsageReader:
             return
         if self._unpacker is not None:
             data = self._unpacked(self._unpacker, data)
+        if self._first is not None:
+            self._first += data
+            if len(self._first) > _SHORT:
+                self._first = None
         if self._is_one:
             self._kept += data
             if len(self._kept) > _LONGEST_KEPT:
@@ -235,6 +253,19 @@ class UsageReader:
             self._release()
         self._read(bytes(self._kept))
         return self._usage
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the body, which has ended, has no text, no reasoning and no call in it."""
+        if self._off or self._first is None or says_quickly(self._first):
+            return False
+        data = bytes(self._first)
+        if self._events is not None:
+            found = [event.data for event in EventReader().feed(data + b"\n\n")]
+        else:
+            found = [data] if self._is_one else data.splitlines()
+        values = [parsed(one) for one in found if one.strip() not in (b"", _DONE)]
+        return not any(value is None or says(value) for value in values)
 
     @property
     def is_cut(self) -> bool:
@@ -354,13 +385,18 @@ class UsageReader:
     def _read(self, text: bytes, kind: bytes = b"") -> None:
         if self._ending is not None:
             self._ending.see(kind, text)
-        if _may_tell(text):
+        if text == _DONE:
+            self._has_ended = True
+        elif _may_tell(text):
             if self._held:
                 self._release()
             try:
                 message = msgspec.json.decode(text)
             except (ValueError, RecursionError):  # it refuses more than the standard library does
                 message = parsed(text)
+            if not self._has_ended and self.failure is None and _may_fail(text):
+                self.failure = failure_in(message)
+            self._has_ended = self._has_ended or kind in _ENDS
             found = usage_of(message)
             self._usage = found if self._usage is NOTHING else self._usage.merged(found)
 
@@ -378,6 +414,10 @@ def _may_tell(text: bytes) -> bool:
         if hint in text:
             return True
     return False
+
+
+def _may_fail(text: bytes) -> bool:
+    return any(hint in text for hint in _FAILS)
 
 
 def _is_json(text: bytes | bytearray) -> bool:

@@ -150,6 +150,13 @@ class Dialect:
             [name for name in self.limits if name in body] or self.limits[-1:], tokens
         )
 
+    def may_say(self, body: Json) -> bool:
+        """Return whether an answer to ``body`` has room for a word, and comes at once."""
+        options = body.get(self.options) if self.options else body
+        known = options if isinstance(options, dict) else {}
+        limits = [known[name] for name in self.limits if type(known.get(name)) is int]
+        return not any(0 <= most <= 1 for most in limits) and body.get("background") is not True
+
     def first_texts(self, body: Json, roles: tuple[str, ...]) -> list[str]:
         """Return the texts of the first message of one of ``roles`` that has any."""
         messages = body.get(self.items)

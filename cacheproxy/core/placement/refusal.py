@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cacheproxy.core.document.reader import parsed
@@ -93,6 +93,14 @@ class PlacementRefusal:
         body = decoded(bytes(self._kept), self._headers)[:_KEPT]
         raw = _message_in(body.decode("utf-8", "replace"))
         return None if raw is None else _fit_to_show(raw, requests, self._keys)
+
+
+def words(
+    value: Mapping[str, Any], requests: Sequence[Request], keys: frozenset[bytes]
+) -> str | None:
+    """Return the message of an error that came inside an answer, likewise."""
+    raw = next(_messages(value), None)
+    return None if raw is None else _fit_to_show(raw, requests, keys)
 
 
 def _message_in(text: str) -> str | None:

@@ -13,15 +13,16 @@ from twisted.web.server import NOT_DONE_YET
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.dialects.errors import as_json, is_overflow, said
 from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
-from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
+from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end, values
 from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
-from cacheproxy.core.placement.refusal import PlacementRefusal
+from cacheproxy.core.placement.refusal import PlacementRefusal, words
 from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -42,6 +43,9 @@ _log = Logger()
 _EARLY: Headers = ((b"Content-Type", EVENTS), (b"Cache-Control", b"no-cache"))
 _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 _LENGTH = frozenset({b"content-length"})
+_SPEAKING = (Purpose.CHAT, Purpose.TEXT)
+_NO_WORDS = "its answer is an error without a message"
+_A_PAGE = "it answered with a web page (text/html): is this the model server?"
 _MOST_TRANSLATED = 64 << 20
 """Bytes of an unstreamed answer that are held to be translated."""
 
@@ -586,15 +590,35 @@ class _Running:
         plain = decoded(body, self.record.response_headers) if keys else body
         return any(key in plain for key in keys)
 
+    def _take_failure(self, tap: UsageReader) -> None:
+        """Record an answer that says that it failed, or that says nothing where it should."""
+        record = self.record
+        if tap.failure is not None:
+            record.outcome = Outcome.UPSTREAM_FAILED
+            asked = (record.received, record.sent or record.received)
+            record.error = words(tap.failure, asked, self.server.upstream.keys) or _NO_WORDS
+        elif b"html" in next(iter(values(record.response_headers, b"content-type")), b""):
+            record.outcome, record.error = Outcome.UPSTREAM_FAILED, _A_PAGE
+        elif tap.says_nothing and _may_say(record.received):
+            record.outcome = Outcome.EMPTY
+
     def _take_end(self) -> None:
         """Fill in what is known now that it is over."""
         record, tap = self.record, self.tap
         if isinstance(tap, UsageReader):
             if not record.held:  # else what opened the answer counts for who gets it
                 record.usage = tap.close()
+                if record.outcome is Outcome.COMPLETE:
+                    self._take_failure(tap)
         elif tap is not None and record.outcome is Outcome.COMPLETE:
             record.error = tap.said(record.received, record.sent or record.received)
         if record.has_failed or record.sent is None:
             record.turn = 0
         record.upstream, record.server = self.server.upstream.url.text, self.server.name
         record.seconds = self.context.clock.seconds() - self.started
+
+
+def _may_say(request: Request) -> bool:
+    """Whether the answer to ``request`` should have something in it."""
+    is_asked = endpoint_of(request.path).purpose in _SPEAKING
+    return is_asked and spoken(request.path).may_say(request.json or {})

@@ -104,7 +104,7 @@ function endOf(row) {
     const kind = isDear(row) ? "flag" : "";
     told.push(known(row.number) ? el("a", { class: kind, href: href("break", row.number), text }) : el("span", { class: kind, text }));
   }
-  if (row.failed) told.push(el("span", { class: "flag", text: `✕ ${known(row.status) ? `status ${row.status}` : row.outcome}` }));
+  if (row.failed) told.push(el("span", { class: "flag", text: `✕ ${row.status >= 400 ? `status ${row.status}` : row.outcome}` }));
   else if (row.outcome !== "complete") told.push(el("small", { text: outcomeOf(row) }));
   if (row.side) told.push(el("small", { text: row.verdict === "cut" ? "side request, cut" : "side request" }));
   if (!told.length) told.push(el("small", { text: row.verdict || "" }));
