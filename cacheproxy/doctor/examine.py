@@ -41,6 +41,7 @@ CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
     server_checks.answering,
     proxy_checks.other_upstream,
     proxy_checks.requests,
+    proxy_checks.empty,
     proxy_checks.impatient,
     proxy_checks.cut,
     server_checks.reuse,

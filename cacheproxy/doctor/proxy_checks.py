@@ -12,11 +12,11 @@ from cacheproxy.core.judge.advice import setup_command, waiting
 from cacheproxy.core.judge.explain import share_in_words
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.servers.status import Look
-from cacheproxy.doctor import record as records
 from cacheproxy.doctor.facts import Examination
-from cacheproxy.doctor.record import Fault
+from cacheproxy.observe import failures
+from cacheproxy.observe.failures import Fault
 from cacheproxy.plugin.package import INSTALL
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.words import ago, clients, counted
 
 _NOISE = 5000
@@ -72,23 +72,33 @@ def requests(facts: Examination) -> Iterator[Finding]:
     """The failed requests of the last hour: of each client that fails, and all others'."""
     record = facts.record
     for mine in record.failing.values():
-        worst = next(one for one in reversed(mine) if one.went_wrong)
+        worst = failures.worst_of(mine)
         last = "" if len(mine) == 1 else ", the last"
-        text = f"{records.summary(mine)}{last} {records.failure(worst, record.now)}"
+        text = f"{failures.summary(mine)}{last} {failures.failure(worst, record.now)}"
         yield fail("requests", text, _mend(facts, worst))
     rest = [one for one in record.lately if one.client not in record.failing]
     failed = [one for one in rest if one.went_wrong]
     if failed:
         last = "failed" if len(rest) == 1 else "failed, the last"
         text = f"{len(failed)} of the last {counted(len(rest), 'request')} {last} "
-        text += records.failure(failed[-1], record.now)
-        is_ours = any(records.fault_of(one) is not Fault.REQUEST for one in failed)
+        text += failures.failure(failed[-1], record.now)
+        is_ours = any(failures.fault_of(one) is not Fault.REQUEST for one in failed)
         mend = _mend(facts, failed[-1]) if is_ours else None
         yield (warn if is_ours else note)("requests", text, mend)
 
 
+def empty(facts: Examination) -> Iterator[Finding]:
+    """Answers of the last hour that say nothing; after a tool's result one may be meant."""
+    turns = facts.record.turns
+    found = [one for one in turns if one.outcome is Outcome.EMPTY]
+    if found:
+        text = f"{len(found)} of the last hour's {counted(len(turns), 'turn')} got an answer that "
+        text += f"says nothing, the last {ago(facts.record.now - found[-1].wall)}"
+        yield warn("answers", text, failures.EMPTY_CURE)
+
+
 def _mend(facts: Examination, one: Exchange) -> str:
-    return records.fault_of(one) or larger_context(facts, one)
+    return failures.fault_of(one) or larger_context(facts, one)
 
 
 def larger_context(facts: Examination, one: Exchange) -> str:

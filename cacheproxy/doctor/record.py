@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
 from cacheproxy.asking import PAGE_SECONDS, Site
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
-from cacheproxy.core.dialects.dialect import Purpose
-from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.judge.explain import FELT
-from cacheproxy.core.placement.refusal import refuses_late
+from cacheproxy.observe.failures import failing, has_prompt
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.row import rows_in
-from cacheproxy.words import ago, counted, short
+from cacheproxy.words import counted, short
 
 PAGE = "/_cacheproxy/exchanges"
 _LATELY = 3600.0
 """Seconds: of older turns nothing is concluded."""
 _MOST = 0.5
 """Share of lost tokens. Of few turns, a quarter may be one turn that had to break."""
-_LAST = 10
-"""Requests of a client that show how it fares now."""
 _CUT = (Reason.CUT, Reason.CONTEXT_SHIFTED)
-_LONGEST = 200
-"""Characters of what a server said."""
-_IN_TEMPLATE = "Jinja Exception:"
-"""llama-server: behind it stands what the template has to say, before it a part of its source."""
-_CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
-_KEY = (401, 403)
-_ITS_OWN = range(400, 500)
-"""Statuses that blame the request."""
-
-
-class Fault(StrEnum):
-    """What is to blame for a failed request, by what mends it; "" where the server decides that."""
-
-    PLACE = "start the proxy with --placement user"
-    """A system message comes late, and the template refuses it."""
-    LENGTH = ""  #: the prompt is longer than the server's context
-    KEY = "give the client the model server's key"  #: the server does not accept the client's
-    REQUEST = "mend what the client sends; the server says what is wrong with it"
-    """It is malformed, or asks for what is not there."""
-    SERVER = "look in the model server's log"  #: not the request
 
 
 @dataclass(frozen=True)
@@ -126,24 +100,8 @@ class Record:
 
     @cached_property
     def failing(self) -> dict[str, tuple[Exchange, ...]]:
-        """The last requests of each client, of the hour, of which the very last, or half, failed.
-
-        Not those of one that only tried: a single request, or a stranger's among turns that went
-        well, and all by their own fault.
-        """
-        found = {}
-        for client in dict.fromkeys(one.client for one in self.lately):
-            mine = tuple(one for one in self.lately if one.client == client)[-_LAST:]
-            failed = sum(one.went_wrong for one in mine)
-            is_try = failed == len(mine) and all(fault_of(one) is Fault.REQUEST for one in mine)
-            if is_try and (len(mine) == 1 or (self.turns and client not in self.known)):
-                continue
-            # one malformed request behind others that went well is a try, too
-            is_serious = fault_of(mine[-1]) is not Fault.REQUEST or mine[-2:-1] == ()
-            is_stuck = all(one.went_wrong for one in mine[-1 if is_serious else -2 :])
-            if is_stuck or 2 * failed >= len(mine):
-                found[client] = mine
-        return found
+        """The last requests of each client of which the very last, or half, failed."""
+        return failing(self.lately, self.known, tries_count=not self.turns)
 
     @cached_property
     def given_up(self) -> dict[str, tuple[Exchange, ...]]:
@@ -178,48 +136,5 @@ def read(
     rows = rows_in(Site(proxy, headers).tell(PAGE, seconds=PAGE_SECONDS))
     if rows is None:
         return NO_RECORD
-    mine = (one for one in rows if _has_prompt(one) and one.client != DOCTOR)
+    mine = (one for one in rows if has_prompt(one) and one.client != DOCTOR)
     return Record(tuple(sorted(mine, key=lambda one: one.number)), now, known)
-
-
-def said_of(one: Exchange) -> str:
-    """Return what a server said on one line of a sane length, of a template's error the end."""
-    return " ".join((one.error or "").rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST]
-
-
-def summary(last: Sequence[Exchange]) -> str:
-    """Return how many of the last requests of one client failed, for people."""
-    failed, client = sum(one.went_wrong for one in last), last[-1].client
-    if failed == len(last) == 1:
-        return f"the only request of {client} failed"
-    part = "all" if failed == len(last) else str(failed)
-    return f"{part} of the last {counted(len(last), 'request')} of {client} failed"
-
-
-def failure(one: Exchange, now: float) -> str:
-    """Return when and how a request failed, for people."""
-    how = "an answer that broke off"
-    if one.has_failed:
-        said = said_of(one)
-        how = f"HTTP {one.status}" + (f': "{said}"' if said else "")
-    elif one.error:
-        how = f'HTTP {one.status} and then: "{one.error}"'
-    return f"{ago(now - one.wall)} on {one.received.path or 'a path'}, with {how}"
-
-
-def fault_of(one: Exchange) -> Fault:
-    """Return what is to blame for a failure, as far as status and words tell."""
-    said = one.error or ""
-    if refuses_late(said.encode("utf-8", "replace")):
-        return Fault.PLACE
-    if _CONTEXT.search(said):
-        return Fault.LENGTH
-    if one.status in _KEY:
-        return Fault.KEY
-    return Fault.REQUEST if one.status in _ITS_OWN else Fault.SERVER
-
-
-def _has_prompt(one: Exchange) -> bool:
-    """Whether it is a turn, or would have been one if it had not failed."""
-    counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
-    return one.turn > 0 or (one.went_wrong and one.session is not None and not counts)

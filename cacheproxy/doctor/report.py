@@ -16,8 +16,9 @@ from cacheproxy.client_setup.finding import Finding, FindingState
 from cacheproxy.core.servers.profile import for_people
 from cacheproxy.core.servers.status import NOTHING, Look
 from cacheproxy.doctor.facts import Examination
-from cacheproxy.doctor.record import Record, summary
+from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.trial import Shot, Trial, TrialOutcome
+from cacheproxy.observe.failures import summary
 from cacheproxy.words import counted
 
 _LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)

@@ -13,8 +13,8 @@ from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.core.servers.profile import Thinking, says
 from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination
-from cacheproxy.doctor.record import Fault
 from cacheproxy.doctor.trial import APIS, NO_MODEL, Trial, TrialOutcome
+from cacheproxy.observe.failures import Fault
 
 RAM_OFF = "off: a slot's prompt is lost when another conversation takes the slot"
 OTHER_TEMPLATE = f"start the server with another chat template: {EXAMPLE.name} {EXAMPLE.template}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +12,8 @@ from cacheproxy.core.judge.explain import BROKEN, FELT, phrase, share_in_words
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
+from cacheproxy.observe.failures import cure_of
+from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.web.pages import Json
 from cacheproxy.words import counted
@@ -31,6 +33,7 @@ class CacheState(StrEnum):
     """How the cache stands in a window; the page's colour only repeats it."""
 
     EMPTY = "empty"
+    FAILING = "failing"
     UNMEASURED = "unmeasured"
     COLD = "cold"
     WORKING = "working"
@@ -40,6 +43,7 @@ class CacheState(StrEnum):
 
 _TITLES = {
     CacheState.EMPTY: "No requests yet",
+    CacheState.FAILING: "Requests fail",
     CacheState.UNMEASURED: "Not measured",
     CacheState.COLD: "First turns only",
     CacheState.WORKING: "Cache is working",
@@ -82,6 +86,9 @@ def without(sums: Mapping[str, Any]) -> float | None:
 def _judged(window: str, sums: Mapping[str, Any], known: int) -> tuple[CacheState, str]:
     """Return how the cache stands, and a sentence on it."""
     when = f"in the last {WINDOWS[window].name}"
+    if not sums["turns"] and sums["errors"]:
+        said = counted(sums["errors"], "request")
+        return CacheState.FAILING, f"{said} failed {when}, and none was answered."
     if not sums["turns"]:
         return CacheState.EMPTY, f"No figures {when}."
     if not known:
@@ -111,6 +118,22 @@ def todo(
     left to do about it.
     """
     return [*_server(profile, look, sums), *_causes(breaks, report_on)]
+
+
+def failing(
+    failed: Iterable[tuple[str, Exchange]], upstreams: Iterable[Mapping[str, Any]]
+) -> list[Json]:
+    """Return what stands in the way of answers at all.
+
+    ``failed``: see ``observe.failures.stuck``; ``upstreams``: all, where there are several.
+    """
+    down = [each["name"] for each in upstreams if each["state"] == UpstreamState.DOWN]
+    servers = [_card(f"{name}-down", f"Start {name}", f"{name} does not answer.") for name in down]
+    failures = [
+        _card(f"failed-{one.client}", f"Mend what fails: {one.client}", f"{said}. {cure_of(one)}.")
+        for said, one in failed
+    ]
+    return [*servers, *failures]
 
 
 def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Iterator[Json]:

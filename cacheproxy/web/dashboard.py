@@ -18,6 +18,7 @@ from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import NOBODY
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
+from cacheproxy.observe.failures import stuck
 from cacheproxy.observe.recent import Latest, Recent
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.lists import (
@@ -42,7 +43,7 @@ from cacheproxy.totals.windows import (
     overview,
     routed,
 )
-from cacheproxy.web.answers import headline, todo, without
+from cacheproxy.web.answers import failing, headline, todo, without
 from cacheproxy.web.pages import Content, Json, PageError, Streamed, answer, query_of
 from cacheproxy.words import clients
 
@@ -157,6 +158,7 @@ class Dashboard:
             found = await self._source.ask(_figures, window, now)
             self._figures[window] = now, found
         sums, last = found["overview"]["sums"], found["last_break"]
+        failed = stuck(self._recent, now / 1e3)
         if last is not None and last["number"] is not None:
             last = last | {"cured": self.is_applied(last["number"])}
         return {
@@ -178,7 +180,11 @@ class Dashboard:
                 "prefill": sums["prefill_speed"] or (self.speed() if sums["turns"] else None),
                 "generation": sums["generation_speed"],
             },
-            "todo": todo(self.profile(), look, sums, found["breaks"], self._open_report),
+            "todo": [
+                *failing(failed, self.upstreams()),
+                *todo(self.profile(), look, sums, found["breaks"], self._open_report),
+            ],
+            "last_failure": failed[-1][0] if failed else None,
             **found,
             "last_break": last,
         }

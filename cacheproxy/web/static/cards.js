@@ -4,13 +4,14 @@ import { href } from "./route.js";
 import { ago, agentOf, conversationOf, count, known, lasting, percent, phrase, plural, proxyOption } from "./words.js";
 
 const STANDINGS = { // the shape says what the colour does
-  working: ["✓", "good"], hitches: ["▲", "fair"], breaking: ["✕", "bad"],
+  failing: ["✕", "bad"], working: ["✓", "good"], hitches: ["▲", "fair"], breaking: ["✕", "bad"],
   cold: ["○", ""], unmeasured: ["?", ""], empty: ["○", ""],
 };
 
 export function showCards(said) {
   showWorks(said);
   showLast(said.last_break, said);
+  if (said.last_failure && !said.last_break) showFailure(said.last_failure);
   showTodo(said.todo || []);
 }
 
@@ -42,8 +43,15 @@ function showWorks({ headline, overview, rules, without }) {
   document.title = measured ? `${percent(headline.share)} reused · cacheproxy` : "cacheproxy";
 }
 
+function showFailure(text) {
+  $("last").classList.remove("good");
+  say("last-shape", "✕");
+  say("last-none", `${text}.`);
+}
+
 function showLast(last, { now }) {
   show("last-none", !last);
+  say("last-none", "Nothing has broken the cache in this window.");
   show("last-some", Boolean(last));
   const over = !last || last.cured;
   $("last").classList.toggle("good", over);

@@ -1,0 +1,137 @@
+"""Requests that failed: of which client, in which words, and what mends them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from cacheproxy.core.dialects.dialect import Purpose
+from cacheproxy.core.dialects.dialects import endpoint_of
+from cacheproxy.core.placement.refusal import refuses_late
+from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.words import ago, counted
+
+EMPTY_CURE = (
+    "Look in the model server's log: its chat template, or its parser of tool calls or reasoning, "
+    "may leave out what the model says"
+)
+_LATELY = 3600.0
+"""Seconds: of older requests nothing is concluded."""
+_LAST = 10
+"""Requests of a client that show how it fares now."""
+_LONGEST = 200
+"""Characters of what a server said."""
+_IN_TEMPLATE = "Jinja Exception:"
+"""llama-server: behind it stands what the template has to say, before it a part of its source."""
+_CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
+_KEY = (401, 403)
+_ITS_OWN = range(400, 500)
+"""Statuses that blame the request."""
+
+
+class Fault(StrEnum):
+    """What is to blame for a failed request, by what mends it; "" where the server decides that."""
+
+    PLACE = "start the proxy with --placement user"
+    """A system message comes late, and the template refuses it."""
+    LENGTH = ""  #: the prompt is longer than the server's context
+    KEY = "give the client the model server's key"  #: the server does not accept the client's
+    REQUEST = "mend what the client sends; the server says what is wrong with it"
+    """It is malformed, or asks for what is not there."""
+    SERVER = "look in the model server's log"  #: not the request
+
+
+def failing(
+    lately: Sequence[Exchange], known: frozenset[str], *, tries_count: bool
+) -> dict[str, tuple[Exchange, ...]]:
+    """Return the last requests of each client of which the very last, or half, failed.
+
+    Not those of one that only tried: a single request, or a stranger's (its client is not
+    ``known``) unless ``tries_count``, and all by their own fault.
+    """
+    found = {}
+    for client in dict.fromkeys(one.client for one in lately):
+        mine = tuple(one for one in lately if one.client == client)[-_LAST:]
+        failed = sum(one.went_wrong for one in mine)
+        is_try = failed == len(mine) and all(fault_of(one) is Fault.REQUEST for one in mine)
+        if is_try and (len(mine) == 1 or not (tries_count or client in known)):
+            continue
+        # one malformed request behind others that went well is a try, too
+        is_serious = fault_of(mine[-1]) is not Fault.REQUEST or mine[-2:-1] == ()
+        is_stuck = all(one.went_wrong for one in mine[-1 if is_serious else -2 :])
+        if is_stuck or 2 * failed >= len(mine):
+            found[client] = mine
+    return found
+
+
+def stuck(recent: Iterable[Exchange], now: float) -> list[tuple[str, Exchange]]:
+    """Return each client's last prompt where that failed, or got nothing, and how; the last last.
+
+    ``now`` is in seconds since the epoch; of what was an hour ago nothing is said.
+    """
+    last: dict[str, Exchange] = {}
+    for one in recent:
+        if has_prompt(one) and one.ended >= now - _LATELY:
+            last.pop(one.client, None)
+            last[one.client] = one
+    bad = [one for one in last.values() if one.went_wrong or one.outcome is Outcome.EMPTY]
+    return [(f"The last request of {one.client} failed {failure(one, now)}", one) for one in bad]
+
+
+def cure_of(one: Exchange) -> str:
+    """Return what mends it, for people."""
+    if one.outcome is Outcome.EMPTY:
+        return EMPTY_CURE
+    said = fault_of(one) or "Give the server a larger context, or the client a smaller window"
+    return f"{said[0].upper()}{said[1:]}"
+
+
+def has_prompt(one: Exchange) -> bool:
+    """Whether it is a turn, or would have been one if it had not failed."""
+    counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
+    return one.turn > 0 or (one.went_wrong and one.session is not None and not counts)
+
+
+def worst_of(last: Sequence[Exchange]) -> Exchange:
+    """Return the latest of one client's requests that failed."""
+    return next(one for one in reversed(last) if one.went_wrong)
+
+
+def said_of(one: Exchange) -> str:
+    """Return what a server said on one line of a sane length, of a template's error the end."""
+    return " ".join((one.error or "").rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST]
+
+
+def summary(last: Sequence[Exchange]) -> str:
+    """Return how many of the last requests of one client failed, for people."""
+    failed, client = sum(one.went_wrong for one in last), last[-1].client
+    if failed == len(last) == 1:
+        return f"the only request of {client} failed"
+    part = "all" if failed == len(last) else str(failed)
+    return f"{part} of the last {counted(len(last), 'request')} of {client} failed"
+
+
+def failure(one: Exchange, now: float) -> str:
+    """Return when and how a request failed, for people."""
+    how = "an answer that broke off"
+    if one.outcome is Outcome.EMPTY:
+        how = "an answer that says nothing"
+    if one.has_failed:
+        said = said_of(one)
+        how = f"HTTP {one.status}" + (f': "{said}"' if said else "")
+    elif one.error:
+        how = f'HTTP {one.status} and then: "{one.error}"'
+    return f"{ago(now - one.wall)} on {one.received.path or 'a path'}, with {how}"
+
+
+def fault_of(one: Exchange) -> Fault:
+    """Return what is to blame for a failure, as far as status and words tell."""
+    said = one.error or ""
+    if refuses_late(said.encode("utf-8", "replace")):
+        return Fault.PLACE
+    if _CONTEXT.search(said):
+        return Fault.LENGTH
+    if one.status in _KEY:
+        return Fault.KEY
+    return Fault.REQUEST if one.status in _ITS_OWN else Fault.SERVER
