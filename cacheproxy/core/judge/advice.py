@@ -240,6 +240,9 @@ def _context(case: _Case) -> Iterator[Advice]:
 
 
 def _not_cached(case: _Case) -> Iterator[Advice]:
+    if Sign.NOT_WANTED in case.verdict.evidence:
+        yield Advice("the client", 'without "cache_prompt": false: this request asked for no cache')
+        return
     if case.server.keeps_none:
         yield Advice(
             "nothing", f"{case.server.called} has no prompt cache: another server would help"
@@ -305,6 +308,11 @@ _BY_REASON: Mapping[Reason, Callable[[_Case], Iterable[Advice]]] = {
     Reason.SYSTEM_CHANGED: _field,
     Reason.TOOLS_CHANGED: _tools,
     Reason.MESSAGES_CHANGED: _field,
+    Reason.PARAMETERS_CHANGED: _always(
+        "the client",
+        "sends one value throughout: the template prints it, so that another has the prompt read "
+        "anew from there",
+    ),
     Reason.PREVIOUS_NOT_FOUND: _always(
         "nothing", "this proxy has not seen the turn before, so it cannot compare"
     ),

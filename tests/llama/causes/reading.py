@@ -32,9 +32,10 @@ class Named:
     rewrite: str = ""
     beneath: str = ""
     evidence: frozenset[str] = frozenset()
+    kind: str = ""
 
     def __str__(self) -> str:
-        more = [self.path, self.rewrite, self.beneath and f"beneath: {self.beneath}"]
+        more = [self.path, self.kind, self.rewrite, self.beneath and f"beneath: {self.beneath}"]
         more += sorted(self.evidence)
         said = ", ".join(filter(None, more))
         return " ".join(filter(None, (self.judgement, self.reason, f"({said})" if said else "")))
@@ -85,6 +86,7 @@ def diagnosed(number: int, *where: str) -> tuple[Named | None, str]:
         rewrite=report.get("rewrite") or "",
         beneath=report.get("beneath") or "",
         evidence=frozenset(report.get("evidence") or ()),
+        kind=report.get("kind") or "",
     )
     return named, text
 
