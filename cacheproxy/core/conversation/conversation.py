@@ -66,8 +66,8 @@ class Conversation:
 
     def place(self, lane: Lane, *, replaced: bool = False) -> Place:
         """Return where the last turn of ``lane`` stands."""
-        is_side = self.is_beside(lane)
-        return Place(lane.number, lane.turns, is_side, replaced, root=self.root)
+        is_side, beside = self.is_beside(lane), 0 if lane.number == self.main else lane.number + 1
+        return Place(lane.number, lane.turns, is_side, replaced, root=self.root, beside=beside)
 
     def is_beside(self, lane: Lane) -> bool:
         """Whether ``lane`` is beside the conversation: siblings, with one head, are not."""

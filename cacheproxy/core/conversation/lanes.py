@@ -28,6 +28,8 @@ _EACH, _EACH_HEADER = 2500, 150
 _HALF = 0.5
 _MOST_OTHERS = 3
 _MOST_BRANCHES = 3
+_ONE_FORM = 0.8
+"""Share of its words from which a first message is made of the same form as another."""
 _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
 
@@ -54,6 +56,7 @@ class Place(NamedTuple):
     pair: Pair | None = None  #: the request with the one before, until it is judged
     history: History | None = None  #: its own, where values may be put back; until it is judged
     root: Session | None = None  #: the session that its own works for
+    beside: int = 0  #: which of the lanes that are not the conversation's own it is; 0: that one
 
 
 class Before(NamedTuple):
@@ -248,7 +251,9 @@ def _is_sibling(lane: Lane, kin: Kinship) -> bool:
     if not kin.pieces or kin.has_answers() or not kin.has_system_of(lane.plain):
         return False
     ours, theirs = (_first_of(prompt) for prompt in (kin.prompt, lane.prompt))
-    return share_of_words(ours, theirs) >= _HALF or not _begins_anew(lane.prompt, kin.prompt)
+    if ours == theirs:
+        return False
+    return share_of_words(ours, theirs) >= _ONE_FORM or not _begins_anew(lane.prompt, kin.prompt)
 
 
 def _first_of(prompt: Prompt) -> str:

@@ -95,6 +95,8 @@ def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) 
     is_unlike = proof.shared <= UNLIKE * (turn.tokens or turn.had)
     if beneath is not None and (is_unlike or further <= near(proof.shared, memory)):
         return _because(beneath, basis=Basis.RENDERED, rewrite=rewrite)
+    if agree and proof.clock is not None and reused < proof.clock:
+        beneath, rewrite = Reason.TEMPLATE_CHANGED, Rewrite.CLOCK  # both were rendered at one time
     signs = signs_of(turn, shared)
     is_partial = reused > near(turn.meanwhile.alike or 0)
     if signs and (memory.kind is not MemoryKind.CHECKPOINTED or not is_partial):

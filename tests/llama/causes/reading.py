@@ -50,7 +50,8 @@ def judged(log: str) -> list[str]:
 def from_log(log: str, label: str) -> tuple[Named, str]:
     """Return what the last line about the conversation ``label`` says, and the line itself."""
     lines = log.splitlines()
-    index = max(number for number, line in enumerate(lines) if f" {label} " in line)
+    marked = re.compile(rf" {re.escape(label)}(?:\+\d+)? ")
+    index = max(number for number, line in enumerate(lines) if marked.search(line))
     line = lines[index]
     verdict = (judged(line) or [""])[0]
     follows = lines[index + 1] if index + 1 < len(lines) else ""
