@@ -170,10 +170,10 @@ def _evicted(case: _Case) -> Iterator[Advice]:
     evidence, server = case.verdict.evidence, case.server
     room: Iterable[FlagAdvice] = server.room
     if server.room_for is not None:
-        # of a single slot every other prompt takes what it holds, alike or not
-        was_taken = Sign.OTHERS in evidence and case.profile.memory.slots != 1
-        is_full, has_ram = Sign.FULL in evidence, case.profile.memory.has_ram
-        room = server.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram)
+        was_taken, is_full = Sign.OTHERS in evidence, Sign.FULL in evidence
+        memory = case.profile.memory
+        has_ram, slots = memory.has_ram, memory.slots
+        room = server.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram, slots=slots)
     yield from case.set(room, "that gives prompts more memory")
 
 

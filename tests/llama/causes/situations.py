@@ -125,9 +125,7 @@ def _changed(path: str, kind: ChangeKind) -> Named:
 
 
 _CLOCK = broken(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.CLOCK)
-_CLOCK_BENEATH = broken(
-    Reason.CHECKPOINT, beneath=Reason.TEMPLATE_CHANGED, rewrite=Rewrite.CLOCK
-)
+_CLOCK_BENEATH = broken(Reason.CHECKPOINT, beneath=Reason.TEMPLATE_CHANGED, rewrite=Rewrite.CLOCK)
 _ALL = (
     Cause(
         "effort-raised",
