@@ -220,7 +220,8 @@ def _infer(inferred: Inferred, verdict: Verdict, turn: Evidence) -> None:
     if api is not None:
         expected = verdict.expected  # all of the turn before, which was counted, if it was added to
         appended = expected is not None and expected.source == "measured"
-        appended = appended and verdict.judgement is not Judgement.CUT  # its start went
+        # The start of the one went; the other's template prints the time, so that prompts differ.
+        appended = appended and verdict.judgement is not Judgement.CUT and not turn.profile.clock
         appended = appended and (usage.prompt or 0) >= _ENOUGH
         inferred.saw_reuse(api, usage.reused, appended=appended)
     if verdict.judgement is not Judgement.BREAK or verdict.reason not in _ORDERED:

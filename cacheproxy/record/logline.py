@@ -113,7 +113,10 @@ def _turn(exchange: Exchange) -> str:
     """The line of a turn; what is not known is left out, but for the tokens."""
     usage, session = exchange.usage, exchange.session
     prompt, reused, output, first = usage.prompt, usage.reused, usage.output, exchange.first_byte
-    said = f"{session.label if session is not None else '-':<12} #{exchange.turn:<3}"
+    label = session.label if session is not None else "-"
+    if exchange.place is not None and exchange.place.beside:
+        label += f"+{exchange.place.beside}"
+    said = f"{label:<12} #{exchange.turn:<3}"
     if prompt is None:
         said += "  tokens not reported"
     elif reused is None:

@@ -54,6 +54,12 @@ _BEFORE_THE_LAST = (
 _CLOCK = "{{- '<|im_start|>developer\\nIt is ' + strftime_now('%H:%M:%S') + '<|im_end|>\\n' -}}"
 
 
+_SETTINGS = (
+    "{{- 'Effort: ' + (reasoning_effort or 'none') + ', thinking: '"
+    " + (enable_thinking | string) + '\\n' -}}"
+)
+
+
 def _made(*changes: tuple[str, str]) -> str:
     text = default_template()
     for old, new in changes:
@@ -87,13 +93,16 @@ REWRITING = {
     + _made((_ASSISTANT, _THINKING.replace("KEPT", "preserve_thinking or preserve_reasoning or"))),
     "tools": _LAST_USER + _made((_TOOLS, ""), (_ROLE, _BEFORE_THE_LAST + _ROLE)),
     "clock": _CLOCK + default_template(),
+    "clock-behind": _made((_HEAD, _HEAD + "{{- ' It is ' + strftime_now('%H:%M:%S') -}}")),
+    "effort": _made((_HEAD, _SETTINGS + _HEAD)),
 }
 """Templates that render an earlier turn anew when the next one comes.
 
 ``think``: reasoning stands only after the last user message (GLM, gpt-oss, Qwen3), with an empty
 block where there is none (Qwen3.5). ``keep``: so, unless ``chat_template_kwargs`` ask to keep it.
 ``tools``: the tools stand before the last user message (Mistral-Small-3.2, Nemo). ``clock``: the
-time stands at the head (Granite-3.3, Llama-3.2 print the date).
+time stands at the head (Granite-3.3, Llama-3.2 print the date), ``clock-behind``: behind the
+system text. ``effort``: what a request asks of reasoning stands at the head (gpt-oss, Seed-OSS).
 """
 
 _NO_TOOLS = (

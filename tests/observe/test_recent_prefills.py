@@ -39,7 +39,7 @@ class Running(Latest):
 
 
 def test_the_line():
-    said = r"\d\d:\d\d:\d\d agent/3f9a   #14   prefill 2,048 of 11,000 tokens \(19%\) after 6s"
+    said = r"\d\d:\d\d:\d\d agent/3f9a77 #14   prefill 2,048 of 11,000 tokens \(19%\) after 6s"
     one = exchange({}, session="3f9a77", turn=14)
     assert re.fullmatch(said, line(one, Progress(2048, 11_000), 6.2))
     assert re.fullmatch(f"{said}, ~1,300s to go", line(one, Progress(2048, 11_000), 6.2, 1284.0))
@@ -88,7 +88,7 @@ def test_those_that_run_are_shown_until_they_are_over():
     prefills.tell(2, 3.0, 5, 9, "pi")
     first, second = prefills.as_json(NOW)
     assert first == {
-        "session": "pi/3f9a",
+        "session": "pi/3f9a77",
         "conversation": "pi/3f9a77",
         "turn": 14,
         "done": 5,
@@ -97,9 +97,9 @@ def test_those_that_run_are_shown_until_they_are_over():
         "to_go": None,
         "held": False,
     }
-    assert (second["session"], second["done"], second["total"]) == ("claude/3f9a", 2048, 11_000)
+    assert (second["session"], second["done"], second["total"]) == ("claude/3f9a77", 2048, 11_000)
     prefills.tell(2, None)
-    assert [each["session"] for each in prefills.as_json(NOW)] == ["claude/3f9a"]
+    assert [each["session"] for each in prefills.as_json(NOW)] == ["claude/3f9a77"]
     assert prefills.changes == 3
 
 

@@ -97,7 +97,12 @@ SIDES = [
         pytest.param(
             [ONE, TWO, replace(LOSES, **ELSEWHERE)], SYSTEM_FIRST, ["BREAK", "moved"], id="moved"
         ),
-        pytest.param([ONE, OFF], SYSTEM_FIRST, ["BREAK", "not_cached"], id="cache_prompt off"),
+        pytest.param(
+            [ONE, OFF],
+            SYSTEM_FIRST,
+            ["BREAK", "not_cached", Sign.NOT_WANTED],
+            id="cache_prompt off",
+        ),
         pytest.param(FULL_BLOCK, BLOCKS, ["ok"], id="whole blocks"),
         *(
             pytest.param(

@@ -44,7 +44,10 @@ CALLS = {
     "may_be": (lambda kind: kind.may_be(ANSWERS), False),
     "look": (lambda kind: kind.look(LOOK, ANSWERS), LOOK),
     "memory": (lambda kind: kind.memory(LOOK, Memory(slots=3)), Memory(slots=3)),
-    "room_for": (lambda kind: kind.room_for(was_taken=True, is_full=True, has_ram=None), ()),
+    "room_for": (
+        lambda kind: kind.room_for(was_taken=True, is_full=True, has_ram=None, slots=1),
+        (),
+    ),
     "start": (lambda kind: kind.start[1]({}), None),
     "read_config": (lambda kind: kind.counters.read_config({}), CacheConfig()),
     "spelled": (lambda kind: kind.rendering.spelled({"messages": []}), {"messages": []}),

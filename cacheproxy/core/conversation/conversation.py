@@ -10,7 +10,7 @@ from sys import getsizeof
 from typing import Any
 
 from cacheproxy.core.conversation.history import Histories
-from cacheproxy.core.conversation.lanes import Lane, Place, tools_of
+from cacheproxy.core.conversation.lanes import Lane, Place, alike_systems, system_of, tools_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.thoughts import Thoughts
 from cacheproxy.core.document.compare import alike
@@ -66,9 +66,17 @@ class Conversation:
 
     def place(self, lane: Lane, *, replaced: bool = False) -> Place:
         """Return where the last turn of ``lane`` stands."""
-        several = sum(map(bool, map(_TURNS, self.lanes))) > 1
-        is_side = several and lane.number != self.main
-        return Place(lane.number, lane.turns, is_side, replaced, root=self.root)
+        is_side, beside = self.is_beside(lane), 0 if lane.number == self.main else lane.number + 1
+        return Place(lane.number, lane.turns, is_side, replaced, root=self.root, beside=beside)
+
+    def is_beside(self, lane: Lane) -> bool:
+        """Whether ``lane`` is beside the conversation: siblings, with one head, are not."""
+        main = self.lane(self.main)
+        if main is lane or main is None or sum(map(bool, map(_TURNS, self.lanes))) < 2:
+            return False
+        ours, theirs = lane.prompt, main.prompt
+        is_alike = tools_of(ours) == tools_of(theirs)
+        return not (is_alike and alike_systems(system_of(ours), system_of(theirs)))
 
 
 class Spellings:

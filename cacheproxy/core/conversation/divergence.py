@@ -15,7 +15,7 @@ from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from cacheproxy.core.dialects.answer import said_in
-from cacheproxy.core.dialects.content import Part, Segment
+from cacheproxy.core.dialects.content import Part, Segment, is_mark
 from cacheproxy.core.diff.text import kept_chars, kept_lines
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.search import LateError
@@ -47,8 +47,18 @@ class Parting(NamedTuple):
     @property
     def path(self) -> str:
         """JSON pointer of the value that differs, in the later request if it is there."""
-        segment = self.now or self.was
+        segment = self.was if self.has_ended else self.now or self.was
         return segment.path if segment is not None else ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the message of the later prompt ends where that of the earlier one goes on."""
+        return not self.now_at and _ends(self.now) and not _ends(self.was)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the message of the later prompt goes on where that of the earlier one ends."""
+        return not self.was_at and _ends(self.was) and not _ends(self.now)
 
 
 def parting(before: Prompt, after: Prompt) -> Parting:
@@ -71,6 +81,7 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     else:
         shared = before.chars - sum(map(_CHARS, ours[same:]))
     was, now = next(left, None), next(right, None)
+    one_before = other_before = None
     at_was = at_now = 0
     while was is not None and now is not None:
         length = min(len(was.text) - at_was, len(now.text) - at_now)
@@ -80,9 +91,14 @@ def parting(before: Prompt, after: Prompt) -> Parting:
         if equal < length:
             break
         if at_was == len(was.text):
-            was, at_was = next(left, None), 0
+            one_before, was, at_was = was, next(left, None), 0
         if at_now == len(now.text):
-            now, at_now = next(right, None), 0
+            other_before, now, at_now = now, next(right, None), 0
+    # A text that has lost or got a line end parts from the sign that the next message begins.
+    if at_was and not at_now and other_before is not None and was is not None and is_mark(was):
+        shared, now, at_now, at_was = shared - at_was, other_before, _end(other_before, at_was), 0
+    elif at_now and not at_was and one_before is not None and now is not None and is_mark(now):
+        shared, was, at_was, at_now = shared - at_now, one_before, _end(one_before, at_now), 0
     while now is None and was is not None and not was.text[at_was:]:  # takes nothing away
         was, at_was = next(left, None), 0
     if was is None or now is None:
@@ -94,6 +110,14 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     else:
         part = now.part
     return Parting(shared, was, now, at_was, at_now, part)
+
+
+def _ends(segment: Segment | None) -> bool:
+    return segment is None or is_mark(segment)
+
+
+def _end(segment: Segment, chars: int) -> int:
+    return max(0, len(segment.text) - chars)
 
 
 def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:

@@ -28,6 +28,8 @@ _EACH, _EACH_HEADER = 2500, 150
 _HALF = 0.5
 _MOST_OTHERS = 3
 _MOST_BRANCHES = 3
+_ONE_FORM = 0.8
+"""Share of its words from which a first message is made of the same form as another."""
 _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
 
@@ -54,6 +56,7 @@ class Place(NamedTuple):
     pair: Pair | None = None  #: the request with the one before, until it is judged
     history: History | None = None  #: its own, where values may be put back; until it is judged
     root: Session | None = None  #: the session that its own works for
+    beside: int = 0  #: which of the lanes that are not the conversation's own it is; 0: that one
 
 
 class Before(NamedTuple):
@@ -117,15 +120,20 @@ class Lane:
         return grown
 
     def before_of(self, sent: Prompt) -> Before | None:
-        """Return the turn before ``sent``: the last one, or that of the branch it goes on with."""
+        """Return the turn before ``sent``: the last one, or that of the branch it goes on with.
+
+        Each model has a cache of its own: a turn of another is compared with where none is known.
+        """
         before = self.before
         if before is None or not self.branches:
             return before
-        for one in (before, *reversed(self.branches)):
-            known = one.sent.digests
-            if sent.digests[: len(known)] == known and parting(one.sent, sent).was is None:
+        known = (before, *reversed(self.branches))
+        known = tuple(one for one in known if one.sent.model == sent.model) or known
+        for one in known:
+            digests = one.sent.digests
+            if sent.digests[: len(digests)] == digests:
                 return one
-        return before
+        return known[0]
 
     def branches_with(self, turn: Before | None, before: Before | None) -> tuple[Before, ...]:
         """Return the branches that there are once ``turn`` was evaluated; may take its time.
@@ -137,7 +145,8 @@ class Lane:
             return branches
         kept = [one for one in branches if one is not before] if branches else []
         was_branch = len(kept) < len(branches)
-        if was_branch or (last is before and _is_branch(turn.sent, last.sent)):
+        is_other = last.sent.model != turn.sent.model or tools_of(last.sent) != tools_of(turn.sent)
+        if was_branch or is_other or (last is before and _is_branch(turn.sent, last.sent)):
             return (*kept, last)[-_MOST_BRANCHES:]
         return branches
 
@@ -187,10 +196,15 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
     found = []
     for lane in lanes:
         theirs, known = lane.prompt.made.tool_piece.names, lane.prompt.digests
-        if theirs is tools or len(theirs & tools) >= _HALF * len(theirs | tools):
-            is_whole = known and texts[: len(known)] == known
+        is_whole = known and texts[: len(known)] == known
+        if (
+            theirs is tools
+            or len(theirs & tools) >= _HALF * len(theirs | tools)
+            or tools in lane.others
+            or (is_whole and kin.has_answers() and kin.has_system_of(lane.plain))
+        ):
             share = (1.0, len(known)) if is_whole else _share(known, texts)
-            if share >= (_HALF, 0):
+            if share >= (_HALF, 0) and (is_whole or not _is_sibling(lane, kin)):
                 found.append((share, lane))
     if len(found) > 1:
         found = [one for one in found if kin.has_system_of(one[1].plain)] or found
@@ -202,6 +216,8 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
         if tools_of(lane.prompt) == tools and alike_systems(
             system_of(lane.prompt), system_of(prompt)
         ):
+            if _is_sibling(lane, kin):
+                continue
             return lane, _begins_anew(lane.prompt, prompt)
     return None, False
 
@@ -224,6 +240,26 @@ def is_another(lane: Lane, prompt: Prompt) -> bool:
         digest for piece in lane.prompt.pieces if is_answer(piece) for digest in piece.digests
     }
     return bool(answers) and answers.isdisjoint(texts)
+
+
+def _is_sibling(lane: Lane, kin: Kinship) -> bool:
+    """Whether a request begins beside ``lane``: others may begin so under the same name.
+
+    The model has not answered in it. What is left of a history that its client has written anew
+    begins with other words than that did.
+    """
+    if not kin.pieces or kin.has_answers() or not kin.has_system_of(lane.plain):
+        return False
+    ours, theirs = (_first_of(prompt) for prompt in (kin.prompt, lane.prompt))
+    if ours == theirs:
+        return False
+    return share_of_words(ours, theirs) >= _ONE_FORM or not _begins_anew(lane.prompt, kin.prompt)
+
+
+def _first_of(prompt: Prompt) -> str:
+    """Return the first message."""
+    pieces, heads = prompt.made.run.pieces, prompt.made.heads
+    return "".join(_TEXT(one) for piece in pieces[heads : heads + 1] for one in piece.segments)
 
 
 def tools_of(prompt: Prompt) -> frozenset[str]:

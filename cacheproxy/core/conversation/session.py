@@ -14,9 +14,13 @@ from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 
 _PARENT = b"x-parent-session-id"
-_TYPED = re.compile(r"[a-z]{2,8}_")
-"""How an id begins that says its own type (``ses_``): the time follows, for days the same, so the
-end tells two apart."""
+_TYPED = re.compile(r"[a-z]{2,8}_|[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-")
+"""How an id begins that says its own type (``ses_``), or a UUID of version 7: the time follows, for
+days the same, so the end tells two apart."""
+_RANDOM = re.compile(r"[0-9a-f]{16}(?:-\d+)?|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f-]{21}")
+"""Ids that are random from their beginning: ours, and UUIDs of version 4."""
+_WHOLE = 12
+"""Characters of an id that is shown whole."""
 _HASH = re.compile(r"[0-9a-f]{16}(?:-\d+)?")
 
 DOCTOR = "cacheproxy-doctor"
@@ -49,9 +53,11 @@ class Session(NamedTuple):
 
     @property
     def label(self) -> str:
-        """``client/`` and four characters of the id, for the log."""
-        tail = re.sub(r"[^A-Za-z0-9]", "", self.id)
-        return f"{self.client}/{tail[-4:] if _TYPED.match(self.id) else tail[:4]}"
+        """``client/`` and as much of the id as tells it apart, for the log.
+
+        A subagent's own id stands behind that of the session which it works for.
+        """
+        return f"{self.client}/{':'.join(map(_short, self.id.split(':')))}"
 
     @property
     def is_named(self) -> bool:
@@ -66,6 +72,21 @@ class Session(NamedTuple):
     def numbered(self, number: int) -> Session:
         """Return the name of another one that begins as this one does."""
         return self._replace(id=f"{self.first.id}-{number}")
+
+
+def _short(name: str) -> str:
+    """Return four random characters of an id, or all of a short one.
+
+    A long one without any is told by its beginning, which others may have, too, and a digest.
+    """
+    if _RANDOM.fullmatch(name):
+        return name[:4] + name[16:] if _HASH.fullmatch(name) else name[:4]
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "", name)
+    if _TYPED.match(name):
+        return plain[-4:]
+    if len(plain) <= _WHOLE:
+        return plain
+    return f"{plain[:4]}-{hashlib.sha256(name.encode()).hexdigest()[:4]}"
 
 
 def session_of(

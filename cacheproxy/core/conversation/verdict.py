@@ -31,6 +31,7 @@ class Reason(StrEnum):
     SYSTEM_CHANGED = "system_changed"
     TOOLS_CHANGED = "tools_changed"
     MESSAGES_CHANGED = "messages_changed"
+    PARAMETERS_CHANGED = "parameters_changed"
     PREVIOUS_NOT_FOUND = "previous_message_not_found"
     TEMPLATE_CHANGED = "template_changed"
     CHECKPOINT = "checkpoint"
@@ -42,7 +43,14 @@ class Reason(StrEnum):
     UNKNOWN = "unknown"
 
 
-CHANGED = frozenset({Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED})
+CHANGED = frozenset(
+    {
+        Reason.SYSTEM_CHANGED,
+        Reason.TOOLS_CHANGED,
+        Reason.MESSAGES_CHANGED,
+        Reason.PARAMETERS_CHANGED,
+    }
+)
 """Reasons that stand in the requests themselves: a text is to blame, and a rule may help."""
 
 
@@ -72,6 +80,7 @@ class Sign(StrEnum):
     OTHERS = "another conversation had its place meanwhile"
     SLOTS = "no slot held it any more"
     FULL = "more was evaluated meanwhile than the cache holds"
+    NOT_WANTED = 'the request says "cache_prompt": false'
     BEGUN_ELSEWHERE = "it begins with answers that were not seen here, so pinned values begin anew"
 
 

@@ -98,7 +98,9 @@ class _Session:
     def lanes(self, parent: Session | None) -> Iterator[RecordedLane]:
         for number in sorted({turn.place.lane for turn in self.turns}):
             turns = tuple(turn for turn in self.turns if turn.place.lane == number)
-            beside = self.session if number != self.known.main else None
+            lane = self.known.lane(number)
+            is_beside = number != self.known.main if lane is None else self.known.is_beside(lane)
+            beside = self.session if is_beside else None
             owner = parent or beside
             yield RecordedLane(self.session, turns, owner is not None, owner)
 

@@ -236,6 +236,8 @@ def report_captured(
         field, named = _named(found, index - 1, verdict, _order(record))
         verdict = named if recorded is None else verdict
         seen = (field.count, len(steps)) if field is not None else None
+        if field is not None and recorded is not None and verdict.where is not None:
+            field = replace(field, kind=verdict.where.kind)  # of this turn, not of all that were
     return report(
         record,
         verdict,

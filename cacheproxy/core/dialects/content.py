@@ -137,6 +137,11 @@ class Segment(NamedTuple):
     """Who wrote it: ``client`` (tools, system), ``user``, ``model`` or ``tool``."""
 
 
+def is_mark(segment: Segment) -> bool:
+    """Whether ``segment`` is only the sign that a message begins."""
+    return segment.path.endswith("/role") and segment.text.startswith("\n<")
+
+
 def item_of(path: str, item: Any, part: Part, role: str) -> list[Segment]:
     """Return how a message reads, or one of the Responses API's other items (function_call …)."""
     if not isinstance(item, dict):

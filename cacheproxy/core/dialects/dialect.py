@@ -88,7 +88,7 @@ class Dialect:
     name: str  #: as records and captures have it
     path: str = ""  #: the path that its clients ask for an answer
     endpoints: tuple[Endpoint, ...] = ()  #: all of its paths
-    is_proxied: bool = True  #: False: captures of other tools have it, and nothing else
+    is_proxied: bool = True  #: False: its turns are read in captures alone
 
     # A request.
     items: str = "messages"  #: the member with the messages, or "": it has none

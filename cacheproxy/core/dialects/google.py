@@ -1,4 +1,7 @@
-"""Google's Gemini API, as captures of its client have it: it is never sent upstream."""
+"""Google's Gemini API: requests are relayed, and edited by rules that name their paths.
+
+As turns of conversations they are read in captures alone.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
 
-from cacheproxy.core.dialects.content import Part, Segment
+from cacheproxy.core.dialects.content import Part, Segment, is_mark
 from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.diff.text import alike
 from cacheproxy.core.prompt.prompt import Prompt
@@ -59,11 +59,6 @@ def _unit(path: str, blocks: Iterable[Segment]) -> AlignedMessage:
     found = list(blocks)
     texts = tuple(block for block in found if not is_mark(block))
     return AlignedMessage(path, texts, (found[0].role, "".join(block.text for block in texts)))
-
-
-def is_mark(segment: Segment) -> bool:
-    """Whether ``segment`` is only the sign that a message begins."""
-    return segment.path.endswith("/role") and segment.text.startswith("\n<")
 
 
 def _owner(segment: Segment) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from hashlib import blake2b
 
 from cacheproxy.core.dialects.content import Part
 
@@ -22,6 +23,7 @@ class ChangeKind(StrEnum):
     CLOCK = "clock"
     NONCE = "hex nonce"
     COUNTER = "counter"
+    BLOB = "binary data"
     PATH = "path"
     GIT = "git status"
     REORDERED = "reordered"
@@ -87,6 +89,12 @@ _HEADING = 400
 """Characters before such lines in which it is said what they are."""
 _AROUND = 80
 """Characters around a difference in which the token it is part of is looked for."""
+_RUN = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_LEADS = re.compile(r"[\w/+.-]{0,40}(?:;base64,|\",\"data\":\")")
+_LONG_RUN = re.compile(r"[A-Za-z0-9+/_-]{80,}={0,2}")
+_NO_SHAPE = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
+_MOST_RUN = 64 << 10
+"""Characters before a difference in which the beginning of binary data is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +170,40 @@ def status_at(text: str, position: int) -> tuple[int, int] | None:
     return found.span() if _ABOUT_GIT.search(text, max(0, line - _HEADING), line) else None
 
 
+def blob_at(text: str, position: int) -> tuple[int, int] | None:
+    """Return the span of binary data, as base64, that holds ``position``; None where it is none.
+
+    Or that follows there, behind what says its type.
+    """
+    leads = _LEADS.match(text, position)
+    if leads is not None and (found := _RUN.match(text, leads.end())):
+        return position, found.end()
+    found = _RUN.match(text, position)
+    end = position if found is None else found.end()
+    before = _RUN.match(text[max(0, position - _MOST_RUN) : position][::-1])
+    start = position - (0 if before is None else before.end())
+    is_said = text.endswith((";base64,", '","data":"'), 0, start)
+    return (start, end) if end > start and (is_said or _is_blob(text[start:end])) else None
+
+
+def _is_blob(run: str) -> bool:
+    """Whether a run of base64's characters is binary data: no hash, no path, no name."""
+    is_mixed = run != run.lower() and run != run.upper() and any(map(str.isdigit, run))
+    return len(run) >= _AROUND and is_mixed and 16 * run.count("/") < len(run)
+
+
+def _digest(found: re.Match[str]) -> str:
+    run = found[0]
+    return blake2b(run.encode()).hexdigest()[:12].translate(_NO_SHAPE) if _is_blob(run) else run
+
+
 def masked(text: str) -> str:
-    """Return ``text`` with every token that has a shape replaced: what is left is its wording."""
+    """Return ``text`` with every token that has a shape replaced: what is left is its wording.
+
+    Of binary data a digest is left: other data is another text.
+    """
+    if len(text) >= _AROUND:
+        text = _LONG_RUN.sub(_digest, text)
     for pattern in _COMPILED.values():
         text = pattern.sub("#", text)
     return text
@@ -183,5 +223,6 @@ def _covering(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, 
 # First: a commit's hash looks like a nonce, a file's name may hold a date.
 _FINDING: dict[ChangeKind, Callable[[str, int], tuple[int, int] | None]] = {
     ChangeKind.GIT: status_at,
+    ChangeKind.BLOB: blob_at,
     **{kind: partial(_covering, pattern) for kind, pattern in _COMPILED.items()},
 }

@@ -31,7 +31,7 @@ FOR_PAGES = b"access-control-"
 PROBE = b"x-cacheproxy-probe"
 """Marks a test request, as ``cacheproxy doctor`` sends: relayed like any other, never recorded."""
 
-SESSION_ID = re.compile(rb"x-(?!parent-).+-session-id")
+SESSION_ID = re.compile(rb"(?:x-)?(?!x-|parent-|mcp-).+-session-id")
 AGENT_ID = re.compile(rb"x-.+-agent-id")
 """In which clients name a session, and a subagent of it; in between is whose header it is."""
 

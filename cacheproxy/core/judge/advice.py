@@ -170,10 +170,10 @@ def _evicted(case: _Case) -> Iterator[Advice]:
     evidence, server = case.verdict.evidence, case.server
     room: Iterable[FlagAdvice] = server.room
     if server.room_for is not None:
-        # of a single slot every other prompt takes what it holds, alike or not
-        was_taken = Sign.OTHERS in evidence and case.profile.memory.slots != 1
-        is_full, has_ram = Sign.FULL in evidence, case.profile.memory.has_ram
-        room = server.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram)
+        was_taken, is_full = Sign.OTHERS in evidence, Sign.FULL in evidence
+        memory = case.profile.memory
+        has_ram, slots = memory.has_ram, memory.slots
+        room = server.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram, slots=slots)
     yield from case.set(room, "that gives prompts more memory")
 
 
@@ -240,6 +240,9 @@ def _context(case: _Case) -> Iterator[Advice]:
 
 
 def _not_cached(case: _Case) -> Iterator[Advice]:
+    if Sign.NOT_WANTED in case.verdict.evidence:
+        yield Advice("the client", 'without "cache_prompt": false: this request asked for no cache')
+        return
     if case.server.keeps_none:
         yield Advice(
             "nothing", f"{case.server.called} has no prompt cache: another server would help"
@@ -305,6 +308,11 @@ _BY_REASON: Mapping[Reason, Callable[[_Case], Iterable[Advice]]] = {
     Reason.SYSTEM_CHANGED: _field,
     Reason.TOOLS_CHANGED: _tools,
     Reason.MESSAGES_CHANGED: _field,
+    Reason.PARAMETERS_CHANGED: _always(
+        "the client",
+        "sends one value throughout: the template prints it, so that another has the prompt read "
+        "anew from there",
+    ),
     Reason.PREVIOUS_NOT_FOUND: _always(
         "nothing", "this proxy has not seen the turn before, so it cannot compare"
     ),

@@ -44,7 +44,8 @@ def cause_of(turn: Evidence, change: Reason | None, shared: int) -> Verdict:
     if turn.meanwhile.moved:
         return _because(Reason.MOVED, basis=Basis.TOLD)
     if (turn.profile.reuses is False or not turn.caches) and not turn.usage.reused:
-        return _because(Reason.NOT_CACHED, basis=Basis.TOLD)
+        signs = () if turn.caches else (Sign.NOT_WANTED,)
+        return _because(Reason.NOT_CACHED, basis=Basis.TOLD, evidence=signs)
     if turn.meanwhile.restarted and _is_far_back(turn, shared):
         return _because(Reason.EVICTED, basis=Basis.TOLD, evidence=(Sign.RESTARTED,))
     if _was_shifted(turn) and (change is None or _is_far_back(turn, shared)):
@@ -84,8 +85,8 @@ def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) 
         is_change = change is not None and (
             proof.fits or proof.shared >= shared * (1 - _LOOSE) - _LOOSE_TOKENS
         )
-        beneath = change if is_change else Reason.TEMPLATE_CHANGED
-        rewrite = None if is_change else proof.rewrite
+        beneath = Reason.PARAMETERS_CHANGED if proof.is_parameter else Reason.TEMPLATE_CHANGED
+        beneath, rewrite = (change, None) if is_change else (beneath, proof.rewrite)
     further = proof.shared - reused
     is_clock = proof.clock is not None and abs(proof.clock - reused) <= near(proof.clock, memory)
     if is_clock and further > near(proof.shared, memory):
@@ -94,6 +95,8 @@ def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) 
     is_unlike = proof.shared <= UNLIKE * (turn.tokens or turn.had)
     if beneath is not None and (is_unlike or further <= near(proof.shared, memory)):
         return _because(beneath, basis=Basis.RENDERED, rewrite=rewrite)
+    if agree and proof.clock is not None and reused < proof.clock:
+        beneath, rewrite = Reason.TEMPLATE_CHANGED, Rewrite.CLOCK  # both were rendered at one time
     signs = signs_of(turn, shared)
     is_partial = reused > near(turn.meanwhile.alike or 0)
     if signs and (memory.kind is not MemoryKind.CHECKPOINTED or not is_partial):
@@ -129,6 +132,8 @@ def _requested(turn: Evidence, change: Reason | None, shared: int) -> Verdict:
         return _because(Reason.EVICTED, basis=Basis.COUNTED, evidence=signs)
     if memory.kind is MemoryKind.CHECKPOINTED and change is not None:
         return _because(Reason.CHECKPOINT, basis=Basis.COUNTED, beneath=change)
+    if change is None and turn.parameter is not None and not turn.meanwhile.others:
+        return _because(Reason.PARAMETERS_CHANGED, basis=Basis.COUNTED)
     said = (
         "the requests share far more than was reused"
         if change

@@ -6,7 +6,8 @@ Also what a server repairs by itself: the prompt that it would have seen without
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,6 +17,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Break, Rewrite
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.document.pointer import Path, to_pointer
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, hoisted, remade, reordered
 from cacheproxy.core.prompt.request import Request
@@ -41,6 +43,35 @@ class Meanwhile(NamedTuple):
 NOTHING_SEEN = Meanwhile()
 
 
+PARAMETERS = (
+    *("chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "enable_thinking"),
+    *("think", "thinking_budget_tokens", "output_config", "options", "tool_choice"),
+    *("parallel_tool_calls", "response_format", "text", "documents", "chat_template"),
+)
+"""Members of requests that reach a template beside the messages, in one API or another."""
+
+
+class Parameter(NamedTuple):
+    """A parameter that differs between two requests."""
+
+    path: str  #: JSON pointer
+    was: str  #: as JSON, "" for none
+    now: str  #: as JSON, "" for none
+
+
+def parameter_of(was: Any, now: Any, path: Path = ()) -> Parameter | None:
+    """Return the first parameter in which two bodies differ, None where none does."""
+    for name in [*was, *(name for name in now if name not in was)] if path else PARAMETERS:
+        one, other = was.get(name), now.get(name)
+        if one == other:
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            return parameter_of(one, other, (*path, name))
+        texts = ["" if each is None else json.dumps(each) for each in (one, other)]
+        return Parameter(to_pointer((*path, name)), *texts)
+    return None
+
+
 class Proof(msgspec.Struct, frozen=True):
     """What a comparison of rendered prompts shows."""
 
@@ -52,6 +83,7 @@ class Proof(msgspec.Struct, frozen=True):
     where: Break | None = None  #: it did so, with an excerpt of both
     clock: int | None = None
     """Where the template prints a time that stands in no request; None: nowhere."""
+    is_parameter: bool = False  #: they would not part had both requests the same parameters
 
     @property
     def lost(self) -> int:
@@ -107,6 +139,23 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     def api(self) -> Dialect | None:
         """The dialect that it went upstream in, if that is known."""
         return None if self.request is None else self.request.dialect
+
+    @property
+    def parameter(self) -> Parameter | None:
+        """The first parameter for the template that is another than the turn before had it."""
+        before = None if self.before is None else self.before.request
+        if before is None or self.request is None:
+            return None
+        return parameter_of(before.json or {}, self.request.json or {})
+
+    def with_its_parameters(self) -> Request | None:
+        """Return the request before with the parameters of this one; None: they are equal."""
+        if self.parameter is None or self.before is None or self.before.request is None:
+            return None
+        was, now = self.before.request.json or {}, (self.request and self.request.json) or {}
+        kept = {name: value for name, value in was.items() if name not in PARAMETERS}
+        ours = {name: value for name, value in now.items() if name in PARAMETERS}
+        return self.before.request.with_body(json.dumps(kept | ours).encode())
 
     @property
     def caches(self) -> bool:

@@ -22,6 +22,7 @@ PHRASES: Mapping[str, str] = {
     Reason.SYSTEM_CHANGED: "The system text changed",
     Reason.TOOLS_CHANGED: "The list of tools changed",
     Reason.MESSAGES_CHANGED: "An earlier message changed",
+    Reason.PARAMETERS_CHANGED: "A parameter of the request changed",
     Reason.PREVIOUS_NOT_FOUND: "This proxy has not seen the turn before",
     Reason.TEMPLATE_CHANGED: "The chat template rendered earlier text anew",
     Reason.CHECKPOINT: "The server could only go back to an earlier checkpoint",
@@ -79,7 +80,7 @@ def said_of(verdict: Verdict, usage: Usage) -> str:
     if reason is Reason.UNKNOWN:
         ruled_out = f" (ruled out: {'; '.join(verdict.ruled_out)})" if verdict.ruled_out else ""
         return f"no cause found{ruled_out}"
-    return _PLAIN[reason]
+    return ", ".join(verdict.evidence) or _PLAIN[reason]
 
 
 def _cut(verdict: Verdict, usage: Usage) -> str:

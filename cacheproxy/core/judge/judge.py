@@ -8,6 +8,9 @@ the server shows them (``cacheproxy.core.judge.proof``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import dropwhile, islice
+
 from msgspec.structs import replace
 
 from cacheproxy.core.conversation.divergence import Parting, parting, taken_back
@@ -24,7 +27,7 @@ from cacheproxy.core.conversation.verdict import (
     TokenCount,
     Verdict,
 )
-from cacheproxy.core.dialects.content import Part, Segment
+from cacheproxy.core.dialects.content import Part, Segment, is_mark
 from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.document.compare import means_same
@@ -48,6 +51,8 @@ _PROVEN = (Basis.TOLD, Basis.RENDERED)
 CHARS_PER_TOKEN = 4.0
 """Used only where no server has counted yet; then the figure says ``estimated``."""
 _EXCERPT = 120
+_TELLING = 20
+"""Characters of a text from which finding it again shows that something was put in, or left out."""
 _SAME = 0.5
 """Share of its words from which a message is the same one, some of it changed."""
 
@@ -206,8 +211,11 @@ def _broken(verdict: Verdict, turn: Evidence, parted: Parted, change: Reason | N
     cause = cause_of(turn, change, expected.tokens)
     where, usage = None, turn.usage
     named = cause.beneath or cause.reason
-    if named is Reason.TEMPLATE_CHANGED and proof is not None:
+    if named in (Reason.TEMPLATE_CHANGED, Reason.PARAMETERS_CHANGED) and proof is not None:
         where = proof.where
+    elif named is Reason.PARAMETERS_CHANGED and turn.parameter is not None:
+        path, *texts = turn.parameter
+        where = Break(path, 0, expected, ChangeKind.TEXT, *texts)
     elif parted.left.was is not None and named in _TEXTUAL:
         # Where only the model changed, or the server dropped it, no text is to blame.
         where = _where(turn, parted)
@@ -271,14 +279,24 @@ def describe_change(left: Parting, before: Prompt, sent: Prompt) -> ChangeKind:
         return ChangeKind.ADDED if was is None else ChangeKind.REMOVED
     if _goes_along(was, now, before, sent):
         return ChangeKind.MOVED
+    if left.has_ended or left.goes_on:
+        return ChangeKind.REMOVED if left.has_ended else ChangeKind.ADDED
     if was.part is now.part is Part.TOOLS and _same_tools(was, now, before, sent):
         return ChangeKind.REORDERED
+    put_in = _stands_behind((was, before), (now, sent))
+    if put_in is not _stands_behind((now, sent), (was, before)):
+        return ChangeKind.ADDED if put_in else ChangeKind.REMOVED
     token = token_at(was.text, now.text, left.was_at, left.now_at)
     if token is not None:
         return token.kind
     if was.part is not now.part:
         return ChangeKind.REMOVED if left.part is was.part else ChangeKind.ADDED
-    return ChangeKind.TEXT if was.path == now.path else ChangeKind.MOVED
+    if was.path != now.path:
+        return ChangeKind.MOVED
+    ours, theirs = was.text[left.was_at :], now.text[left.now_at :]
+    if ours.endswith(theirs) or theirs.endswith(ours):
+        return ChangeKind.REMOVED if ours.endswith(theirs) else ChangeKind.ADDED
+    return ChangeKind.TEXT
 
 
 def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
@@ -287,6 +305,22 @@ def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> boo
         sorted(tool.text for tool in prompt.of(Part.TOOLS)) for prompt in (before, sent)
     )
     return ours == theirs or means_same(was.text, now.text)
+
+
+def _stands_behind(one: tuple[Segment, Prompt], other: tuple[Segment, Prompt]) -> bool:
+    """Whether a segment of one prompt, or its message, stands behind that of the other."""
+    texts, there = _texts(_message_of(*one).segments), _message_of(*other)
+    behind = dropwhile(lambda each: each is not there, other[1].pieces)
+    if sum(map(len, texts)) >= _TELLING and any(
+        texts == _texts(each.segments) for each in islice(behind, 1, None)
+    ):
+        return True
+    rest = dropwhile(lambda each: each is not other[0], there.segments)
+    return len(one[0].text) >= _TELLING and one[0].text in _texts(islice(rest, 1, None))
+
+
+def _texts(segments: Iterable[Segment]) -> list[str]:
+    return [segment.text for segment in segments if not is_mark(segment)]
 
 
 def _goes_along(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:

@@ -25,6 +25,8 @@ from cacheproxy.core.prompt.prompt import Prompt, is_late
 _FEW, _SHARE = 8, 0.002
 """Tokens, and their share, by which a rendered prompt may differ from what the answer counted:
 the marks around a prompt, and what a server drops from it by itself (a billing header)."""
+_BY_PARAMETERS = (Rewrite.THINKING, Rewrite.OTHER)
+"""What a template may do since a parameter has told it so."""
 _MARK = 32
 """Characters by which a text is known again."""
 _BESIDE = 96
@@ -50,18 +52,34 @@ class Rendered:
     tokens: array[int]  #: their numbers in its vocabulary
 
 
-def proof_of(was: Rendered, now: Rendered, turn: Evidence) -> Proof | None:
-    """Return what the rendered prompts show; None where they are not what was counted."""
+def proof_of(
+    was: Rendered,
+    now: Rendered,
+    turn: Evidence,
+    alike: Rendered | None = None,
+    head: Rendered | None = None,
+) -> Proof | None:
+    """Return what the rendered prompts show; None where they are not what was counted.
+
+    ``alike``: the request before as its template renders it with the parameters of this one.
+    ``head``: what stands before the place of ``clock_at``; without it, tokens are shared out.
+    """
     before = turn.before
     if before is None or not _is_of(was, before.tokens) or not _is_of(now, turn.usage.prompt):
         return None
-    shared = common_prefix(was.tokens.tobytes(), now.tokens.tobytes()) // now.tokens.itemsize
-    clock = _clock(now, turn)
+    shared = _shared(was, now)
+    clock = len(head.tokens) if head is not None else _clock(now, turn)
     if shared >= len(was.tokens):
         return Proof(len(was.tokens), len(now.tokens), shared, clock=clock)
     at = common_prefix(was.text, now.text)
     rewrite, path = _rewrite(was.text, now.text, at, before.sent, turn.sent)
     token = token_at(was.text, now.text, at, at)
+    parameter = turn.parameter if rewrite in _BY_PARAMETERS else None
+    if alike is not None and parameter is not None and _shared(alike, now) > shared + _FEW:
+        where = Break(
+            parameter.path, 0, TokenCount(shared, "measured"), ChangeKind.TEXT, *parameter[1:]
+        )
+        return Proof(len(was.tokens), len(now.tokens), shared, is_parameter=True, where=where)
     where = Break(
         path=path,
         byte=0,
@@ -72,6 +90,10 @@ def proof_of(was: Rendered, now: Rendered, turn: Evidence) -> Proof | None:
     )
     fits = _fits(was.text, now.text, at, turn.parted(before, turn.sent.order).left)
     return Proof(len(was.tokens), len(now.tokens), shared, fits, rewrite, where, clock)
+
+
+def _shared(was: Rendered, now: Rendered) -> int:
+    return common_prefix(was.tokens.tobytes(), now.tokens.tobytes()) // now.tokens.itemsize
 
 
 def _is_of(rendered: Rendered, counted: int | None) -> bool:
@@ -159,7 +181,13 @@ def _tools(prompt: Prompt) -> Iterator[str]:
 
 
 def _clock(now: Rendered, turn: Evidence) -> int | None:
-    """Return where the template prints a time, in tokens: one that no request has."""
+    """Return about where the template prints a time, in tokens."""
+    at = clock_at(now, turn)
+    return None if at is None else round(at * len(now.tokens) / max(1, len(now.text)))
+
+
+def clock_at(now: Rendered, turn: Evidence) -> int | None:
+    """Return where the template prints a time, in characters: one that no request has."""
     patterns = (_TIME, _DAY) if turn.profile.clock else (_TIME,)
     places = []
     for pattern in patterns:
@@ -167,6 +195,4 @@ def _clock(now: Rendered, turn: Evidence) -> int | None:
             if not any(found[0] in segment.text for segment in turn.sent.segments):
                 places.append(found.start())
                 break
-    if not places:
-        return None
-    return round(min(places) * len(now.tokens) / max(1, len(now.text)))
+    return min(places, default=None)

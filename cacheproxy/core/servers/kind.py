@@ -140,7 +140,7 @@ class ServerKind:
     room: tuple[FlagAdvice, ...] = ()  #: more memory for prompts
     room_for: Callable[..., Iterable[FlagAdvice]] | None = None
     """Of these, what helps where a prompt was dropped. Takes by name: ``was_taken`` (by another
-    conversation), ``is_full``, ``has_ram`` (see Memory). None: all of ``room``."""
+    conversation), ``is_full``, ``has_ram`` and ``slots`` (see Memory). None: all of ``room``."""
     caching: FlagAdvice | None = None  #: how it is started to keep any
     context: str = ""  #: a longer one
     kwargs: str = ""  #: sets chat_template_kwargs for all requests, {} standing for their JSON

@@ -17,7 +17,7 @@ from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.evidence import Evidence, Proof
-from cacheproxy.core.judge.proof import Rendered, proof_of
+from cacheproxy.core.judge.proof import Rendered, clock_at, proof_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.kind import RenderingPage, Repair
 from cacheproxy.core.servers.kinds import all_kinds, kind_of, page_at
@@ -152,13 +152,23 @@ class Proving:
     ) -> Proof | None:
         was = await self._rendered(before, page)
         now = await self._rendered(after, page)
-        return await self._in_thread(proof_of, was, now, turn)
+        other = turn.with_its_parameters()
+        alike = None if other is None else await self._rendered(other, page)
+        at = clock_at(now, turn) if page.tokenizer else None
+        head = None
+        if at is not None:
+            shown = json.dumps({"prompt": now.text[:at]}).encode()
+            head = await self._tokenized(shown, after, page)
+        return await self._in_thread(proof_of, was, now, turn, alike, head)
 
     async def _rendered(self, request: Request, page: RenderingPage) -> Rendered:
         if len(request.body) > _LARGEST:
             raise NotShownError
         body = await self._in_thread(_question, request, page)
-        shown = await self._post(page.path, request, body)
+        return await self._tokenized(await self._post(page.path, request, body), request, page)
+
+    async def _tokenized(self, shown: bytes, request: Request, page: RenderingPage) -> Rendered:
+        """Return what is ``shown``, a JSON text of what ``page`` answers, with its tokens."""
         tokens = shown
         if page.tokenizer:
             repair = kind_of(self.profile).repair_of(request.dialect)

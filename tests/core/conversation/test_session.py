@@ -167,10 +167,28 @@ def test_hash_follows_client_system_text_and_first_user_message(one, other, is_s
     assert (session_of(one) == session_of(other)) is is_same
 
 
-def test_label_is_short_and_shows_no_prompt():
-    """Client and four characters, for the log."""
-    ids = "fefec927-67ec", "a-b/c\n:d e", "ses_1f0c2ab4cffeoQpyR360JUG8", "--"
-    assert [Session("x", one).label for one in ids] == ["x/fefe", "x/abcd", "x/JUG8", "x/"]
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("fefec927-67ec-4f0f-8000-123456789abc", "x/fefe"),
+        ("0123456789abcdef", "x/0123"),
+        ("0123456789abcdef-2", "x/0123-2"),
+        ("ses_1f0c2ab4cffeoQpyR360JUG8", "x/JUG8"),
+        ("019ac3f1-67ec-7f0f-8000-123456789abc", "x/9abc"),
+        ("2026_goose_1", "x/2026_goose_1"),
+        ("a-b/c\nd e", "x/a-bcde"),
+        ("--", "x/--"),
+        ("fefec927-67ec-4f0f-8000-123456789abc:0a1b2c3d4e5f6789", "x/fefe:0a1b"),
+    ],
+)
+def test_label_is_short_and_shows_no_prompt(name, label):
+    """Client and what tells the id apart, for the log; a subagent behind whom it works for."""
+    assert Session("x", name).label == label
+
+
+def test_labels_of_ids_that_begin_or_end_alike_are_told_apart():
+    ids = [f"{one} of 2026-11-28 {other}" for one in ("build", "test") for other in range(50)]
+    assert len({Session("x", one).label for one in ids}) > 97
 
 
 def test_captures_are_one_session_by_their_prompts_too(captured):

@@ -232,8 +232,10 @@ def test_no_cause_without_proof(change, shared, before, usage, caches, **known):
     turn = Evidence(before, SECOND, SECOND, usage, request=asked, **known)
     found = cause_of(turn, change, shared)
     assert (found.basis is None) == (found.reason is Reason.UNKNOWN)
-    assert bool(found.evidence) == (found.reason is Reason.EVICTED)
-    assert set(found.evidence) <= set(signs_of(turn, shared))
+    assert bool(found.evidence) == (
+        found.reason is Reason.EVICTED or (found.reason is Reason.NOT_CACHED and not turn.caches)
+    )
+    assert set(found.evidence) <= {Sign.NOT_WANTED, *signs_of(turn, shared)}
     assert found.basis is not Basis.RENDERED or turn.proof is not None
     assert bool(found.ruled_out) == (found.reason is Reason.UNKNOWN)
     assert found.beneath in (None, change, Reason.TEMPLATE_CHANGED)

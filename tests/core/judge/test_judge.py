@@ -387,7 +387,7 @@ def asked(*texts):
             ChangeKind.CLOCK,
         ),
         # Not the last one.
-        (("one", QUESTION, "two"), ("one", "two", QUESTION), ChangeKind.TEXT),
+        (("one", QUESTION, "two"), ("one", "two", QUESTION), ChangeKind.ADDED),
     ],
 )
 def test_a_last_message_that_stays_last_has_moved(before, after, kind):

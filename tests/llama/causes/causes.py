@@ -113,6 +113,7 @@ def _names(wanted: Named, found: Named, *, live: bool) -> bool:
         and (found.rewrite, found.beneath) == (wanted.rewrite, wanted.beneath)
         and (is_there or not wanted.path)
         and wanted.evidence <= found.evidence
+        and wanted.kind in ("", found.kind if not live else wanted.kind)
     )
 
 

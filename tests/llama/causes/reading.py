@@ -32,9 +32,10 @@ class Named:
     rewrite: str = ""
     beneath: str = ""
     evidence: frozenset[str] = frozenset()
+    kind: str = ""
 
     def __str__(self) -> str:
-        more = [self.path, self.rewrite, self.beneath and f"beneath: {self.beneath}"]
+        more = [self.path, self.kind, self.rewrite, self.beneath and f"beneath: {self.beneath}"]
         more += sorted(self.evidence)
         said = ", ".join(filter(None, more))
         return " ".join(filter(None, (self.judgement, self.reason, f"({said})" if said else "")))
@@ -49,7 +50,8 @@ def judged(log: str) -> list[str]:
 def from_log(log: str, label: str) -> tuple[Named, str]:
     """Return what the last line about the conversation ``label`` says, and the line itself."""
     lines = log.splitlines()
-    index = max(number for number, line in enumerate(lines) if f" {label} " in line)
+    marked = re.compile(rf" {re.escape(label)}(?:\+\d+)? ")
+    index = max(number for number, line in enumerate(lines) if marked.search(line))
     line = lines[index]
     verdict = (judged(line) or [""])[0]
     follows = lines[index + 1] if index + 1 < len(lines) else ""
@@ -85,6 +87,7 @@ def diagnosed(number: int, *where: str) -> tuple[Named | None, str]:
         rewrite=report.get("rewrite") or "",
         beneath=report.get("beneath") or "",
         evidence=frozenset(report.get("evidence") or ()),
+        kind=report.get("kind") or "",
     )
     return named, text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import signal
 import time
 import urllib.error
@@ -183,4 +184,4 @@ class Conversation:
         return Readings(named, live, captured, line, (words, again))
 
     def _logged(self) -> int:
-        return self.stage.proxy.log().count(f" lab/{self.name} ")
+        return len(re.findall(rf" lab/{self.name}(?:\+\d+)? ", self.stage.proxy.log()))

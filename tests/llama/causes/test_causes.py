@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests import needs
 from .causes import CAUSES, Cause, right
 from .reading import impossible, shared
 from .servers import KINDS, Llama
+from .situations import MEMORIES, SITUATIONS
 from .stage import Stage
 
 pytestmark = pytest.mark.llama
@@ -53,8 +55,8 @@ class Stages:
         self._last = None
         self._stack = contextlib.ExitStack()
 
-    def get(self, name: str, cause: Cause) -> Stage:
-        wanted = (name, cause.setting)
+    def get(self, name: str, cause: Cause, **more) -> Stage:
+        wanted = (name, replace(cause.setting, server=(*more.items(), *cause.setting.server)))
         if self._last is None or self._last[0] != wanted:
             self.close()
             self._last = wanted, self._stage(*wanted)
@@ -82,6 +84,29 @@ def stages(tmp_path_factory):
     found = Stages(tmp_path_factory)
     yield found
     found.close()
+
+
+def situations():
+    """Those that need the same server and proxy stand together, as above."""
+    order = list(dict.fromkeys(one.setting for one in SITUATIONS.values()))
+    found = sorted(SITUATIONS.values(), key=lambda one: order.index(one.setting))
+    for memory in MEMORIES:
+        for one in found:
+            yield pytest.param(memory, one, id=f"{memory}-{one.name}")
+
+
+@pytest.mark.parametrize(("memory", "situation"), list(situations()))
+def test_a_situation_is_named_on_each_memory(memory, situation, stages):
+    """By all three alike, with the place and the kind of what changed."""
+    family, settings = MEMORIES[memory]
+    held = situation.hold(stages.get(family, situation, **settings))
+    found = held.read()
+    figures = [(usage.prompt, usage.reused) for usage in held.usages]
+    said = "\n".join((found.line, *found.texts))
+    assert right(situation.truth(memory, KINDS[family]), found), (
+        f"{situation.title}: {found}\n{figures}\n{said}"
+    )
+    assert impossible(said) == []
 
 
 @pytest.mark.parametrize(("name", "cause"), list(cases()))
