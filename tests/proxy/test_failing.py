@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from .harness import CHUNKED, TIMEOUT, Client, Proxy, Says, head
+from .harness import CHUNKED, LAST, TIMEOUT, Client, Proxy, Says, chunk, head, whole
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +60,36 @@ def test_broken_chunks_break_off_the_answer(connect, serve, proxy):
     assert answer.end in ("fin", "rst")
     assert script.closed.wait(TIMEOUT)
     assert "chunk framing" in proxy.wait_for("UPSTREAM FAILED", mark)
+
+
+ASKED = b'{"model": "m", "max_tokens": %d, "messages": [{"role": "user", "content": "hi"}]}'
+OVERLOADED = b'data: {"error": {"message": "Overloaded now", "code": 503}}\n\n'
+SILENT = (
+    b'{"choices": [{"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]}'
+)
+JSON, HTML = b"Content-Type: application/json", b"Content-Type: text/html"
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens", "told"),
+    [
+        (CHUNKED + chunk(OVERLOADED) + LAST, 100, "UPSTREAM FAILED: Overloaded now"),
+        (whole(OVERLOADED[6:], JSON), 100, "UPSTREAM FAILED: Overloaded now"),
+        (whole(b"<html><p>Welcome!</p></html>", HTML), 100, "UPSTREAM FAILED: it answered with"),
+        (whole(SILENT, JSON), 100, "EMPTY: the answer says nothing"),
+        (whole(SILENT, JSON), 1, "cold"),
+    ],
+    ids=["an event", "a body", "a page", "nothing", "no room for a word"],
+)
+def test_a_failure_inside_a_200_is_told(said, tokens, told, *, connect, respond, proxy):
+    """The client gets it as it came; the log has the server's words."""
+    respond(said)
+    mark = proxy.mark()
+    answer = connect().ask("/v1/chat/completions", ASKED % tokens).answer()
+    assert (answer.status, answer.end) == (200, "whole")
+    line = proxy.wait_for("#1", mark)
+    assert told in line
+    assert ("EMPTY" in line) is ("EMPTY" in told)
 
 
 FAULT = """
