@@ -9,11 +9,11 @@ from enum import StrEnum
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.placement.refusal import refuses_late
-from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.exchange import A_PAGE, Exchange, Outcome
 from cacheproxy.words import ago, counted
 
 EMPTY_CURE = (
-    "Look in the model server's log: its chat template, or its parser of tool calls or reasoning, "
+    "look in the model server's log: its chat template, or its parser of tool calls or reasoning, "
     "may leave out what the model says"
 )
 _LATELY = 3600.0
@@ -39,6 +39,7 @@ class Fault(StrEnum):
     KEY = "give the client the model server's key"  #: the server does not accept the client's
     REQUEST = "mend what the client sends; the server says what is wrong with it"
     """It is malformed, or asks for what is not there."""
+    ADDRESS = "see that --upstream names the model server"  #: a web page came
     SERVER = "look in the model server's log"  #: not the request
 
 
@@ -81,9 +82,9 @@ def stuck(recent: Iterable[Exchange], now: float) -> list[tuple[str, Exchange]]:
 
 def cure_of(one: Exchange) -> str:
     """Return what mends it, for people."""
+    said = fault_of(one) or "give the server a larger context, or the client a smaller window"
     if one.outcome is Outcome.EMPTY:
-        return EMPTY_CURE
-    said = fault_of(one) or "Give the server a larger context, or the client a smaller window"
+        said = EMPTY_CURE
     return f"{said[0].upper()}{said[1:]}"
 
 
@@ -132,6 +133,8 @@ def fault_of(one: Exchange) -> Fault:
         return Fault.PLACE
     if _CONTEXT.search(said):
         return Fault.LENGTH
+    if said.startswith(A_PAGE):
+        return Fault.ADDRESS
     if one.status in _KEY:
         return Fault.KEY
     return Fault.REQUEST if one.status in _ITS_OWN else Fault.SERVER

@@ -36,6 +36,8 @@ _READ_HERE = 32 << 10
 _LEAST_LIMIT = 59.0
 """Seconds: no client is known that gives up sooner (Gemini CLI and Crush 0.89: 60)."""
 _NOTHING: Mapping[str, Any] = {}
+A_PAGE = "it answered with a web page (text/html)"
+"""What is said of an answer that is none of a model's."""
 
 
 class Outcome(StrEnum):

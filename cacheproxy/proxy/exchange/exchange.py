@@ -35,7 +35,7 @@ from cacheproxy.proxy.exchange.servers import Chosen, Server
 from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
 from cacheproxy.proxy.upstream.failures import explain, is_ours
-from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.exchange import A_PAGE, Exchange, Outcome
 from cacheproxy.translate.answer import WholeAnswer
 from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
@@ -45,7 +45,6 @@ _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding
 _LENGTH = frozenset({b"content-length"})
 _SPEAKING = (Purpose.CHAT, Purpose.TEXT)
 _NO_WORDS = "its answer is an error without a message"
-_A_PAGE = "it answered with a web page (text/html): is this the model server?"
 _MOST_TRANSLATED = 64 << 20
 """Bytes of an unstreamed answer that are held to be translated."""
 
@@ -598,7 +597,7 @@ class _Running:
             asked = (record.received, record.sent or record.received)
             record.error = words(tap.failure, asked, self.server.upstream.keys) or _NO_WORDS
         elif b"html" in next(iter(values(record.response_headers, b"content-type")), b""):
-            record.outcome, record.error = Outcome.UPSTREAM_FAILED, _A_PAGE
+            record.outcome, record.error = Outcome.UPSTREAM_FAILED, A_PAGE
         elif tap.says_nothing and _may_say(record.received):
             record.outcome = Outcome.EMPTY
 
