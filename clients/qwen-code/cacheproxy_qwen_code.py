@@ -65,7 +65,7 @@ CLIENT = Client(
             "left during prefill",
             "Qwen Code",
             (
-                'eval "$(cacheproxy env qwen)" sets QWEN_CODE_API_TIMEOUT_MS and '
+                "cacheproxy run qwen sets QWEN_CODE_API_TIMEOUT_MS and "
                 "QWEN_STREAM_IDLE_TIMEOUT_MS to an hour"
             ),
         ),
