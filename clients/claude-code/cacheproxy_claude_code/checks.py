@@ -15,7 +15,7 @@ from pathlib import Path
 from cacheproxy import Case, Checkup, Finding, FindingState, Need, Volatile, hookimpl
 from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER, LITERAL
 
-BASE_URL = "ANTHROPICBASE_URL"
+BASE_URL = "ANTHROPIC_BASE_URL"
 _ATTRIBUTION = "CLAUDE_CODE_ATTRIBUTION_HEADER"
 _CONTEXT = "CLAUDE_CODE_MAX_CONTEXT_TOKENS"
 _LIMITS = ("CLAUDE_STREAM_IDLE_TIMEOUT_MS", "API_TIMEOUT_MS")
