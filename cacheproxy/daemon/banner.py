@@ -18,6 +18,8 @@ from cacheproxy.words import short
 
 _MOST_NAMED = 8
 """Rules that are named one by one."""
+SILENT = "it takes connections, and answers none"
+"""Why an upstream that hangs is not there."""
 _ANYWHERE = (("http://0.0.0.0:", "http://127.0.0.1:"), ("http://[::]:", "http://[::1]:"))
 
 
@@ -52,7 +54,8 @@ def rest(
     yield ""
     if server is None:
         why = trouble or "it does not answer yet"
-        then = "the others get its requests" if others else "requests get 502"
+        then = "requests wait" if why == SILENT else "requests get 502"
+        then = "the others get its requests" if others else then
         yield f"  upstream    {f'{name} ' if name else ''}OFFLINE: {why}; {then} until it answers"
     else:
         yield f"  upstream    {f'{name} ' if name else ''}ONLINE: {server.summary}"

@@ -20,6 +20,7 @@ _LITTLE = 0.5
 _IDLE = ("nothing", "see", "see all")
 """Advice that leaves nothing to be done, or not here."""
 _MOST_CAUSES = 3
+_DOWN = "Start", "does not answer"
 _COMMAND = re.compile(r"cacheproxy (?:diagnose|env) [\w .-]+")
 _SPARED = (
     "estimate: where prompts part with and without us; each priced once, when it happened, at the "
@@ -116,7 +117,8 @@ def todo(
 def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Iterator[Json]:
     kind = kind_of(profile)
     if look is not None and look.state is UpstreamState.DOWN:
-        yield _card("upstream-down", "Start the model server", f"{look.url} does not answer.")
+        do, what = ("Restart", "takes connections, and answers none") if look.is_silent else _DOWN
+        yield _card("upstream-down", f"{do} the model server", f"{look.url} {what}.")
         return
     if profile.reuses is False and kind.caching is not None:
         yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", kind.caching.says)

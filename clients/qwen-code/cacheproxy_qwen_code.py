@@ -226,12 +226,19 @@ def cacheproxy_setup(need: Need) -> Setup:
         variables["OPENAI_MODEL"] = need.model
     launch = Launch("qwen", "npm install --global @qwen-code/qwen-code")
     notes: tuple[str, ...] = ()
+    told: dict[str, Any] = {}
     if need.context is not None:
-        setting = json.dumps({"model": {"generationConfig": {"contextWindowSize": need.context}}})
-        notes = (f"The context window goes into ~/.qwen/settings.json: {setting}",)
-        # it is read after the user's own, which keeps all else
+        told = {"model": {"generationConfig": {"contextWindowSize": need.context}}}
+        notes = (f"The context window goes into ~/.qwen/settings.json: {json.dumps(told)}",)
+    if need.model is not None:  # where the user's own file names another, that wins over variables
+        name = {"id": need.model, "name": need.model}
+        ours = {**name, "baseUrl": need.openai, "envKey": "OPENAI_API_KEY", **told.get("model", {})}
+        told["model"] = {"name": need.model, **told.get("model", {})}
+        told["modelProviders"] = {"openai": [ours]}
+        told["security"] = {"auth": {"selectedType": "openai"}}
+    if told:  # it is read after the user's own, which keeps all else
         file = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{need.folder}/settings.json"}
-        launch = replace(launch, variables=file, files={"settings.json": setting})
+        launch = replace(launch, variables=file, files={"settings.json": Setup.json(told)})
     warnings = need.no_header("Qwen Code")
     limits = dict.fromkeys(_LIMITS, str(need.patience * 1000))
     return Setup(variables, notes=notes, warnings=warnings, launch=launch, limits=limits)
