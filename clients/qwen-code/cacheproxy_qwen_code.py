@@ -230,7 +230,8 @@ def cacheproxy_setup(need: Need) -> Setup:
     if need.context is not None:
         told = {"model": {"generationConfig": {"contextWindowSize": need.context}}}
         notes = (f"The context window goes into ~/.qwen/settings.json: {json.dumps(told)}",)
-    if need.model is not None:  # where the user's own file names another, that wins over variables
+    # Where the user's file names a model, that wins over variables. A $ in it would be expanded.
+    if need.model is not None and "$" not in need.model:
         name = {"id": need.model, "name": need.model}
         ours = {**name, "baseUrl": need.openai, "envKey": "OPENAI_API_KEY", **told.get("model", {})}
         told["model"] = {"name": need.model, **told.get("model", {})}
