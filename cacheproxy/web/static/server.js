@@ -84,13 +84,13 @@ function showPrefills(prefills) {
   }));
 }
 
-function showSpeed({ overview, upstream, speeds }) {
+function showSpeed({ overview, upstream, speeds, prefills }) {
   const { sums } = overview;
   say("first", known(sums.first_median) ? lasting(sums.first_median) : "–");
   say("first-worst", known(sums.first_worst) ? `median · ${lasting(sums.first_worst)} worst` : "");
   say("prefill", speed(speeds.prefill));
   say("generation", speed(speeds.generation));
   say("added", known(sums.added) ? `${lasting(sums.added)} a request` : "–");
-  const { running, waiting } = upstream;
-  say("queue", known(running) ? `${count(running)} running · ${count(waiting || 0)} waiting` : "–");
+  const { running, waiting } = upstream; // of a look that may be seconds old
+  say("queue", known(running) ? `${count(Math.max(running, prefills.length - (waiting || 0)))} running · ${count(waiting || 0)} waiting` : "–");
 }
