@@ -14,12 +14,11 @@ from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.proxy.servers.asker import SILENT
 from cacheproxy.words import short
 
 _MOST_NAMED = 8
 """Rules that are named one by one."""
-SILENT = "it takes connections, and answers none"
-"""Why an upstream that hangs is not there."""
 _ANYWHERE = (("http://0.0.0.0:", "http://127.0.0.1:"), ("http://[::]:", "http://[::1]:"))
 
 

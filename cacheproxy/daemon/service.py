@@ -261,8 +261,7 @@ class ProxyService(MultiService):
         look, why = profiling.last_look, None
         if look is None or look.state is UpstreamState.DOWN:
             seconds = parts.config.connect_timeout + 1.0
-            is_silent = look is not None and look.is_silent
-            why = banner.SILENT if is_silent else await first.asker.trouble(seconds)
+            why = await first.asker.trouble(seconds)
         else:
             await profiling.learn()
         for each in asked:

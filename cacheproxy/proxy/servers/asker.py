@@ -28,6 +28,8 @@ from cacheproxy.proxy.upstream.failures import UpstreamSilent, explain
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
+SILENT = "it takes connections, and answers none"
+"""What is wrong with an upstream that hangs."""
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
 _Result = TypeVar("_Result")
@@ -148,6 +150,8 @@ class Asker:
             await self.ask(_HEALTH, seconds, is_marked=False)
         except (ResponseError, DNSLookupError) as error:
             return explain(Failure(error), self.upstream.url.text)[1]
+        except (TimeoutError, UpstreamSilent):
+            return SILENT
         except Exception:  # nobody is there, or it is slow
             return None
         return None
