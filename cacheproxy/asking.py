@@ -48,7 +48,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 _SAY_WHY = (403, 404, 409, 421, 503)
 """Statuses with which the proxy's pages say what is wrong."""
 _COMMAND = re.compile(
-    r"cacheproxy (?:diagnose \d+|doctor|env \w+)\b(?: --(?:propose|apply|send|json))*(?! --)"
+    r"cacheproxy (?:diagnose \d+|doctor|env [\w-]+|run)\b(?: --(?:propose|apply|send|json))*(?! --)"
 )
 _OURS, _NO_PAGE = "cacheproxy: ", "no such page"
 _Question = TypeVar("_Question")

@@ -9,7 +9,6 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
@@ -22,6 +21,7 @@ from cacheproxy.core.privacy.origins import OriginError, origins
 from cacheproxy.core.route.stamp import Stamp, StampError
 from cacheproxy.core.servers.base_url import server_root
 from cacheproxy.tables import AlarmTable, RouteTable, TableError, UpstreamTable, check
+from cacheproxy.words import meant
 
 _GONE = {
     "pin_slots": "no longer exists: with llama-server's defaults a pinned conversation reuses "
@@ -77,7 +77,7 @@ def ignored(environ: Iterable[str], config: Config) -> Iterator[str]:
     known |= {table.key_env for table in config.upstreams}
     for name in sorted(environ):
         if name.startswith(ENV_PREFIX) and name not in known:
-            yield f"{name} is ignored: it is not a setting{_meant(name, known)}"
+            yield f"{name} is ignored: it is not a setting{meant(name, known)}"
 
 
 def default_file() -> Path:
@@ -280,12 +280,6 @@ def _table(values: Any, kind: type[_Struct], name: str, number: int | None = Non
         raise MistakeError(error.key, error.what, name, number) from None
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence: which of ``known`` looks like ``name``, if any does."""
-    near = get_close_matches(name, list(known), 1, 0.7)
-    return f". Did you mean {near[0]}?" if near else ""
-
-
 def _mistake(error: str, kind: type[msgspec.Struct]) -> MistakeError:
     text, _, place = error.partition(" - at `$.")
     key = re.split(r"[.\[`]", place)[0]
@@ -293,7 +287,7 @@ def _mistake(error: str, kind: type[msgspec.Struct]) -> MistakeError:
     if found := _NO_FIELD.match(text):
         if found[1] == "missing required":
             return MistakeError("", f"{found[2]} is missing")
-        return MistakeError(found[2], f"is not a setting{_meant(found[2], fields)}")
+        return MistakeError(found[2], f"is not a setting{meant(found[2], fields)}")
     if words := _words(get_type_hints(kind).get(key)):
         return MistakeError(key, f"must be one of {', '.join(words)}")
     if found := _EXPECTED.match(text):

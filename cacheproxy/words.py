@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 UNKNOWN = "?"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -84,6 +85,12 @@ def clients(came: Iterable[tuple[str, str, float]], now: float) -> str:
         f"the last {ago(now - max(at for _, at in each))})"
         for client, each in known.items()
     )
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence: which of ``known`` looks like ``name``, "" if none does."""
+    near = get_close_matches(name, list(known), 1, 0.66)
+    return f". Did you mean {near[0]}?" if near else ""
 
 
 def visible(line: str) -> str:

@@ -11,7 +11,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 _POSIX = os.name == "posix"
@@ -101,6 +102,28 @@ def _has_terminal() -> bool:
     try:
         return _POSIX and os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
     except (OSError, ValueError, AttributeError):
+        return False
+
+
+@contextlib.contextmanager
+def after(seconds: float, do: Callable[[], object]) -> Iterator[None]:
+    """Call ``do`` in a thread after ``seconds``, if that is not over before."""
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def is_drawn_on() -> bool:
+    """Whether a program reads single keys of our terminal, as those do that draw on it."""
+    try:
+        import termios  # noqa: PLC0415 - not everywhere
+
+        return not termios.tcgetattr(0)[3] & termios.ICANON
+    except (ImportError, OSError, termios.error):
         return False
 
 

@@ -94,7 +94,8 @@ def env(
         _warn(f"{missing}. Then")
     need = need_of(url, settings, api_key, page)
     setup = package.setup(need)
-    setup = replace(setup, variables=setup.told(os.environ))
+    direct = need.unproxied(os.environ)
+    setup = replace(setup, variables={**direct, **setup.told(os.environ)})
     for warning in setup.warnings:
         say(warning)
     if as_json:
@@ -108,7 +109,7 @@ def env(
     else:
         if setup.file is not None:
             say(f"put this into {setup.file}, and keep what is already there.")
-        for note in setup.notes:
+        for note in (*setup.notes, *(f"Set {each}={value}" for each, value in direct.items())):
             say(note)
         click.echo(setup.content, nl=False)
     if missing:

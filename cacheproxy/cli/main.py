@@ -11,6 +11,8 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
+from cacheproxy.words import meant
+
 COMMANDS: Mapping[str, str] = {
     "capture": "List captured exchanges, or export them.",
     "diagnose": "Explain one turn: what changed since the turn before, and what to do.",
@@ -48,6 +50,16 @@ class Commands(click.Group):
         module = cmd_name.replace("-", "_")
         command: click.Command = getattr(import_module(f"cacheproxy.cli.{module}"), module)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand; of one that is misspelt, say which is meant."""
+        name = args[0]
+        near = meant(name, _listed()) if self.get_command(ctx, name) is None else ""
+        if near and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}{near}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the part of ``--help`` that lists them."""

@@ -6,8 +6,9 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -25,7 +26,7 @@ from cacheproxy.asking import (
     refused,
     shown,
 )
-from cacheproxy.child.foreground import Foreground
+from cacheproxy.child.foreground import Foreground, after, is_drawn_on
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.cli.env import ClientName
 from cacheproxy.cli.running import need_of, proxy_url
@@ -40,12 +41,15 @@ from cacheproxy.cli.settings import (
     read_settings,
     say,
 )
+from cacheproxy.client_setup.checkup import Case, Checkup
+from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.client_setup.need import Launch, Need
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds
 from cacheproxy.core.servers.status import MODELS
 from cacheproxy.plugin.loading import package_for
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import Package, PluginError
+from cacheproxy.words import meant
 
 try:
     import fcntl
@@ -53,9 +57,14 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _LOOK_SECONDS = 2.0
+_LOOKS = 6
+"""How often a busy proxy is asked how it is, for five seconds each."""
+_SILENT_SECONDS = 60.0
+"""After which a client that has sent no prompt is said."""
 _NOT_READY = (401, 403, 503)
 """Of servers that ask for a key, and of those that load a model."""
 _MOST_LOGS = 9
+_ELSEWHERE = "none was asked for, or its own settings or options lead it elsewhere"
 _START = (
     f"start one ({EXAMPLE.starts}), or name it with --upstream URL; cacheproxy demo --serve gives "
     "one to play with"
@@ -102,6 +111,9 @@ def run(
     """
     key_headers(api_key)
     settings = read_settings(config)
+    if client.startswith("-"):
+        near = meant(client, (name for each in run.params for name in each.opts))
+        fail(f"run has no option {client}{near or ': a client takes its own behind its name'}")
     package = package_for(client, settings.block, settings.plugin)
     program = _program(package, client)
     with (
@@ -128,13 +140,18 @@ def run(
         for warning in setup.warnings:
             say(warning)
         env = {name: value for name, value in os.environ.items() if name not in setup.unset}
-        env |= {**need.secrets, **setup.told(env), **launch.variables}
+        env |= {**need.secrets, **need.unproxied(env), **setup.told(env), **launch.variables}
         words = arguments[1:] if arguments[:1] == ("--",) else arguments
+        for option in {word.partition("=")[0] for word in words} & {*launch.arguments}:
+            if option.startswith("--"):
+                say(f"your {option} replaces ours: what it leaves out, {client} reads elsewhere")
+        silent = partial(_say_silence, began, package, env, page)
         try:
-            code = foreground.run([program, *launch.arguments, *words], env)
+            with after(_SILENT_SECONDS, silent):
+                code = foreground.run([program, *launch.arguments, *words], env)
         except OSError as error:
             fail(f"{program} cannot be started: {error.strerror}")
-        last = began.last_line(cure=cure)
+        last = began.last_line(cure=cure) or _why_none(began, package, env, page)
         if foreground.leaves_line:
             click.echo(err=True)
         say(last)
@@ -206,32 +223,70 @@ def _server(settings: Config) -> str:
     if settings.upstreams or settings.upstream != Config().upstream:
         return ""  # _up asks whether it is there
     ports = dict.fromkeys(kind.port for kind in all_kinds() if kind.port)
-    found = next(filter(answers, (f"http://localhost:{port}" for port in ports)), None)
-    if found is None:
+    silent = []  # about its models
+    for url in (f"http://localhost:{port}" for port in ports):
+        lists = lists_models(url)
+        if lists:
+            return url
+        silent += [url] if lists is None else []
+    if not silent:
         _no_server(f"here, at any of the ports {', '.join(map(str, ports))}")
-    return found
+    say(f"what answers at {silent[0]} lists no models; if that is another program, use --upstream")
+    return silent[0]
 
 
-def answers(url: str) -> bool:
-    """Whether a model server listens there: other programs like these ports, too."""
+def lists_models(url: str) -> bool | None:
+    """Whether a model server listens there, None if it may be one that keeps its models to itself.
+
+    Other programs like these ports, too.
+    """
     try:
         answer = Site(url).get(MODELS, _LOOK_SECONDS)
     except NoAnswerError:
         return False
     page = answer.json()
-    lists = isinstance(page, dict) and ("data" in page or page.get("object") == "list")
-    return lists if answer.status == 200 else answer.status in _NOT_READY and page is not None
+    if not isinstance(page, dict):
+        return False
+    if answer.status != 200:
+        return None if answer.status in _NOT_READY and "error" in page else False
+    models = page.get("data")
+    known = models if isinstance(models, list) else []
+    return page.get("object") == "list" or any(
+        "id" in one for one in known if isinstance(one, dict)
+    )
 
 
 def _up(site: Site) -> Any:
     """Return the health page; ends the command where no upstream answers the proxy."""
-    page = site.health()
+    page = next(filter(None, (site.health() for _ in range(_LOOKS))), None)
     if page is None:
-        raise CommandError(f"the proxy at {shown(site.url)} does not say how it is")
+        raise CommandError(
+            f"the proxy at {shown(site.url)} does not answer in time: this machine, or the proxy, "
+            "is busy; try again, or see what cacheproxy doctor says"
+        )
     upstreams = _upstreams(page)
     if all(each["state"] != "up" for each in upstreams):
         _no_server("at " + ", ".join(shown(each["url"]) for each in upstreams))
     return page
+
+
+def _say_silence(began: Run, package: Package, env: Mapping[str, str], page: Any) -> None:
+    """Say why a client may have sent nothing so far, unless it draws on the whole terminal."""
+    if not is_drawn_on() and began.is_silent():
+        say(_why_none(began, package, env, page))
+
+
+def _why_none(began: Run, package: Package, env: Mapping[str, str], page: Any) -> str:
+    """Return that no prompt came, and why, as far as the client's settings tell."""
+    said = f"no prompt of {began.client} came through the proxy"
+    upstream = str(page["upstream"]["url"])
+    case = Case(env, Path.home(), began.site.url, upstream)
+    try:
+        found = package.ask("cacheproxy_checkup", Checkup, case).findings
+    except (KeyError, PluginError):
+        found = ()
+    bad = [one.text for one in found if one.state in (FindingState.FAIL, FindingState.WARN)]
+    return f"{said}: {bad[0] if bad else _ELSEWHERE}"
 
 
 def _no_server(where: str) -> NoReturn:

@@ -15,7 +15,7 @@ from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.placement.placement import DOES, Late
 from cacheproxy.words import counted, span, visible
 
-_REQUESTS = "/_cacheproxy/requests"
+_REQUESTS, _DATA = "/_cacheproxy/requests", "/_cacheproxy/data?window=15m"
 _CURE, _DIAGNOSIS = "/_cacheproxy/cure/", "/_cacheproxy/diagnose/"
 _LOOKS, _PAUSE = 10, 0.2
 """How often the rows are asked for again at most, and the seconds before each."""
@@ -61,13 +61,13 @@ class Run:
     is_own: bool  #: whether the proxy ends with it, and has no other's
 
     def last_line(self, *, cure: bool) -> str:
-        """Return what came of it. ``cure``: have the proxy write the rule for what broke."""
+        """Return what came of it, "" if nothing. ``cure``: write the rule for what broke."""
         try:
             rows = self._settled()
         except (CommandError, NoAnswerError):
             return "the proxy ended before the client did"
         if not rows:
-            return f"no prompt of {self.client} came through the proxy"
+            return ""
         turns = [row for row in rows if row["turn"] and not row["side"] and not row["failed"]]
         breaks = [row for row in turns if row["reason"] is not None]
         said = [counted(len(turns), "turn"), *_reuse(rows)]
@@ -78,6 +78,14 @@ class Run:
         kinds = dict.fromkeys(str(row["shape"] or row["reason"]) for row in breaks)
         said.append(f"{counted(len(breaks), 'break')} ({', '.join(kinds).replace('_', ' ')})")
         return visible(f"{', '.join(said)}. {self._cured(breaks, cure=cure)}".rstrip())
+
+    def is_silent(self) -> bool:
+        """Whether no prompt has come so far, and none is being answered."""
+        try:
+            data = get_json(self.site.url, _DATA, self.site.headers)
+            return not data["prefills"] and not any(self._rows())
+        except (CommandError, NoAnswerError):
+            return False
 
     def _settled(self) -> list[Json]:
         """Return the rows, when no more come: a last turn that broke is yet to be looked into."""

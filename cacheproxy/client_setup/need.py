@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from cacheproxy.asking import is_loopback
 from cacheproxy.core.placement.placement import DOES, Late
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 
@@ -17,6 +18,7 @@ _NO_KEY = "cacheproxy"
 _SMALL_OUTPUT = 8192
 """Tokens of an answer that every model can give, if its context is large enough."""
 _TAKEN = ("inline", "user")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _UNKNOWN = "unknown"
 
 _DOES: dict[str, str] = {
@@ -48,6 +50,13 @@ class Need:
     """Where the files stand that ``Setup.launch`` names: they are there while the client runs. ""
     where it is not started, but only told what it needs."""
 
+    proxies: ClassVar[tuple[str, ...]] = tuple(
+        spelled
+        for name in ("HTTP", "HTTPS", "ALL")
+        for spelled in (f"{name}_PROXY", f"{name.lower()}_proxy")
+    )
+    """Variables that name a proxy for all of a client's requests."""
+    exempt: ClassVar[tuple[str, str]] = ("NO_PROXY", "no_proxy")  #: and those that except hosts
     provider: ClassVar[str] = "cacheproxy"  #: what a client's file calls the proxy
     patience: ClassVar[int] = 3600
     """Seconds for which a client shall wait for the first word of an answer: as long as the proxy
@@ -64,6 +73,17 @@ class Need:
     def late_does(self) -> str:
         """What the server does with late system messages, for people: behind its name."""
         return _DOES.get(self.late or "", _DOES[Late.UNKNOWN])
+
+    def unproxied(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that keep requests to the proxy from any proxy in ``environ``.
+
+        Clients differ in which spelling they read; some know no names of loopback by themselves.
+        """
+        if not is_loopback(self.url) or not any(map(environ.get, self.proxies)):
+            return {}
+        known = ",".join(filter(None, map(environ.get, self.exempt)))
+        hosts = dict.fromkeys([*known.replace(" ", "").split(","), *_LOOPBACK])
+        return {} if "*" in hosts else dict.fromkeys(self.exempt, ",".join(filter(None, hosts)))
 
     @property
     def openai(self) -> str:

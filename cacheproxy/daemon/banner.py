@@ -14,6 +14,7 @@ from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.proxy.servers.asker import SILENT
 from cacheproxy.words import short
 
 _MOST_NAMED = 8
@@ -52,7 +53,8 @@ def rest(
     yield ""
     if server is None:
         why = trouble or "it does not answer yet"
-        then = "the others get its requests" if others else "requests get 502"
+        then = "requests wait" if why == SILENT else "requests get 502"
+        then = "the others get its requests" if others else then
         yield f"  upstream    {f'{name} ' if name else ''}OFFLINE: {why}; {then} until it answers"
     else:
         yield f"  upstream    {f'{name} ' if name else ''}ONLINE: {server.summary}"

@@ -79,17 +79,15 @@ def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
 
 def of_record(record: Record) -> Conclusion:
     """Return the verdict by later turns: a session's first cannot reuse anything."""
-    figures = f"{record.figures} were reused"
-    if record.cut:
-        cut, number = len(record.cut), len(record.turns)
-        text = f"The server cut {cut} of {counted(number, 'turn')} to fit its context"
-        answer = Working.NO if 2 * cut >= number else Working.MOSTLY
-        return Conclusion(answer, f"{text}; {figures}." if record.measured else f"{text}.")
+    cut, turns, state = len(record.cut), len(record.turns), record.state
     lost = f"{len(record.breaks)} of {counted(len(record.later), 'follow-up turn')} lost the cache"
-    if record.state is not FindingState.OK:
-        is_bad = record.state is FindingState.FAIL
-        return Conclusion(Working.NO if is_bad else Working.MOSTLY, f"{lost}; {figures}.")
-    return Conclusion(Working.YES, f"{figures}; {lost}." if record.breaks else f"{figures}.")
+    parts = [f"The server cut {cut} of {counted(turns, 'turn')} to fit its context"] if cut else []
+    parts += [lost] if state is not FindingState.OK else []
+    parts += [f"{record.figures} were reused"] if record.measured else []
+    parts += [lost] if record.breaks and state is FindingState.OK else []
+    is_bad = state is FindingState.FAIL or (cut and 2 * cut >= turns)
+    answer = Working.MOSTLY if cut or state is not FindingState.OK else Working.YES
+    return Conclusion(Working.NO if is_bad else answer, f"{'; '.join(parts)}.")
 
 
 def _of_trials(facts: Examination) -> Conclusion:

@@ -6,6 +6,8 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from msgspec import structs
@@ -23,7 +25,7 @@ from cacheproxy.core.servers.status import Look
 from cacheproxy.record.exchange import Exchange
 
 _MOST = 200
-"""Exchanges that are remembered."""
+"""Exchanges of each kind that are remembered."""
 _log = Logger()
 _LONG = 5.0
 """Seconds after which a prefill is told of in the log."""
@@ -43,17 +45,27 @@ class Recent:
     """
 
     def __init__(self, most: int = _MOST) -> None:
-        self._kept: deque[Exchange] = deque(maxlen=most)
+        self._most = most
+        self._kept: dict[tuple[bool, bool], deque[tuple[int, Exchange]]] = {}
+        self._came = 0
 
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Remember them without their bodies and headers."""
-        self._kept.extend(map(_bare, exchanges))
+        """Remember them without their bodies and headers.
+
+        Turns, prompts that were not answered, and all else (a monitor's polls) do not push out
+        one another.
+        """
+        for exchange in exchanges:
+            kind = exchange.turn > 0, exchange.session is not None and exchange.went_wrong
+            self._came += 1
+            kept = self._kept.setdefault(kind, deque(maxlen=self._most))
+            kept.append((self._came, _bare(exchange)))
 
     def __iter__(self) -> Iterator[Exchange]:
         """Yield what is kept, the oldest first."""
-        return iter(self._kept)
+        return (exchange for _, exchange in sorted(chain(*self._kept.values()), key=itemgetter(0)))
 
     def find(self, name: str) -> Exchange | None:
         """Return the exchange with the number ``name``.
@@ -61,7 +73,7 @@ class Recent:
         ``last``: the latest turn; while there is none, the latest request that failed as one.
         """
         failed = None
-        for exchange in reversed(self._kept):
+        for exchange in reversed(list(self)):
             if exchange.turn if name == "last" else str(exchange.number) == name:
                 return exchange
             if name == "last" and exchange.session is not None and exchange.has_failed:

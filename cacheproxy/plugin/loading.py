@@ -37,12 +37,12 @@ from cacheproxy.plugin.package import (
     package_of,
     reason_of,
 )
+from cacheproxy.words import meant
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SLOW_SECONDS = 5.0
 """How long a file may run before a line says that everything waits for it."""
 _NAMED = "correct --plugin, or plugin in the config file"
-
 
 _INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
 
@@ -322,6 +322,8 @@ class Setups:
         found = self.get(name)
         if found is not None:
             return found
+        if near := meant(name, [*self.clients, *(each.name for each in self._by_client.values())]):
+            raise PluginError(f"no client called {name!r} is installed{near}")
         here = f"there are {', '.join(self.clients)}" if self._by_client else "there is none"
         broken = "".join(f"; {each.name} cannot be loaded: {each.error}" for each in self._broken)
         raise PluginError(

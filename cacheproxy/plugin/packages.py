@@ -20,6 +20,7 @@ from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.plugin.loading import installed, load_file, name_of
 from cacheproxy.plugin.package import Package, PluginError, put_in_force, reason_of
+from cacheproxy.words import meant
 
 _log = Logger()
 OWN, ITSELF = "the config file", "cacheproxy itself"
@@ -75,9 +76,10 @@ class Packages(tuple[Package, ...]):
                 found.append(Package(name, "", "", blocked=True, file=path))
             else:
                 found.append(load_file(path, known.get(path)))
-        missing = blocked - owners.keys()
+        missing = sorted(blocked - owners.keys())
         if missing:
-            raise PluginError(f"block names no installed plugin: {', '.join(sorted(missing))}")
+            near = meant(missing[0], owners)
+            raise PluginError(f"block names no installed plugin: {', '.join(missing)}{near}")
         return Packages(found)
 
     def normalizers(
@@ -166,7 +168,8 @@ def choose(
     unknown = sorted((enabled | disabled) - names)
     if unknown:
         known = ", ".join(sorted(names)) or "none: no client package is installed"
-        raise PluginError(f"no rule is called {', '.join(unknown)}; the rules are: {known}")
+        near = meant(unknown[0], names) or f"; the rules are: {known}"
+        raise PluginError(f"no rule is called {', '.join(unknown)}{near}")
     return [
         rule
         for rule in rules

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.record.kept import (
     ADD_TO_CONVERSATION,
@@ -106,7 +107,12 @@ class TotalsStore:
 
     def shown(self, on: Shown, rows: str, scope: Json, order: str = "e.id") -> list[Json]:
         """Return what the page ``on`` shows of the ``rows`` that a question about them finds."""
-        return self.rows(select(on, rows, order), scope | {"first_row": self.first})
+        found = self.rows(select(on, rows, order), scope | {"first_row": self.first})
+        for row in found:
+            if "session" in row:  # as the log calls it
+                session = row["session"]
+                row["label"] = Session(row["client"], session).label if session else None
+        return found
 
     def flush(self) -> None:
         """Sum up what has been recorded since the last time."""

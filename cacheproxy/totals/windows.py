@@ -54,9 +54,12 @@ LEFT JOIN upstreams AS u ON u.id = f.upstream GROUP BY 1, 2, 3
 """  # noqa: S608 - our own names
 _LAST_BREAK = f"""
 SELECT * FROM exchanges INDEXED BY exchanges_breaks
-WHERE {IS_BREAK} AND {SCOPE} ORDER BY id DESC LIMIT 1
+WHERE {IS_BREAK} AND {SCOPE} ORDER BY at DESC, id DESC LIMIT 1
 """  # noqa: S608
-_OF_BREAK = ("number", "at", "client", "session", "turn", "reason", "lost", "lost_seconds")
+_OF_BREAK = (
+    *("number", "at", "client", "session", "label", "turn", "reason", "lost"),
+    "lost_seconds",
+)
 _OF_BUCKET = ("requests", "breaks", "prompt", "reused", "evaluated", "lost")
 _OF_WINDOW = ("turns", "output", "spared", "unpriced")
 

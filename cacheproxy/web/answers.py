@@ -22,7 +22,9 @@ _LITTLE = 0.5
 _IDLE = ("nothing", "see", "see all")
 """Advice that leaves nothing to be done, or not here."""
 _MOST_CAUSES = 3
-_COMMAND = re.compile(r"cacheproxy (?:diagnose|env) [\w .-]+")
+_RULE = "a rule"
+_DOWN = "Start", "does not answer"
+_COMMAND = re.compile(r"cacheproxy (?:diagnose \d+|env [a-z][\w-]*)(?: --[a-z]+)*")
 _SPARED = (
     "estimate: where prompts part with and without us; each priced once, when it happened, at the "
     "speed of prefill that its server showed then"
@@ -139,7 +141,8 @@ def failing(
 def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Iterator[Json]:
     kind = kind_of(profile)
     if look is not None and look.state is UpstreamState.DOWN:
-        yield _card("upstream-down", "Start the model server", f"{look.url} does not answer.")
+        do, what = ("Restart", "takes connections, and answers none") if look.is_silent else _DOWN
+        yield _card("upstream-down", f"{do} the model server", f"{look.url} {what}.")
         return
     if profile.reuses is False and kind.caching is not None:
         yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", kind.caching.says)
@@ -156,18 +159,18 @@ def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Ite
 def _causes(
     breaks: Sequence[Mapping[str, Any]], report_on: Callable[[int], TurnReport | None]
 ) -> Iterator[Json]:
-    """Yield what cures the causes that are felt, the dearest first."""
+    """Yield what cures the causes that are felt, or that a rule cures, the dearest first."""
     for each in breaks[:_MOST_CAUSES]:
-        found = None
-        if each["number"] is not None and (each["share"] or 0.0) >= FELT:
-            found = report_on(each["number"])
-        advice = next((one for one in found.advice if one.do not in _IDLE), None) if found else None
+        found = None if each["number"] is None else report_on(each["number"])
+        is_felt = (each["share"] or 0.0) >= FELT
+        could = [one for one in found.advice if one.do not in _IDLE] if found else []
+        advice = next((one for one in could if is_felt or one.do == _RULE), None)
         if advice is not None:
             name = f"{each['reason']} {each['shape'] or ''}".strip().replace(" ", "-")
             title = phrase(each["reason"], each["shape"])
             command = _COMMAND.match(advice.why)
             why = f"{advice.do}: {advice.why}"
-            yield _card(name, title, why, command[0].strip() if command else None)
+            yield _card(name, title, why, command[0] if command else None)
 
 
 def _card(name: str, title: str, why: str, command: str | None = None) -> Json:

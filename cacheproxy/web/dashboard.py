@@ -252,6 +252,7 @@ def upstream_of(url: str, look: Look | None) -> Json:
     return {
         "url": url,
         "state": look.state,
+        "silent": look.is_silent,
         "seen": look.wall,
         "server": asdict(look.server) | {"summary": look.server.summary} if look.server else None,
         "metrics": look.metrics,

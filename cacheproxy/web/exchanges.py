@@ -118,11 +118,11 @@ class ExchangePages:
         return answer(request, page)
 
     def _last_break(self) -> Exchange:
-        for exchange in reversed(list(self.cures.recent)):
-            verdict = exchange.verdict
-            if verdict is not None and verdict.reason is not None and not exchange.side:
-                return exchange
-        raise PageError("No turn has lost the cache since the proxy started.", 404)
+        broken = (one for one in self.cures.recent if one.reason is not None and not one.side)
+        last = max(broken, key=lambda one: one.wall, default=None)
+        if last is None:
+            raise PageError("No turn has lost the cache since the proxy started.", 404)
+        return last
 
     async def _break(self, request: Request, exchange: Exchange, verdict: Verdict) -> Json:
         report = self.report(exchange, verdict)
@@ -133,6 +133,7 @@ class ExchangePages:
         return {
             **{name: told[name] for name in _OF_REPORT},
             "at": exchange.wall,
+            "label": exchange.session and exchange.session.label,
             "phrase": phrase(str(verdict.reason), report.rewrite or report.kind),
             "proof": _proof(verdict),
             "equal": report.equal and report.equal.tokens,

@@ -45,7 +45,7 @@ CLIENT = Client(
         (
             "left during prefill",
             "aider",
-            'eval "$(cacheproxy env aider)" sets AIDER_TIMEOUT to an hour',
+            "cacheproxy run aider sets AIDER_TIMEOUT to an hour",
         ),
     ),
     head=(

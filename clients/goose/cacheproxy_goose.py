@@ -27,7 +27,7 @@ CLIENT = Client(
         (
             "left during prefill",
             "goose",
-            'eval "$(cacheproxy env goose)" sets OPENAI_TIMEOUT and GOOSE_STREAM_TIMEOUT',
+            "cacheproxy run goose sets OPENAI_TIMEOUT and GOOSE_STREAM_TIMEOUT",
         ),
     ),
     head=(

@@ -75,6 +75,9 @@ KILO_PIN_DATE = replace(
 )
 RULES = (PIN_DATE, KILO_PIN_DATE)
 
+_AGENTS = ("build", "plan", "general", "explore", "title", "summary", "compaction")
+"""Those that opencode brings (1.18.33)."""
+
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
@@ -106,9 +109,14 @@ def cacheproxy_setup(need: Need) -> Setup:
     }
     setup = Setup.of_json("~/.config/opencode/opencode.json", value, need)
     content = Setup.unexpanded(setup.content or "", need.model_name)
+    # this is read after the user's own files, which may name other models, and forbid providers
+    chosen = {"model": value["model"]}
+    whole = {**value, "small_model": value["model"], "enabled_providers": [need.provider]}
+    whole |= {"disabled_providers": [], "agent": dict.fromkeys(_AGENTS, chosen)}
+    told = Setup.unexpanded(Setup.json(whole), need.model_name)
     launch = Launch(
         "opencode",
         "npm install --global opencode-ai",
-        variables={"OPENCODE_CONFIG_CONTENT": content},
+        variables={"OPENCODE_CONFIG_CONTENT": told},
     )
     return replace(setup, content=content, launch=launch)

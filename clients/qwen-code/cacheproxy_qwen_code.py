@@ -65,7 +65,7 @@ CLIENT = Client(
             "left during prefill",
             "Qwen Code",
             (
-                'eval "$(cacheproxy env qwen)" sets QWEN_CODE_API_TIMEOUT_MS and '
+                "cacheproxy run qwen sets QWEN_CODE_API_TIMEOUT_MS and "
                 "QWEN_STREAM_IDLE_TIMEOUT_MS to an hour"
             ),
         ),
@@ -226,12 +226,20 @@ def cacheproxy_setup(need: Need) -> Setup:
         variables["OPENAI_MODEL"] = need.model
     launch = Launch("qwen", "npm install --global @qwen-code/qwen-code")
     notes: tuple[str, ...] = ()
+    told: dict[str, Any] = {}
     if need.context is not None:
-        setting = json.dumps({"model": {"generationConfig": {"contextWindowSize": need.context}}})
-        notes = (f"The context window goes into ~/.qwen/settings.json: {setting}",)
-        # it is read after the user's own, which keeps all else
+        told = {"model": {"generationConfig": {"contextWindowSize": need.context}}}
+        notes = (f"The context window goes into ~/.qwen/settings.json: {json.dumps(told)}",)
+    # Where the user's file names a model, that wins over variables. A $ in it would be expanded.
+    if need.model is not None and "$" not in need.model:
+        name = {"id": need.model, "name": need.model}
+        ours = {**name, "baseUrl": need.openai, "envKey": "OPENAI_API_KEY", **told.get("model", {})}
+        told["model"] = {"name": need.model, **told.get("model", {})}
+        told["modelProviders"] = {"openai": [ours]}
+        told["security"] = {"auth": {"selectedType": "openai"}}
+    if told:  # it is read after the user's own, which keeps all else
         file = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{need.folder}/settings.json"}
-        launch = replace(launch, variables=file, files={"settings.json": setting})
+        launch = replace(launch, variables=file, files={"settings.json": Setup.json(told)})
     warnings = need.no_header("Qwen Code")
     limits = dict.fromkeys(_LIMITS, str(need.patience * 1000))
     return Setup(variables, notes=notes, warnings=warnings, launch=launch, limits=limits)

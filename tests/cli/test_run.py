@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.cli.run import answers
+from cacheproxy.cli.run import lists_models
 from tests import transcript
 from tests.cli.invoking import refused
 from tests.forking import popen
@@ -71,7 +71,7 @@ def say(what):
 def caught(number, _):
     say("caught " + signal.Signals(number).name)
 
-words = sys.argv[1:]
+words = sys.argv[3:]  # behind --settings FILE
 say(json.dumps(dict(pid=os.getpid(), group=os.getpgrp(), words=words,
                     env={{k: v for k, v in os.environ.items() if "ANTHROPIC" in k or "_MS" in k}})))
 what = words[0]
@@ -455,9 +455,9 @@ def test_without_a_server_one_line_says_how_to_start_one(user, upstream):
 
 def test_what_it_says_before_anything_starts(upstream, monkeypatch, tmp_path):
     def lists(status, body):
-        """Whether what answers so is taken for a model server."""
+        """Whether what answers so lists models; None: it may, with a key or later."""
         upstream.reset(lambda peer, _: peer.send(whole(body, status=status)))
-        return answers(upstream.url)
+        return lists_models(upstream.url)
 
     def said(*words, path=""):
         """The line of a run that is refused, where ``path`` alone is on the PATH."""

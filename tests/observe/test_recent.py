@@ -64,3 +64,14 @@ def test_last_is_the_latest_turn():
     failed = replace(other, number=3, status=400)
     assert kept(failed, other).find("last").number == 3  # until there is a turn
     assert kept(turn, failed).find("last").number == 1
+
+
+def test_polls_push_out_no_turn():
+    """A monitor asks for /health all day; neither that nor failures hide what happened."""
+    turn, poll = exchange(body("a"), number=1), exchange(body("a"), number=2, turn=0)
+    failed = replace(poll, number=3, status=400)
+    polls = (replace(poll, number=4 + n, session=None) for n in range(300))
+    found = kept(turn, failed, *polls)
+    assert [each.number for each in found] == [1, 3, *range(104, 304)]
+    assert found.find("last").number == 1
+    assert found.find("1").number == 1

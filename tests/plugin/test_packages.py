@@ -203,10 +203,13 @@ def test_choose_changes_the_defaults(enable, disable, names):
     assert [rule.name for rule in choose(RULES, enable, disable)] == names
 
 
-@pytest.mark.parametrize(("enable", "disable"), [(("onn",), ()), ((), ("onn", "zzz"))])
+@pytest.mark.parametrize(("enable", "disable"), [(("yyy",), ()), ((), ("yyy", "zzz"))])
 def test_choose_refuses_unknown_names_and_lists_the_known(enable, disable):
-    with pytest.raises(PluginError, match=r"no rule is called onn.*the rules are: code, off, on"):
+    """Or says which is meant, of a name that is misspelt."""
+    with pytest.raises(PluginError, match=r"no rule is called yyy.*the rules are: code, off, on"):
         choose(RULES, enable, disable)
+    with pytest.raises(PluginError, match=r"no rule is called onn. Did you mean on\?$"):
+        choose(RULES, ("onn",), disable[:0])
     with pytest.raises(PluginError, match="no client package is installed"):
         choose([], enable, disable)
 

@@ -109,6 +109,8 @@ def judge(turn: Evidence) -> Verdict:
         return verdict
     bearable = allowed(had, counted or had, memory, changed=change is not None)
     if usage.reused is None:
+        if usage.prompt is None and not turn.is_whole:  # it was left: who knows what it cost
+            return verdict
         verdict = replace(verdict, lost=TokenCount(max(0, had - could.tokens), "estimated"))
         return _unmeasured(verdict, turn, parted, change, bearable)
     lost = _lost(had, usage.reused, usage.prompt, parted)

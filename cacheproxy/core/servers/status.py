@@ -109,6 +109,7 @@ class Look:
     """A number that only rises while the server runs; None: not told."""
     formats: tuple[str, ...] = ()  #: in which its chat template prints the time
     context: int | None = None  #: tokens that the one loaded model got
+    is_silent: bool = False  #: it is down, though it takes connections
     has_cleared: bool = False  #: a slot held a prompt and holds none, though it is idle
 
     @property

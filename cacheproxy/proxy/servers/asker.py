@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError  # noqa: A004
 from twisted.internet.error import DNSLookupError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -24,10 +24,12 @@ from cacheproxy.core.servers.looking import KnownPages, asking, look_of
 from cacheproxy.core.servers.status import HEALTH, Look, UpstreamState
 from cacheproxy.core.template.traits import TemplateAnswer, learning
 from cacheproxy.proxy.upstream.connection import collect
-from cacheproxy.proxy.upstream.failures import explain
+from cacheproxy.proxy.upstream.failures import UpstreamSilent, explain
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
+SILENT = "it takes connections, and answers none"
+"""What is wrong with an upstream that hangs."""
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
 _Result = TypeVar("_Result")
@@ -89,6 +91,7 @@ class Asker:
         self._via = via
         self.known = KnownPages()
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        self._failed: Exception | None = None
 
     async def answer(
         self, request: Request, seconds: float, *, is_marked: bool = True
@@ -147,6 +150,8 @@ class Asker:
             await self.ask(_HEALTH, seconds, is_marked=False)
         except (ResponseError, DNSLookupError) as error:
             return explain(Failure(error), self.upstream.url.text)[1]
+        except (TimeoutError, UpstreamSilent):
+            return SILENT
         except Exception:  # nobody is there, or it is slow
             return None
         return None
@@ -170,13 +175,18 @@ class Asker:
         answers = await _answered(questions, lambda path: self.attempt(self._page(path, seconds)))
         url, wall, moment = self.upstream.url.text, self.wall(), self.reactor.seconds()
         if answers is None:
-            return Look(url, wall, moment, UpstreamState.DOWN), ""
+            silent = isinstance(self._failed, TimeoutError | UpstreamSilent)
+            return Look(url, wall, moment, UpstreamState.DOWN, is_silent=silent), ""
         for path, status in answers.statuses.items():
             known.take(path, status, answers.pages.get(path))
         return look_of(url, wall, moment, answers), answers.software
 
     async def _page(self, path: str, seconds: float) -> ProbeAnswer:
-        return await self.answer(Request("GET", path, _ANY), seconds, is_marked=False)
+        try:
+            return await self.answer(Request("GET", path, _ANY), seconds, is_marked=False)
+        except Exception as error:
+            self._failed = error
+            raise
 
     # What its template does.
 

@@ -30,7 +30,7 @@ async function ask(toCure = false) {
 
 function draw() {
   const each = held.said;
-  const who = { client: each.client, session: each.session };
+  const who = { client: each.client, session: each.session, label: each.label };
   refill($("break"), [
     el("section", { class: "panel wide", "aria-labelledby": "break-h" },
       el("p", { class: "crumbs" }, el("a", { href: href("conversation", conversationOf(who)), text: agentOf(who) }), ` #${each.turn} · request ${each.number} · ${day(each.at)} ${minute(each.at)}`),

@@ -27,13 +27,13 @@ function showWorks({ headline, overview, rules, without }) {
   text.href = overview.sums.breaks ? href("overview", "", { filter: "breaks", from: overview.start }) : href("conversations");
   for (const id of ["reused", "evaluated"]) $(id).href = href("conversations");
   say("share", percent(headline.share));
-  say("without", known(without) ? `without cacheproxy: ${percent(without, 0)}` : "");
+  say("without", known(without) ? `without cacheproxy: ${percent(without)}` : "");
   const bar = $("share-bar");
   bar.className = measured ? "bar" : "bar none";
   bar.firstElementChild.style.width = measured ? `${100 * headline.share}%` : "0";
   bar.lastElementChild.hidden = !known(without);
   bar.lastElementChild.style.left = `${100 * (without || 0)}%`;
-  bar.setAttribute("aria-label", measured ? `${percent(headline.share)} reused${known(without) ? `, without the proxy ${percent(without, 0)}` : ""}` : "no data");
+  bar.setAttribute("aria-label", measured ? `${percent(headline.share)} reused${known(without) ? `, without the proxy ${percent(without)}` : ""}` : "no data");
   say("reused", measured ? count(headline.reused) : "–");
   say("evaluated", measured ? count(headline.evaluated) : "–");
   const { tokens, seconds, source, unpriced } = headline.due;

@@ -2,6 +2,8 @@
 import { $, code, command, el, show } from "./dom.js";
 import { proxyOption } from "./words.js";
 
+const BASE = "base URL "; // what stands behind it is to be copied
+
 function isEmpty({ lifetime, prefills }) {
   return !lifetime.requests && !prefills.length;
 }
@@ -18,8 +20,8 @@ function showStarts(starts) {
   const lines = [
     ...Object.entries(starts).map(([names, line]) => [names, here(line)]),
     ["Other clients", "cacheproxy env --help"],
-    ["By hand: base URL", `${location.origin}/v1`],
-  ];
+    ["By hand", `base URL ${location.origin}/v1`],
+  ].map(([names, line]) => (line.startsWith(BASE) ? [`${names}: ${BASE}`, line.slice(BASE.length)] : [names, line]));
   $("clients").replaceChildren(...lines.flatMap(([name, line]) => [el("dt", { text: name }), el("dd", {}, command(line))]));
 }
 

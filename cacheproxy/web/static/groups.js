@@ -1,5 +1,5 @@
 // What broke, and who asked: the window's figures by cause, client, model and upstream.
-import { $, cell, command, el, refill, show } from "./dom.js";
+import { $, cell, code, command, el, refill, show } from "./dom.js";
 import { change, href, route } from "./route.js";
 import { headOf, rowOf, td } from "./table.js";
 import { count, diagnose, known, lasting, percent, phrase } from "./words.js";
@@ -73,5 +73,5 @@ function counted({ reason, shape, count: number }) {
 
 function advice(each) {
   if (each.reason === "model_changed") return ["nothing: each model has its own cache"];
-  return [command(known(each.number) ? diagnose(each.number, each.reason, each.shape) : "cacheproxy inspect CAPTURE")];
+  return [known(each.number) ? command(diagnose(each.number, each.reason, each.shape)) : code("cacheproxy inspect CAPTURE")];
 }

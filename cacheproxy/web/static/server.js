@@ -24,11 +24,13 @@ function showHead(upstream, others) {
   const bad = (down || upstream.state === "loading") && !others.some((each) => each.state === "up");
   if (bad) {
     say("banner-title", down ? "The model server does not answer" : "The model server is loading its model");
-    say("banner-text", down
+    say("banner-text", upstream.silent
+      ? `${upstream.url} takes connections, and answers none: restart it. Requests wait until it does; this page sees by itself when it is back.`
+      : down
       ? `Nothing answers at ${upstream.url}. Requests get an error until it does; this page sees by itself when it is back.`
       : `${upstream.url} is there, and answers when its model is loaded.`);
     const start = `llama-server -m MODEL.gguf --port ${portOf(upstream.url)}`;
-    $("banner-command").replaceChildren(...(down ? ["Start it, for example: ", code(start), copyButton(start), " or name another with ", code("--upstream URL"), "."] : []));
+    $("banner-command").replaceChildren(...(down && !upstream.silent ? ["Start it, for example: ", code(start), copyButton(start), " or name another with ", code("--upstream URL"), "."] : []));
   }
   show("banner", bad);
 }
@@ -82,13 +84,13 @@ function showPrefills(prefills) {
   }));
 }
 
-function showSpeed({ overview, upstream, speeds }) {
+function showSpeed({ overview, upstream, speeds, prefills }) {
   const { sums } = overview;
   say("first", known(sums.first_median) ? lasting(sums.first_median) : "–");
   say("first-worst", known(sums.first_worst) ? `median · ${lasting(sums.first_worst)} worst` : "");
   say("prefill", speed(speeds.prefill));
   say("generation", speed(speeds.generation));
   say("added", known(sums.added) ? `${lasting(sums.added)} a request` : "–");
-  const { running, waiting } = upstream;
-  say("queue", known(running) ? `${count(running)} running · ${count(waiting || 0)} waiting` : "–");
+  const { running, waiting } = upstream; // of a look that may be seconds old
+  say("queue", known(running) ? `${count(Math.max(running, prefills.length - (waiting || 0)))} running · ${count(waiting || 0)} waiting` : "–");
 }

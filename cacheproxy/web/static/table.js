@@ -1,7 +1,7 @@
 // Tables: what their columns, which are data, make of rows; and the cells that several have.
 import { cell, el, leads, meter } from "./dom.js";
 import { href } from "./route.js";
-import { conversationOf, percent, shortly } from "./words.js";
+import { agentOf, conversationOf, percent } from "./words.js";
 
 // A column: { head, kind, text } or, where a cell is more than its text, { head, kind, cell }. `label` is what narrow
 // screens have instead of the head.
@@ -18,7 +18,7 @@ export const td = (kind, ...children) => el("td", { role: "cell", class: kind },
 
 // A conversation's name, which leads there.
 export const nameOf = (row, more = {}) => el("a", { href: href("conversation", conversationOf(row)), ...more },
-  row.client, el("span", { class: "id", text: `/${shortly(row.session)}` }));
+  row.client, el("span", { class: "id", text: agentOf(row).slice(row.client.length) }));
 
 export const reuseOf = (share, label = percent(share), blank = "") => (share === null ? td(`metered share${blank}`, "–")
   : td("metered share", meter(share, label, "split"), el("b", { text: percent(share), "aria-hidden": "true" })));

@@ -56,9 +56,7 @@ export function ago(at, now = shown.data ? shown.data.now : Date.now() / 1000) {
   return seconds < 60 ? "just now" : `${lasting(seconds)} ago`;
 }
 
-const cut = (text) => (text.length > 12 ? `${text.slice(0, 8)}…` : text);
-export const shortly = (id) => (id || "").split(/:(.*)/, 2).map(cut).join(":"); // a subagent's is its root's and its own
-export const agentOf = (row) => [row.client, shortly(row.session)].filter(Boolean).join("/") || "–";
+export const agentOf = (row) => row.label || row.client || "–"; // as the log calls it
 export const conversationOf = (row) => `${row.client}/${row.session}`; // as /_cacheproxy/conversations/ID calls it
 export const shareOf = (row) => (known(row.prompt) && known(row.reused) && row.prompt ? row.reused / row.prompt : null);
 export const outcomeOf = (row) => (row.waited ? `${row.outcome} ${row.waited}` : row.outcome || "");

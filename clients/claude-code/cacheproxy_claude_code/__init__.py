@@ -25,7 +25,7 @@ CLIENT = Client(
     ),
     advice=ADVICE,
     title="Claude Code",
-    start='eval "$(cacheproxy env claude{option})" && claude',
+    start="cacheproxy run{option} claude",
     sends_late="Claude Code 2.1.197 and later sends one in each turn",
 )
 RULES: tuple[Rule | CodeRule, ...] = (

@@ -7,9 +7,8 @@ ADVICE = (
         "tools_changed",
         "Claude Code",
         (
-            "ENABLE_TOOL_SEARCH=false: Claude Code then sends all tools in its first request: a "
-            "longer prompt, but no break (measured: 32,283 tokens read in all; with the search "
-            "and one break 25,785)"
+            "ENABLE_TOOL_SEARCH=false: Claude Code then sends all tools in its first request: "
+            "about twice as long a prompt, but no break"
         ),
     ),
     (
@@ -24,8 +23,8 @@ ADVICE = (
         "model_changed",
         "the client",
         (
-            'eval "$(cacheproxy env claude)" sets one model for all requests of Claude Code; use '
-            "it if you did not change the model yourself"
+            "cacheproxy run claude sets one model for all requests of Claude Code; use it if you "
+            "did not change the model yourself"
         ),
     ),
     (
@@ -40,8 +39,8 @@ ADVICE = (
         "left during prefill",
         "Claude Code",
         (
-            'eval "$(cacheproxy env claude)" sets CLAUDE_STREAM_IDLE_TIMEOUT_MS and '
-            "API_TIMEOUT_MS to an hour: either alone is not enough"
+            "cacheproxy run claude sets CLAUDE_STREAM_IDLE_TIMEOUT_MS and API_TIMEOUT_MS to an "
+            "hour: either alone is not enough"
         ),
     ),
 )

@@ -1,26 +1,43 @@
 """Claude Code's own settings: where it sends its requests, and what it assumes of the server.
 
-Only five variables are looked at, in the environment and in ``env`` of the settings file, which
-wins over the environment (lmstudio-ai/lms issue 561). Nothing else of either is read out.
+Only a few variables are looked at, in the environment and in ``env`` of settings files, which win
+over the environment (lmstudio-ai/lms issue 561). Nothing else of either is read out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cacheproxy import Case, Checkup, Finding, FindingState, Volatile, hookimpl
+from cacheproxy import Case, Checkup, Finding, FindingState, Need, Volatile, hookimpl
 from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER, LITERAL
 
-_BASE_URL = "ANTHROPIC_BASE_URL"
+BASE_URL = "ANTHROPIC_BASE_URL"
 _ATTRIBUTION = "CLAUDE_CODE_ATTRIBUTION_HEADER"
 _CONTEXT = "CLAUDE_CODE_MAX_CONTEXT_TOKENS"
 _LIMITS = ("CLAUDE_STREAM_IDLE_TIMEOUT_MS", "API_TIMEOUT_MS")
-_NAMES = (_BASE_URL, _ATTRIBUTION, _CONTEXT, *_LIMITS)
+VENDORS = tuple(
+    f"CLAUDE_CODE_USE_{name}"
+    for name in (
+        *("BEDROCK", "VERTEX", "FOUNDRY", "MANTLE", "GATEWAY"),
+        *("ANTHROPIC_AWS", "ANTHROPIC_GOOGLE_CLOUD"),
+    )
+)
+"""Each leads past the base URL, to a cloud (2.1.332)."""
+TOKEN, KEY = "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"
+_OWN = (BASE_URL, _ATTRIBUTION, _CONTEXT, *_LIMITS, *VENDORS, TOKEN, KEY)
+_NAMES = (*_OWN, *Need.proxies, *Need.exempt)
+MANAGED = "managed-settings.json"
+"""An administrator's: what stands there wins over all else."""
+_MANAGED = {
+    "darwin": "/Library/Application Support/ClaudeCode/managed-settings.json",
+    "win32": "C:/Program Files/ClaudeCode/managed-settings.json",
+}
 _OFF = ("0", "false", "no", "off")
-_SETUP = 'eval "$(cacheproxy env claude)"'
+_SETUP = "cacheproxy run claude"
 _ASSUMED_CONTEXT = 200_000
 """Tokens that Claude Code assumes for a model it does not know."""
 
@@ -51,7 +68,24 @@ class ClaudeSettings:
 
     values: Mapping[str, ClaudeSetting]  #: by name
     present: bool  #: whether Claude Code seems to be used on this account at all
-    unreadable: str | None = None  #: why the settings file is, if it is
+    unreadable: str | None = None  #: why a settings file is, if one is
+
+    @property
+    def from_files(self) -> Mapping[str, ClaudeSetting]:
+        """Those of ``values`` that stand in a file, which wins over any variable of the shell."""
+        return {name: one for name, one in self.values.items() if one.source != "this shell"}
+
+    @property
+    def vendors(self) -> Mapping[str, ClaudeSetting]:
+        """Those that lead to a cloud."""
+        on = ((name, self.values.get(name)) for name in VENDORS)
+        return {name: one for name, one in on if one is not None and one.value.lower() not in _OFF}
+
+    def past(self, is_proxy: Callable[[str], bool]) -> Iterator[tuple[str, ClaudeSetting]]:
+        """Yield what leads past the proxy, by ``is_proxy``, whatever the shell says."""
+        for name, one in self.from_files.items():
+            if name in self.vendors or (name == BASE_URL and not is_proxy(one.value)):
+                yield name, one
 
     @property
     def header_off(self) -> ClaudeSetting | None:
@@ -71,36 +105,46 @@ def cacheproxy_checkup(case: Case) -> Checkup:
 def read(environ: Mapping[str, str], home: Path) -> ClaudeSettings:
     """Read the settings; ``home``: the user's folder. Never raises."""
     folder = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-    file, source = folder / "settings.json", "settings.json"
     values = {
         name: ClaudeSetting(environ[name], "this shell") for name in _NAMES if environ.get(name)
     }
     unreadable = None
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        content = {}
-    except OSError as error:
-        content, unreadable = {}, f"{source} cannot be read: {error.strerror}"
-    except (ValueError, RecursionError):
-        content, unreadable = {}, f"{source} is not JSON"
-    variables = content.get("env") if isinstance(content, dict) else None
-    for name in _NAMES:
-        value = variables.get(name) if isinstance(variables, dict) else None
-        if isinstance(value, str | int) and str(value):
-            values[name] = ClaudeSetting(str(value), f"Claude Code's {source}")
-    return ClaudeSettings(values, bool(values) or folder.is_dir(), unreadable)
+    managed = _MANAGED.get(sys.platform, "/etc/claude-code/managed-settings.json")
+    files = (
+        ("settings.json", folder / "settings.json"),
+        *((name, Path(name)) for name in (".claude/settings.json", ".claude/settings.local.json")),
+        (MANAGED, Path(managed)),
+    )
+    for source, file in files:  # each wins over those before
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            content, unreadable = {}, f"{source} cannot be read: {error.strerror}"
+        except (ValueError, RecursionError):
+            content, unreadable = {}, f"{source} is not JSON"
+        variables = content.get("env") if isinstance(content, dict) else None
+        for name in _NAMES:
+            value = variables.get(name) if isinstance(variables, dict) else None
+            if isinstance(value, str | int) and str(value):
+                values[name] = ClaudeSetting(str(value), f"Claude Code's {source}")
+    is_used = folder.is_dir() or not values.keys().isdisjoint(_OWN)
+    return ClaudeSettings(values, is_used, unreadable)
 
 
 def _findings(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
     if settings.unreadable is not None:
         yield Finding("claude", FindingState.WARN, f"Claude Code's {settings.unreadable}")
     yield from _base_url(settings, case)
+    for name, setting in settings.vendors.items():
+        text = f"Claude Code is sent past the proxy by {name} in {setting.source}"
+        yield Finding("claude", FindingState.FAIL, text, _SETUP)
     if (off := settings.header_off) is not None:
         text = f"{_ATTRIBUTION}=0 in {off.source}: Claude Code sends no billing header"
         yield Finding("header", FindingState.OK, text)
     yield from _window(settings, case.context)
-    base_url = settings.values.get(_BASE_URL)
+    base_url = settings.values.get(BASE_URL)
     unset = [name for name in _LIMITS if name not in settings.values]
     if unset and base_url is not None and case.is_proxy(base_url.value):
         text = f"Claude Code gives up while a long prompt is read: {' and '.join(unset)} not set"
@@ -108,20 +152,20 @@ def _findings(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
 
 
 def _base_url(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
-    setting = settings.values.get(_BASE_URL)
-    fix = f"ANTHROPIC_BASE_URL={case.shown(case.proxy)} claude"
+    setting = settings.values.get(BASE_URL)
+    fix = _SETUP
     if setting is None:
         if not case.seen:
-            text = f"{_BASE_URL} is set neither in this shell nor in settings.json"
+            text = f"{BASE_URL} is set neither in this shell nor in settings.json"
             yield Finding("claude", FindingState.OK, text, fix)
         return
     if setting.source != "this shell":
-        fix = f"set {_BASE_URL} there to {case.shown(case.proxy)}"
+        fix = f"set {BASE_URL} there to {case.shown(case.proxy)}"
     try:
         leads_to = case.shown(setting.value)
     except ValueError:
         leads_to = "something that is not a URL"
-    where = f"Claude Code is sent to {leads_to} by {_BASE_URL} in {setting.source}"
+    where = f"Claude Code is sent to {leads_to} by {BASE_URL} in {setting.source}"
     if case.is_proxy(setting.value):
         yield Finding("claude", FindingState.OK, f"{where}: through the proxy")
     elif case.is_upstream(setting.value):
@@ -140,7 +184,7 @@ def _window(settings: ClaudeSettings, context: int | None) -> Iterator[Finding]:
     state, fix = FindingState.WARN, _SETUP
     if setting is None and context >= _ASSUMED_CONTEXT:
         return
-    if setting is None and _BASE_URL not in settings.values:
+    if setting is None and BASE_URL not in settings.values:
         # the shell that it runs in may well have both
         text = (
             f"this shell does not tell Claude Code that the server has {context:,} tokens; "

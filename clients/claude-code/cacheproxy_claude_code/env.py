@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from cacheproxy import Launch, Need, Setup, hookimpl
+import os
+from dataclasses import replace
+from pathlib import Path
 
+from cacheproxy import Case, Launch, Need, Setup, hookimpl
+from cacheproxy_claude_code.checks import BASE_URL, KEY, MANAGED, TOKEN, VENDORS, read
+
+_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 _COUNTDOWN = (
     "The server {}. Claude Code's token countdown is made of such messages, so it is switched off."
 )
 _TOOL_SEARCH = (
-    "Optional: with ENABLE_TOOL_SEARCH=false Claude Code sends all tools in its first request, a "
-    "prompt of 32,300 tokens that the server reads once. Without it the first prompt has 20,000 "
-    "tokens, but each time Claude Code loads more tools, the server reads 4,500 tokens and the "
+    "Optional: with ENABLE_TOOL_SEARCH=false Claude Code sends all tools in its first request "
+    "(2.1.332: 41,600 tokens), which the server reads once. Without it the first prompt is about "
+    "half as long, but each time Claude Code loads more tools, the server reads them and the "
     "conversation again."
 )
-"""Measured with 2.1.329 on llama.cpp, with its own tools alone."""
+"""Measured on llama.cpp, with its own tools alone."""
 
 
 @hookimpl
@@ -31,9 +37,9 @@ def cacheproxy_setup(need: Need) -> Setup:
     The token countdown (2.1.233 to 2.1.280 with any model, later with names of Anthropic's) is a
     system message after each tool result and each user message.
     """
-    variables = {"ANTHROPIC_BASE_URL": need.url, "ANTHROPIC_AUTH_TOKEN": need.key}
+    variables = {BASE_URL: need.url, TOKEN: need.key}
     if need.needs_header:
-        variables["ANTHROPIC_CUSTOM_HEADERS"] = f"{need.token_header}: {need.token}"
+        variables[_HEADERS] = f"{need.token_header}: {need.token}"
     if need.model is not None:
         variables["ANTHROPIC_MODEL"] = need.model
         for tier in ("OPUS", "SONNET", "HAIKU"):
@@ -46,9 +52,34 @@ def cacheproxy_setup(need: Need) -> Setup:
     if need.takes_late is False:
         variables["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] = "off"
         notes.insert(0, _COUNTDOWN.format(need.late_does))
-    # it would be sent instead of the token, to a server that is not Anthropic's
-    unset = ("ANTHROPIC_API_KEY",)
+    # a key would be sent instead of the token, to a server that is not Anthropic's
+    unset = (KEY, *VENDORS)
     launch = Launch("claude", "npm install --global @anthropic-ai/claude-code")
+    settings = read(os.environ, Path.home())
+    past = dict(settings.past(Case(os.environ, Path.home(), need.url, "").is_proxy))
+    if need.folder:
+        # Files win over variables, and over files this option. A secret is in it where it has to.
+        all_set = {**os.environ, **{name: one.value for name, one in settings.values.items()}}
+        told = dict.fromkeys(unset, "") | need.unproxied(all_set) | variables
+        secret = {TOKEN, _HEADERS} - settings.from_files.keys() if need.secrets else set()
+        kept = {name: value for name, value in told.items() if name not in secret}
+        launch = replace(
+            launch,
+            arguments=("--settings", f"{need.folder}/settings.json"),
+            files={"settings.json": Setup.json({"env": kept})},
+        )
+        past = {name: one for name, one in past.items() if MANAGED in one.source}
+    cure = "take it out there" if need.folder else "take it out there, or use cacheproxy run claude"
+    warnings = [
+        f"{name} in {one.source} leads past the proxy: {cure}" for name, one in past.items()
+    ]
     patience = str(need.patience * 1000)
     limits = dict.fromkeys(("API_TIMEOUT_MS", "CLAUDE_STREAM_IDLE_TIMEOUT_MS"), patience)
-    return Setup(variables, unset=unset, notes=tuple(notes), launch=launch, limits=limits)
+    return Setup(
+        variables,
+        unset=unset,
+        notes=tuple(notes),
+        warnings=tuple(warnings),
+        launch=launch,
+        limits=limits,
+    )

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 from cacheproxy_claude_code.checks import cacheproxy_checkup
+from cacheproxy_claude_code.env import cacheproxy_setup
 
-from cacheproxy import Case, FindingState
+from cacheproxy import Case, FindingState, Need
 
 PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
-FIX = 'eval "$(cacheproxy env claude)"'
+FIX = "cacheproxy run claude"
 
 
 @pytest.fixture
@@ -128,3 +129,30 @@ def test_a_settings_file_of_another_kind(settings, text):
     found = settings(text=text)
     texts = [finding.text for finding in cacheproxy_checkup(found).findings]
     assert ("Claude Code's settings.json is not JSON" in texts) is (text in ("{", ""))
+
+
+def test_a_vendor_and_the_projects_files_lead_past_the_proxy(settings, tmp_path, monkeypatch):
+    """The nearest file wins; what ``run`` tells goes before all but an administrator's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    case = settings({"ANTHROPIC_BASE_URL": SERVER, "HTTP_PROXY": "http://p:1", "NO_PROXY": "x.y"})
+    local = tmp_path / ".claude/settings.local.json"
+    local.write_text('{"env": {"ANTHROPIC_AUTH_TOKEN": "k", "CLAUDE_CODE_USE_BEDROCK": "1"}}')
+    found = check(case)["claude"]
+    assert found.state is FindingState.FAIL
+    assert "CLAUDE_CODE_USE_BEDROCK in Claude Code's .claude/settings.local.json" in found.text
+    printed = cacheproxy_setup(Need(PROXY))
+    assert [line.split()[0] for line in printed.warnings] == [
+        "ANTHROPIC_BASE_URL",
+        "CLAUDE_CODE_USE_BEDROCK",
+    ]
+    started = cacheproxy_setup(Need(PROXY, token="secret", folder="/there"))
+    assert started.warnings == ()
+    assert started.launch.arguments == ("--settings", "/there/settings.json")
+    env = json.loads(started.launch.files["settings.json"])["env"]
+    assert (env["ANTHROPIC_BASE_URL"], env["CLAUDE_CODE_USE_BEDROCK"]) == (PROXY, "")
+    assert env["NO_PROXY"] == env["no_proxy"] == "x.y,localhost,127.0.0.1,::1"
+    assert env["ANTHROPIC_AUTH_TOKEN"] == "secret"  # theirs would be sent instead
+    local.unlink()
+    started = cacheproxy_setup(Need(PROXY, token="secret", folder="/there"))
+    assert "secret" not in started.launch.files["settings.json"]

@@ -113,7 +113,7 @@ def test_its_words_elsewhere_do_not_tell(path, shape, agent, text):
         ),
         (
             Verdict(Judgement.BREAK, Reason.MODEL_CHANGED),
-            ["nothing: each model", 'the client: eval "$(cacheproxy env claude)"'],
+            ["nothing: each model", "the client: cacheproxy run claude"],
         ),
         (
             Verdict(Judgement.BREAK, Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED),

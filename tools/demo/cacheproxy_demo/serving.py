@@ -42,7 +42,9 @@ def _serve(say: Callable[[str], object]) -> None:
     say("starting llama.cpp on a small random model; its answers are meaningless words")
     with tempfile.TemporaryDirectory(prefix="cacheproxy-demo-") as folder:
         model = write_model(Path(folder) / "random.gguf", text=text_of(scenes(embedded=True)))
-        with LlamaServer(model, **_SETTINGS) as upstream, _proxy(upstream.url) as process:
+        config = Path(folder) / "cacheproxy.toml"
+        config.touch(0o600)  # a rule that cures is written there, and gone with all else
+        with LlamaServer(model, **_SETTINGS) as upstream, _proxy(upstream.url, config) as process:
             try:
                 _follow(process, say)
             except KeyboardInterrupt:
@@ -59,16 +61,16 @@ def to_try(url: str) -> Iterator[str]:
     yield ""
     yield "Try it in another terminal; each request is a line here. Ctrl-C ends it."
     yield f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
-    yield f'  eval "$(cacheproxy env claude{option})" && claude     (cacheproxy env --help: others)'
+    yield f"  cacheproxy run{option} claude     (cacheproxy env --help: other clients)"
     yield f"  cacheproxy doctor{option}"
     yield ""
 
 
-def _proxy(upstream: str) -> subprocess.Popen[str]:
+def _proxy(upstream: str, config: Path) -> subprocess.Popen[str]:
     """The proxy as it comes, at its usual port if that is free; it dies with this process."""
     command = [
         *(sys.executable, "-m", "cacheproxy.child.process", "-n", "--pidfile=", "cacheproxy"),
-        *("--config", os.devnull, "--port", str(_port()), "--state-dir", "none"),
+        *("--config", str(config), "--port", str(_port()), "--state-dir", "none"),
         *("--upstream", upstream),
     ]
     env = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
