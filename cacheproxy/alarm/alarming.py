@@ -28,7 +28,7 @@ from cacheproxy import hookimpl, quick
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.upstream.failures import problem_of_tls
-from cacheproxy.record.alarms import Alarm, Alarms
+from cacheproxy.record.alarms import FAILED, Alarm, Alarms
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.tables import AlarmTable
 
@@ -298,7 +298,8 @@ class _Unread(Protocol):
 def payload(alarm: Alarm) -> bytes:
     """Return what is sent: the members are documented in docs/alarm.md."""
     text = f"{alarm.title}: {alarm.text} {alarm.command}"
-    return json.dumps({"event": "break", **asdict(alarm), "text": text}).encode()
+    event = "failure" if alarm.cause == FAILED else "break"
+    return json.dumps({"event": event, **asdict(alarm), "text": text}).encode()
 
 
 def signature(secret: str, body: bytes) -> str:

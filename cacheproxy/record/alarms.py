@@ -1,4 +1,4 @@
-"""Which breaks are worth an alarm: those that cost much, at once or together."""
+"""What is worth an alarm: breaks that cost much, at once or together; failure after failure."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ _AGAIN = 86_400.0
 """Seconds after which the same cause is told once more."""
 _MOST_SESSIONS = 1_000
 _MOST_RAISED = 4_000
+FAILED = "failed"
+"""The cause of an alarm that tells of failures."""
+_STUCK = 3
+"""Prompts of a conversation that fail one after the other: clients try again, and may succeed."""
 _LONGEST = 64
 """Characters of a name that a client has chosen."""
 _LOSSES = (Judgement.BREAK, Judgement.CUT)
@@ -60,12 +64,16 @@ class Alarm:
 
     @property
     def title(self) -> str:
-        """Whose cache was lost."""
+        """Whose cache was lost, or who gets no answers."""
+        if self.cause == FAILED:
+            return f"{self.session} gets no answers"
         return f"{self.session} lost its prompt cache"
 
     @property
     def text(self) -> str:
         """Why, and what it cost."""
+        if self.cause == FAILED:
+            return f"{self.turns} requests failed one after the other: {self.phrase}."
         seconds = "" if self.seconds is None else f", {self.seconds:,.0f} s"
         several = f" in {self.turns} turns" if self.turns > 1 else ""
         return f"{self.phrase}. {self.tokens:,} tokens{seconds} lost{several}."
@@ -88,6 +96,7 @@ class Alarms:
     def __init__(self, limits: AlarmLimits) -> None:
         self.limits = limits
         self._turns: OrderedDict[Session, deque[_Turn]] = OrderedDict()
+        self._failed: OrderedDict[Session, int] = OrderedDict()
         self._raised: OrderedDict[tuple[Session, str], float] = OrderedDict()
 
     def see(self, exchange: Exchange, now: float, proxy: str = "") -> Alarm | None:
@@ -96,6 +105,12 @@ class Alarms:
         ``now``: seconds of a clock that does not jump. ``proxy``: see ``explain.command``.
         """
         verdict, session = exchange.verdict, exchange.session
+        if session is not None and (exchange.went_wrong or session in self._failed):
+            failed = self._failed.get(session, 0) + 1 if exchange.went_wrong else 0
+            _put(self._failed, session, failed, _MOST_SESSIONS)
+            is_off = not (self.limits.tokens or self.limits.seconds)
+            if failed == _STUCK and not is_off and self._is_new((session, FAILED), now):
+                return _stuck(exchange, session, proxy)
         if verdict is None or session is None or exchange.side or verdict.lost is None:
             return None
         if verdict.judgement not in _JUDGED:
@@ -109,9 +124,8 @@ class Alarms:
         kind = None if verdict.where is None else verdict.where.kind
         why = phrase(verdict.reason or "", kind)
         key = parent_of(exchange.received, session) or session, why
-        if now - self._raised.get(key, -_AGAIN) < _AGAIN:
+        if not self._is_new(key, now):
             return None
-        _put(self._raised, key, now, _MOST_RAISED)
         turns.clear()
         seconds = [each for each in map(_SECONDS, costly) if each is not None]
         return Alarm(
@@ -128,6 +142,13 @@ class Alarms:
             at=exchange.ended,
         )
 
+    def _is_new(self, key: tuple[Session, str], now: float) -> bool:
+        """Whether this was not told within a day; now it is."""
+        if now - self._raised.get(key, -_AGAIN) < _AGAIN:
+            return False
+        _put(self._raised, key, now, _MOST_RAISED)
+        return True
+
     def _costly(self, turns: deque[_Turn]) -> list[_Turn]:
         """Return the turns that together cost too much: the last one, all, or none."""
         for costly in ([turns[-1]], list(turns)):
@@ -137,6 +158,22 @@ class Alarms:
             if self.limits.are_reached(lost, seconds) and not is_little:
                 return costly
         return []
+
+
+def _stuck(exchange: Exchange, session: Session, proxy: str) -> Alarm:
+    return Alarm(
+        client=_shown(session.client),
+        session=_shown(session.label),
+        turn=exchange.turn,
+        cause=FAILED,
+        phrase=exchange.error or f"HTTP {exchange.status}",
+        tokens=0,
+        seconds=None,
+        turns=_STUCK,
+        command=f"cacheproxy doctor{proxy}",
+        upstream=exchange.server or exchange.upstream,
+        at=exchange.ended,
+    )
 
 
 def _shown(name: str) -> str:

@@ -6,11 +6,13 @@ import json
 import pytest
 
 from cacheproxy.config import Config
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import configured
 from cacheproxy.record.alarms import AlarmLimits, Alarms
+from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.testing import capture_name, find_captures, load_capture
 from tests.core.perfect import Server, exchanges
 from tests.core.planting import numbered, prose
@@ -174,3 +176,35 @@ def test_memory_is_bounded():
     for number in range(5_000):
         alarms.see(broken(session=f"s{number}"), 0.0)
     assert len(alarms._turns) + len(alarms._raised) <= 5_000
+
+
+def failed(number, **more):
+    """A prompt that failed, unless ``more`` says otherwise."""
+    plain = {
+        **{"outcome": Outcome.UPSTREAM_FAILED, "status": 200, "error": "Overloaded now"},
+        "turn": 1,
+    }
+    session = Session("agent", "s")
+    asked = Request("POST", "/v1/messages")
+    return Exchange(asked, float(number), number, session=session, **plain | more)
+
+
+@pytest.mark.parametrize(
+    ("seen", "limits", "told"),
+    [
+        ([{}] * 5, {}, [3]),
+        ([{}, {}, {"outcome": Outcome.COMPLETE}, {}, {}], {}, []),
+        ([{}, {"outcome": Outcome.CLIENT_LEFT}, {}, {}, {}], {}, [5]),
+        ([{"status": 400, "turn": 0, "outcome": Outcome.COMPLETE}] * 3, {}, [3]),
+        ([{"outcome": Outcome.EMPTY}] * 3, {}, []),
+        ([{}] * 3, {"tokens": 0, "seconds": 0.0}, []),
+    ],
+)
+def test_failure_after_failure_raises_one(seen, limits, told):
+    alarms = Alarms(AlarmLimits(**limits))
+    found = [alarms.see(failed(n, **more), float(n)) for n, more in enumerate(seen, start=1)]
+    assert [n for n, alarm in enumerate(found, start=1) if alarm is not None] == told
+    for alarm in filter(None, found):
+        assert alarm.title == "agent/s gets no answers"
+        assert alarm.text == "3 requests failed one after the other: Overloaded now."
+        assert alarm.command == "cacheproxy doctor"

@@ -46,11 +46,13 @@ function showWorks({ headline, overview, rules, without }) {
 function showFailure(text) {
   $("last").classList.remove("good");
   say("last-shape", "✕");
+  say("last-name", "Last failure");
   say("last-none", `${text}.`);
 }
 
 function showLast(last, { now }) {
   show("last-none", !last);
+  say("last-name", "Last break");
   say("last-none", "Nothing has broken the cache in this window.");
   show("last-some", Boolean(last));
   const over = !last || last.cured;
