@@ -18,7 +18,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
 from cacheproxy.core.judge.advice import is_curable
-from cacheproxy.core.judge.evidence import NOTHING_SEEN, Evidence, Meanwhile, holds
+from cacheproxy.core.judge.evidence import NOTHING_SEEN, Evidence, Meanwhile, slot_of
 from cacheproxy.core.judge.judge import judge, order_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_of, reordered
 from cacheproxy.core.servers.belief import MEMORY, ORDER, REPORTS, Beliefs
@@ -289,8 +289,10 @@ class PassedTurns:
 
     def holder(self, exchange: Exchange, before: Before) -> Look | None:
         """Return the last look between the two at a server that held the turn ``before``."""
-        looks = self._between(exchange.upstream, before.ended, exchange.wall)
-        return next((look for look in reversed(looks) if holds(look, before)), None)
+        for look in reversed(self._between(exchange.upstream, before.ended, exchange.wall)):
+            if slot_of(look, before.tokens, before.generated) is not None:
+                return look
+        return None
 
     def was_down(self, upstream: str, since: float, until: float) -> bool:
         """Whether ``upstream``, a URL, was seen down."""

@@ -23,7 +23,7 @@ from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.kind import Repair
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import UNKNOWN, UNKNOWN_KIND, Profile
-from cacheproxy.core.servers.status import Look
+from cacheproxy.core.servers.status import Look, gain
 
 
 class Meanwhile(NamedTuple):
@@ -43,25 +43,23 @@ class Meanwhile(NamedTuple):
     def closed(self, before: Before, usage: Usage, now: Look | None) -> Meanwhile:
         """Return this with what a look ``now``, behind the turn of ``usage``, shows.
 
-        What ran beside us shows in the counters: they have gained this turn alone, or more. Which
+        What ran beside it shows in the counters: they have gained this turn alone, or more. Which
         slot it got shows by what the slots hold.
         """
-        was, then = _slot_of(self.seen, before.tokens, before.generated), self.seen
-        is_same = was is not None and was == _slot_of(now, usage.prompt, usage.output)
-        if not is_same or then is None or now is None or now.start != then.start:
+        then = self.seen
+        if then is None or now is None or now.start != then.start:
             return self
-        old, new = (look.figures.evaluated if look.figures else None for look in (then, now))
-        is_alone = None not in (old, new) and (new or 0) - (old or 0) == usage.evaluated
-        return self._replace(alone=is_alone)
+        slot, gained, _ = slot_of(then, before.tokens, before.generated), *gain(then, now)
+        is_same = slot is not None and slot == slot_of(now, usage.prompt, usage.output)
+        return self._replace(alone=is_same and gained.evaluated == usage.evaluated is not None)
 
 
-def holds(look: Look, before: Before) -> bool:
-    """Whether just one idle slot holds the turn ``before`` with its answer, and no more."""
-    return _slot_of(look, before.tokens, before.generated) is not None
+def slot_of(look: Look, prompt: int | None, output: int | None) -> int | None:
+    """Return the one idle slot that holds a prompt of so many tokens with its answer, and no more.
 
-
-def _slot_of(look: Look | None, prompt: int | None, output: int | None) -> int | None:
-    if look is None or prompt is None or output is None:
+    None where there is none, or more than one.
+    """
+    if prompt is None or output is None:
         return None
     whole = prompt + output  # the last token was told, and never read
     found = [one.id for one in look.slots if not one.busy and whole - 1 <= one.used <= whole]

@@ -59,11 +59,11 @@ _GROUNDS = {
 
 @dataclass(slots=True)
 class Belief:
-    """The evidence for each value of a subject, counted. ``last``: seconds since the epoch."""
+    """What is thought of a server in one respect, and why."""
 
-    subject: Subject
-    evidence: Counter[Any] = field(default_factory=Counter)
-    last: float = 0.0
+    subject: Subject  #: in which
+    evidence: Counter[Any] = field(default_factory=Counter)  #: pieces for each value
+    last: float = 0.0  #: when some was seen last, in seconds since the epoch
 
     @property
     def value(self) -> Any:
@@ -119,7 +119,8 @@ class Beliefs:
 
         A placement counts until something else is known: a prompt that was placed stays placed.
         """
-        self._gone |= self._held.get(PLACEMENT, {})
+        gone = self._gone | self._held.get(PLACEMENT, {})
+        self._gone = dict([*gone.items()][-_MOST:])
         self._held, self.longest = {}, dict[str, int]()
         self.status: Profile | None = None
         self.formats: tuple[str, ...] = ()
