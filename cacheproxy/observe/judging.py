@@ -26,7 +26,7 @@ from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
 from cacheproxy.core.prompt.request import messages_of
 from cacheproxy.core.servers.belief import Beliefs
-from cacheproxy.core.servers.profile import MemoryKind, Profile
+from cacheproxy.core.servers.profile import MemoryKind
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.verdicts import Verdicts, is_another, learn
 from cacheproxy.record.exchange import Exchange
@@ -214,8 +214,6 @@ class Judging:
             self._line_up(exchange)
         else:
             self._ready_now.append(exchange)
-        if turn is None and known is not None and profile is not None and _watches(profile):
-            Deferred.fromCoroutine(_watch(known, self.looked))
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
         """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
@@ -247,23 +245,6 @@ def _session(exchange: Exchange) -> tuple[str, str]:
     return (session.client, session.id) if session is not None else ("", "")
 
 
-def _watches(profile: Profile) -> bool:
-    """Whether slots have to be looked at: how the memory works shows by what a turn leaves there.
-
-    Without counters that would prove nothing.
-    """
-    memory = profile.memory
-    is_known = memory.kind is not MemoryKind.UNKNOWN
-    return not is_known and memory.slots is not None and profile.counts_reuse
-
-
-async def _watch(known: KnownUpstream, looked: Callable[[Look], None]) -> Look | None:
-    look = await known.look()
-    if look is not None:
-        looked(look)
-    return look
-
-
 async def _ask(
     exchange: Exchange,
     turn: Evidence,
@@ -291,9 +272,11 @@ async def _ask(
         exchange.verdict = judge(turn)
         if exchange.verdict.basis is Basis.TOLD:
             return
-    if _watches(turn.profile):
-        look = await _watch(known, looked)
-        turn = replace(turn, meanwhile=turn.meanwhile.closed(before, turn.usage, look))
+    if turn.profile.memory.kind is MemoryKind.UNKNOWN and turn.profile.memory.slots:
+        look = await known.look()
+        if look is not None:
+            looked(look)
+            turn = replace(turn, meanwhile=turn.meanwhile.closed(before, turn.usage, look))
     proof = await known.prove(turn)
     if proof is not None:
         turn = replace(turn, proof=proof)

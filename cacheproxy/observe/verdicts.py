@@ -184,6 +184,7 @@ class Verdicts:
                 share = parting(its.sent, sent).shared / sent.chars
                 shares.append(round(share * (usage.prompt or 0)))
         reused = usage.reused or 0
+        seen, read = (None, 0) if others else self.passed.known_since(exchange, before)
         return Meanwhile(
             others=len({one.lane for one in others}),
             alike=min(shares, key=lambda share: abs(share - reused), default=None),
@@ -194,7 +195,8 @@ class Verdicts:
                 exchange.upstream, before.ended, exchange.wall, before.tokens or 0
             ),
             moved=bool(before.upstream) and before.upstream != exchange.upstream,
-            seen=None if others else self.passed.holder(exchange, before),
+            seen=seen,
+            read=read,
         )
 
 
@@ -287,12 +289,21 @@ class PassedTurns:
             and turn.begun < begun
         ]
 
-    def holder(self, exchange: Exchange, before: Before) -> Look | None:
-        """Return the last look between the two at a server that held the turn ``before``."""
-        for look in reversed(self._between(exchange.upstream, before.ended, exchange.wall)):
-            if slot_of(look, before.tokens, before.generated) is not None:
-                return look
-        return None
+    def known_since(self, exchange: Exchange, before: Before) -> tuple[Look | None, int]:
+        """Return the last look at the server that may show whether ``exchange`` was alone there.
+
+        And what our turns since had evaluated. Of several slots it has to show which one holds the
+        turn ``before``; one slot is always the same.
+        """
+        url = exchange.upstream
+        for look in reversed(self._between(url, 0.0, exchange.wall)):
+            since = [one for one in self.turns if one.upstream == url and one.ended > look.wall]
+            if any(one.begun < look.wall or one.evaluated is None for one in since):
+                return None, 0
+            is_between = slot_of(look, before.tokens, before.generated) is not None
+            if len(look.slots) == 1 or (is_between and look.wall > before.ended):
+                return look, sum(one.evaluated or 0 for one in since)
+        return None, 0
 
     def was_down(self, upstream: str, since: float, until: float) -> bool:
         """Whether ``upstream``, a URL, was seen down."""

@@ -137,7 +137,9 @@ def lost_with(asking, delivered, looks, reused=400, shared=700, **more):
     counts = (Usage(1000, 0, 10), Usage(1020, 1000, 10), Usage(1040, reused, 10))
     turns = [*conversation(counts, **more)]
     server = Server(HAS_SLOTS)
-    server.looks = [None, *looks]
+    before, server.looks = looks[0], [looks[1]]
+    if before is not None:
+        asking.looked(before)
     asked(asking, (), server, turns=turns)
     server.last.callback(Proof(1020, 1040, shared, rewrite=Rewrite.THINKING))
     return server, delivered[-1].verdict
@@ -158,6 +160,27 @@ def test_a_checkpoint_is_believed_where_nothing_else_can_have_had_the_slot(
         assert (verdict.reason, verdict.beneath) == (Reason.CHECKPOINT, Reason.TEMPLATE_CHANGED)
     server.beliefs.saw(MEMORY, MemoryKind.REWINDABLE, MODEL)
     assert server.profile.memory.kind is MemoryKind.REWINDABLE
+
+
+# Before the three turns: those before had 1,000 and 20 tokens evaluated.
+LONG_AGO = looked(-9, 0, 0, evaluated=5000)
+ONE_SLOT = replace(LONG_AGO, slots=LONG_AGO.slots[:1])
+
+
+@pytest.mark.parametrize(
+    ("before", "evaluated", "kind"),
+    [
+        (ONE_SLOT, 6660, MemoryKind.CHECKPOINTED),
+        (ONE_SLOT, 6661, MemoryKind.UNKNOWN),  # somebody else's
+        (LONG_AGO, 6660, MemoryKind.UNKNOWN),  # which of two slots had it is not known
+        (replace(ONE_SLOT, wall=WALL + 0.5), 6660, MemoryKind.UNKNOWN),  # in the middle of a turn
+    ],
+)
+def test_one_slot_is_always_the_same(asking, delivered, before, evaluated, kind):
+    """No look in between is needed: all that was read since an older one is ours."""
+    after = looked(122, *[1049, 0][: len(before.slots)], evaluated=evaluated)
+    server, _ = lost_with(asking, delivered, (before, after))
+    assert server.profile.memory.kind is kind
 
 
 @pytest.mark.parametrize("looks", INNOCENT.values(), ids=INNOCENT)

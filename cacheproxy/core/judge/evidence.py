@@ -37,7 +37,8 @@ class Meanwhile(NamedTuple):
     restarted: bool | None = None  #: the server is another since; None where nobody watched
     emptied: bool = False  #: it was seen with slots, none of which held as much
     moved: bool = False  #: the turn before went to another upstream
-    seen: Look | None = None  #: a slot that holds the turn before; None where that may be gone
+    seen: Look | None = None  #: an earlier look from which on all that we sent is known
+    read: int = 0  #: tokens that our turns since then had evaluated
     alone: bool = False  #: the server read nothing else, and this turn got that very slot
 
     def closed(self, before: Before, usage: Usage, now: Look | None) -> Meanwhile:
@@ -47,11 +48,12 @@ class Meanwhile(NamedTuple):
         slot it got shows by what the slots hold.
         """
         then = self.seen
-        if then is None or now is None or now.start != then.start:
+        if then is None or now is None or usage.evaluated is None or now.start != then.start:
             return self
-        slot, gained, _ = slot_of(then, before.tokens, before.generated), *gain(then, now)
-        is_same = slot is not None and slot == slot_of(now, usage.prompt, usage.output)
-        return self._replace(alone=is_same and gained.evaluated == usage.evaluated is not None)
+        had = slot_of(then, before.tokens, before.generated) if len(then.slots) > 1 else 0
+        is_same = had is not None and had == slot_of(now, usage.prompt, usage.output)
+        gained, _ = gain(then, now)
+        return self._replace(alone=is_same and gained.evaluated == self.read + usage.evaluated)
 
 
 def slot_of(look: Look, prompt: int | None, output: int | None) -> int | None:
