@@ -236,7 +236,7 @@ def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
     """Learn from rendered prompts how a memory can be gone back in.
 
     A checkpoint is seen only if nothing else can have taken the rest: its slot was this turn's
-    alone. That a prompt was gone back in to the token says itself that nothing was taken.
+    alone, and was not emptied. A prompt that was gone back in to the token was taken by nothing.
     """
     proof, usage = turn.proof, turn.usage
     if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
@@ -250,7 +250,9 @@ def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
         return
     if abs(further) <= _REWOUND and proof.lost > _BEFORE_THE_END:
         kind = MemoryKind.REWINDABLE
-    elif turn.meanwhile.alone and (is_close or verdict.reason is Reason.CHECKPOINT):
+    elif (
+        turn.meanwhile.alone and usage.reused and (is_close or verdict.reason is Reason.CHECKPOINT)
+    ):
         kind = MemoryKind.CHECKPOINTED
     if kind is not None:
         beliefs.saw(MEMORY, kind, (None, turn.sent.model))
@@ -299,7 +301,7 @@ class PassedTurns:
         for look in reversed(self._between(url, 0.0, exchange.wall)):
             since = [one for one in self.turns if one.upstream == url and one.ended > look.wall]
             if any(one.begun < look.wall or one.evaluated is None for one in since):
-                return None, 0
+                continue  # some of a turn was before it, and nobody knows how much
             is_between = slot_of(look, before.tokens, before.generated) is not None
             if len(look.slots) == 1 or (is_between and look.wall > before.ended):
                 return look, sum(one.evaluated or 0 for one in since)

@@ -99,7 +99,7 @@ def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) 
     if signs and (memory.kind is not MemoryKind.CHECKPOINTED or not is_partial):
         return _because(Reason.EVICTED, basis=Basis.RENDERED, evidence=signs)
     # Of an unknown memory the innocent explanation has to be ruled out: something else in the slot.
-    is_proven = memory.kind is MemoryKind.UNKNOWN and turn.meanwhile.alone and reused > 0
+    is_proven = memory.kind is MemoryKind.UNKNOWN and turn.meanwhile.alone
     can_be = memory.kind is MemoryKind.CHECKPOINTED or (is_proven and beneath is not None)
     if can_be and (beneath is not None or reused):
         return _because(Reason.CHECKPOINT, basis=Basis.RENDERED, rewrite=rewrite, beneath=beneath)

@@ -126,12 +126,11 @@ CASES = {
         # a checkpoint is known without proof only of such memory and with a change
         "checkpoints, no change": loss(1_000, profile=CHECKPOINTED),
         "a change, no checkpoints": edited(1_000, profile=REWINDABLE),
-        # what was in the slot is not known, or it was seen to rewind, or all has gone
+        # what was in the slot is not known, or it was seen to rewind
         "a change, perhaps another in the slot": edited(500, shared=9_000, proof=LATE),
         "a change, alone, no checkpoints": edited(
             500, shared=9_000, proof=LATE, profile=REWINDABLE, meanwhile=ALONE
         ),
-        "a change, alone, nothing is left": edited(0, shared=9_000, proof=LATE, meanwhile=ALONE),
         # what the memory did hides no change beneath it
         "a change beneath": edited(1_000, shared=9_000, proof=LATE, profile=REWINDABLE),
     },
@@ -150,6 +149,7 @@ CASES = {
         "a change, rendered": edited(1_000, proof=FITS, profile=CHECKPOINTED),
         # of any memory only where nothing else can have had the slot
         "a change, rendered, any memory": edited(1_000, proof=FITS, meanwhile=ALONE),
+        "a change, alone, nothing is left": edited(0, shared=9_000, proof=LATE, meanwhile=ALONE),
         "thoughts": loss(1_000, proof=THOUGHTS, meanwhile=ALONE),
         "no change": loss(1_000, proof=AGREE, profile=CHECKPOINTED),
         # more than another conversation has in common with this one was left, or not
