@@ -120,6 +120,7 @@ def test_a_belief_outlasts_a_reload_and_not_its_server(tmp_path):
     with contextlib.ExitStack() as stack:
         stack.callback(server.close)
         proxy = stack.enter_context(Proxy(server.url, "--poll", "1"))
+        eventually(lambda: page_of(proxy, "data")["upstream"].get("seen"))
         head = [{"role": "system", "content": words(400, 1)}]
         ask, answer = {"role": "user", "content": words(300, 2)}, {"role": "assistant"}
         said(proxy, [*head, ask])
