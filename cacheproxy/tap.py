@@ -16,6 +16,7 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.route.stamp import Stamp
+from cacheproxy.core.servers.belief import Beliefs
 from cacheproxy.daemon.listening import Listening, raise_limit
 from cacheproxy.daemon.options import Options
 from cacheproxy.daemon.process_parts import ProcessParts
@@ -160,11 +161,12 @@ def _server(process: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         spoken=translating.spoken,
         translate=translating.translate,
         asks=edits and config.placement in (AUTO, QUIET),
+        beliefs=process.beliefs.setdefault(url.text, Beliefs(time.time)),
     )
     adapting = Adapting(
         reactor, profiling, store, placing=config.placement, keeping=config.keep_thinking
     )
-    proving, health = Proving(asker, profiling), Health(asker, table.name)
+    proving, health = Proving(asker, profiling.beliefs), Health(asker, table.name)
     # With a session header there is a router, and nobody knows which server would be warmed.
     warms = edits and config.keep_warm == "auto" and not config.session_header
     return Server(

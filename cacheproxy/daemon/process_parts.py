@@ -28,6 +28,7 @@ from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import HEALTH, READY, Access
+from cacheproxy.core.servers.belief import Beliefs
 from cacheproxy.core.servers.status import Look
 from cacheproxy.metrics import Metrics, MetricsSources
 from cacheproxy.observe.capture import Capture, CaptureFolder
@@ -72,7 +73,7 @@ class ProcessParts(Service):
     ``judging`` delivers to ``pricing``, which delivers to the observers of ``plugins``. ``capture``
     and ``totals``: None where nothing is kept of the kind. ``store``: of conversations; ``memo``:
     what bodies were read as; ``collector``: of garbage; ``via``: our own token in the Via header.
-    ``holding``: upstream requests whose client has left.
+    ``holding``: upstream requests whose client has left. ``beliefs``: of upstreams, by their URLs.
 
     Raises CaptureError, PluginError, SpansError.
     """
@@ -81,6 +82,7 @@ class ProcessParts(Service):
         self.reactor = reactor
         self.via = b"cacheproxy-" + os.urandom(4).hex().encode()
         self.store, self.memo, self.collector = Store(), Memo(), Collector()
+        self.beliefs: dict[str, Beliefs] = {}
         self.plugins = plugins = Plugins(reactor)
         plugins.adopt(Packages.load(config.block, config.plugin))
         self.site = ProxySite(Resource(), reactor, Limits(), Access())

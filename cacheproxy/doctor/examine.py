@@ -130,6 +130,7 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
         may_send=guard.allows,
         has_one_slot=kind.similarity > 0 and server.slots == 1,
         counts=kind.reporting is Reporting.FLAGGED,
+        is_off=guard.profile.reuses is False,
         memory=guard.profile.memory,
         heads=facts.heads,
     )

@@ -35,10 +35,16 @@ from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers import looking, routers
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
-from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts, profile_in
+from cacheproxy.core.servers.profile import (
+    UNKNOWN,
+    Profile,
+    ServerFacts,
+    profile_in,
+    with_template,
+)
 from cacheproxy.core.servers.status import Look
 from cacheproxy.core.template import rendering
-from cacheproxy.core.template.traits import TemplateAnswer, learning, with_template
+from cacheproxy.core.template.traits import TemplateAnswer, learning
 from cacheproxy.doctor.record import NO_RECORD, Record
 from cacheproxy.doctor.trial import Trial, TrialOutcome
 from cacheproxy.plugin.package import Package, PluginError
@@ -332,7 +338,7 @@ def learned(
                 have_answered(questions, partial(render, page.path))
             if found:
                 break
-    return with_template(profile, found[-1:]) if found else profile
+    return with_template(profile, [found[-1].profile]) if found else profile
 
 
 def router_cure(site: Site) -> str:

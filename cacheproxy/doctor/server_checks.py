@@ -24,6 +24,8 @@ _OPTION = (
     "start the proxy with --keep-thinking yes: the proxy then asks the template, and gives back "
     "what clients drop"
 )
+_SILENT = "the server does not say what it reused"
+_FROZEN = "the server's counter of reused tokens never moved, which proves nothing"
 _WHEN = {"the date": "once a day", "the time": "each time it changes"}
 
 
@@ -112,7 +114,7 @@ def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Findin
     if outcome is TrialOutcome.UNTOLD:
         other = f"with another {what} " if what else ""
         text = (
-            f"{trial.path}: the server does not say what it reused. A {prompt}prompt took "
+            f"{trial.path}: {_FROZEN if trial.is_frozen else _SILENT}. A {prompt}prompt took "
             f"{first.wall:.2f} s, again {other}{second.wall:.2f} s {how}"
             + (f", and {without.wall:.2f} s without" if without is not None else "")
         )
@@ -158,6 +160,8 @@ def _caching(facts: Examination) -> str | None:
     if facts.kind.keeps_none:
         return None
     start = "switch on the server's prompt cache, if it has one"
+    if facts.profile.reuses:
+        return "try again when the server is idle: it says itself that its prompt cache is on"
     if facts.kind.caching is not None:
         start = f"start {facts.kind.called} {facts.kind.caching.flag}"
     return f"{start}, or try again when the server is idle"

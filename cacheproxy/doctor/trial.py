@@ -148,6 +148,7 @@ class Trial:
     another way: then several servers answer."""
     error: str | None = None  #: why it ended early, one line
     held_back: bool = False  #: it ended, as the next prompt might have pushed out another
+    is_off: bool = False  #: the server says itself that it keeps nothing
     translated: bool = False
     """The server itself does not serve the path; the proxy asks it on another, so nothing was sent
     without the rules."""
@@ -160,7 +161,19 @@ class Trial:
     @property
     def is_measured(self) -> bool:
         """Whether it is known what was reused of the second request, and could have been."""
-        return self.second is not None and self.second.is_told and not self.is_short
+        is_told = self.second is not None and self.second.is_told and not self.is_short
+        return is_told and not self.is_frozen
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether all is known by a counter that never moved: some servers' never do.
+
+        It is believed of a server that says itself that it keeps nothing.
+        """
+        shots = [self.first, self.second, self.without, self.same, self.again, self.repeated]
+        sent = [shot for shot in shots if shot is not None]
+        is_still = not any(shot.usage.reused or not shot.is_counted for shot in sent)
+        return is_still and bool(sent) and not self.is_off
 
     @property
     def is_short(self) -> bool:
@@ -212,6 +225,7 @@ class PromptSender:
     has_one_slot: bool = False  #: whether ``again`` tells something
     counts: bool = False
     """Whether the server's counters are read where its answers do not say what was reused."""
+    is_off: bool = False  #: the server says itself that it keeps nothing
     memory: Memory = ANY  #: that the server keeps prompts in
     heads: Volatile | None = None
     """What stands before the prompt; None: nothing, and the trial tells nothing of the rules."""
@@ -224,7 +238,7 @@ class PromptSender:
         longer ones where the server keeps large blocks. ``mark``:
         text that no earlier prompt has, so that the first is cold. Never raises.
         """
-        trial = Trial(api, self.proxy is not None, mark)
+        trial = Trial(api, self.proxy is not None, mark, is_off=self.is_off)
         try:
             self._send_all(trial)
         except _EndedError as ended:

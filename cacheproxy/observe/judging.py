@@ -25,8 +25,8 @@ from cacheproxy.core.conversation.verdict import Basis, Judgement
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
 from cacheproxy.core.prompt.request import messages_of
-from cacheproxy.core.servers.inferred import Inferred
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.belief import Beliefs
+from cacheproxy.core.servers.profile import MemoryKind
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.verdicts import Verdicts, is_another, learn
 from cacheproxy.record.exchange import Exchange
@@ -48,12 +48,11 @@ class KnownUpstream(Protocol):
     """What is known of an upstream, and who asks it for more."""
 
     @property
-    def inferred(self) -> Inferred:
-        """What its answers have shown."""
+    def beliefs(self) -> Beliefs:
+        """What is thought of it."""
 
-    @property
-    def profile(self) -> Profile:
-        """What is known."""
+    async def look(self) -> Look | None:
+        """Return a look at it as of now. Never raises."""
 
     async def prove(self, turn: Evidence) -> Proof | None:
         """Return what the rendered prompts of a turn and the one before show. Never raises."""
@@ -183,14 +182,14 @@ class Judging:
             if known is None:
                 self._verdicts.judge(exchange)
                 return None
-            profile, inferred = known.profile, known.inferred
-            changes = inferred.changes
-            turn = self._verdicts.judge(exchange, profile, inferred)
+            beliefs = known.beliefs
+            profile, changes = beliefs.profile, beliefs.changes
+            turn = self._verdicts.judge(exchange, profile, beliefs)
             verdict = exchange.verdict
             if turn is None or verdict is None:
                 return None
-            if inferred.changes != changes:  # the turn itself has shown more of the server
-                profile = known.profile
+            if beliefs.changes != changes:  # the turn itself has shown more of the server
+                profile = beliefs.profile
             exchange.profile = profile
             if turn.usage.reused is None and profile.counts_reuse:
                 return turn
@@ -206,7 +205,9 @@ class Judging:
         if known is not None and turn is not None and profile is not None:
             counts = turn.usage.reused is None and profile.counts_reuse
             held = self._line_up(exchange, is_ready=False)
-            held.asking = Deferred.fromCoroutine(_ask(exchange, turn, known, counts=counts))
+            held.asking = Deferred.fromCoroutine(
+                _ask(exchange, turn, known, self.looked, counts=counts)
+            )
             held.asking.addErrback(lambda _: None)
             held.asking.addBoth(lambda _: self._ready(held))
         elif self._held:
@@ -244,8 +245,18 @@ def _session(exchange: Exchange) -> tuple[str, str]:
     return (session.client, session.id) if session is not None else ("", "")
 
 
-async def _ask(exchange: Exchange, turn: Evidence, known: KnownUpstream, *, counts: bool) -> None:
-    """Ask the upstream for what is missing, and judge again by what it says."""
+async def _ask(
+    exchange: Exchange,
+    turn: Evidence,
+    known: KnownUpstream,
+    looked: Callable[[Look], None],
+    *,
+    counts: bool,
+) -> None:
+    """Ask the upstream for what is missing, and judge again by what it says.
+
+    ``looked`` is given what its slots hold now, if that may tell how its memory works.
+    """
     if counts:
         reused = await known.counted(turn.usage)
         if reused is None:
@@ -261,8 +272,13 @@ async def _ask(exchange: Exchange, turn: Evidence, known: KnownUpstream, *, coun
         exchange.verdict = judge(turn)
         if exchange.verdict.basis is Basis.TOLD:
             return
+    if turn.profile.memory.kind is MemoryKind.UNKNOWN and turn.profile.memory.slots:
+        look = await known.look()
+        if look is not None:
+            looked(look)
+            turn = replace(turn, meanwhile=turn.meanwhile.closed(before, turn.usage, look))
     proof = await known.prove(turn)
     if proof is not None:
         turn = replace(turn, proof=proof)
         exchange.verdict = judge(turn)
-        learn(known.inferred, exchange.verdict, turn)
+        learn(known.beliefs, exchange.verdict, turn)

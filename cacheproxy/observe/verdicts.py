@@ -18,11 +18,11 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
 from cacheproxy.core.judge.advice import is_curable
-from cacheproxy.core.judge.evidence import NOTHING_SEEN, Evidence, Meanwhile
+from cacheproxy.core.judge.evidence import NOTHING_SEEN, Evidence, Meanwhile, slot_of
 from cacheproxy.core.judge.judge import judge, order_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_of, reordered
-from cacheproxy.core.servers.inferred import Inferred
-from cacheproxy.core.servers.profile import UNKNOWN, Profile, Thinking
+from cacheproxy.core.servers.belief import MEMORY, ORDER, REPORTS, Beliefs
+from cacheproxy.core.servers.profile import UNKNOWN, MemoryKind, Profile, Thinking
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record.exchange import Exchange
 
@@ -56,7 +56,7 @@ class Verdicts:
         self,
         exchange: Exchange,
         profile: Profile = UNKNOWN,
-        inferred: Inferred | None = None,
+        beliefs: Beliefs | None = None,
     ) -> Evidence | None:
         """Fill in the verdict on a turn, and its place; return what the verdict rests on.
 
@@ -83,8 +83,8 @@ class Verdicts:
         if sent is None or unedited is None:
             return None
         before, is_first, usage = lane.before_of(sent), lane.turns == 0, exchange.usage
-        if usage.reused is None and inferred is not None:
-            usage = _usage(exchange, inferred)
+        if usage.reused is None and beliefs is not None:
+            usage = _usage(exchange, beliefs)
         is_whole = exchange.outcome is not None and exchange.outcome.is_whole
         has_moved = before is not None and before.upstream not in ("", exchange.upstream)
         turn = Evidence(
@@ -99,15 +99,15 @@ class Verdicts:
             is_known=is_first and self._is_known(session, lane),
             is_replaced=place.replaced,
             is_whole=is_whole,
-            longest=0 if inferred is None else inferred.longest.get(sent.model, 0),
+            longest=0 if beliefs is None else beliefs.longest.get(sent.model, 0),
         )
         verdict, key = judge(turn), (session, place.lane)
         is_break = verdict.judgement is Judgement.BREAK
         if before is not None and (is_break or (usage.reused is None and profile.counts_reuse)):
             turn = replace(turn, meanwhile=self._meanwhile(exchange, key, before, turn))
             verdict = judge(turn) if is_break else verdict
-        if inferred is not None:
-            _infer(inferred, verdict, turn)
+        if beliefs is not None:
+            _infer(beliefs, verdict, turn)
         ended = exchange.ended
         self.passed.turns.append(
             Passed(key, exchange.upstream, exchange.wall, ended, usage.evaluated)
@@ -184,6 +184,7 @@ class Verdicts:
                 share = parting(its.sent, sent).shared / sent.chars
                 shares.append(round(share * (usage.prompt or 0)))
         reused = usage.reused or 0
+        seen, read = (None, 0) if others else self.passed.known_since(exchange, before)
         return Meanwhile(
             others=len({one.lane for one in others}),
             alike=min(shares, key=lambda share: abs(share - reused), default=None),
@@ -194,6 +195,8 @@ class Verdicts:
                 exchange.upstream, before.ended, exchange.wall, before.tokens or 0
             ),
             moved=bool(before.upstream) and before.upstream != exchange.upstream,
+            seen=seen,
+            read=read,
         )
 
 
@@ -202,37 +205,40 @@ def is_another(start: str | None, now: str | None) -> bool:
     return start is not None and now is not None and start != now
 
 
-def _usage(exchange: Exchange, inferred: Inferred) -> Usage:
+def _usage(exchange: Exchange, beliefs: Beliefs) -> Usage:
     """Return what was counted: a server that has reported reuse leaves it out where it is 0."""
     usage, sent = exchange.usage, exchange.sent
     if sent is None or sent.dialect is None or usage.prompt is None:
         return usage
     if exchange.outcome is None or not exchange.outcome.is_whole:
         return usage
-    return replace(usage, reused=0) if inferred.has_reported(sent.dialect) else usage
+    return replace(usage, reused=0) if beliefs.find(REPORTS, (sent.dialect, "")) else usage
 
 
-def _infer(inferred: Inferred, verdict: Verdict, turn: Evidence) -> None:
+def _infer(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
     """Learn from a turn what its upstream does."""
     usage, api = turn.usage, turn.api
-    if (usage.prompt or 0) > inferred.longest.get(turn.sent.model, 0):
-        inferred.saw_prompt(turn.sent.model, usage.prompt or 0)
+    beliefs.saw_prompt(turn.sent.model, usage.prompt or 0)
     if api is not None:
         expected = verdict.expected  # all of the turn before, which was counted, if it was added to
         appended = expected is not None and expected.source == "measured"
         # The start of the one went; the other's template prints the time, so that prompts differ.
         appended = appended and verdict.judgement is not Judgement.CUT and not turn.profile.clock
         appended = appended and (usage.prompt or 0) >= _ENOUGH
-        inferred.saw_reuse(api, usage.reused, appended=appended)
+        beliefs.saw_reuse(api, usage.reused, appended=appended)
     if verdict.judgement is not Judgement.BREAK or verdict.reason not in _ORDERED:
         return
     order = order_of(turn)
     if order is not None:
-        inferred.saw_order(order)
+        beliefs.saw(ORDER, order, (None, turn.sent.model))
 
 
-def learn(inferred: Inferred, verdict: Verdict, turn: Evidence) -> None:
-    """Learn from rendered prompts how a memory can be gone back in."""
+def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
+    """Learn from rendered prompts how a memory can be gone back in.
+
+    A checkpoint is seen only if nothing else can have taken the rest: its slot was this turn's
+    alone, and was not emptied. A prompt that was gone back in to the token was taken by nothing.
+    """
     proof, usage = turn.proof, turn.usage
     if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
         return
@@ -240,12 +246,17 @@ def learn(inferred: Inferred, verdict: Verdict, turn: Evidence) -> None:
     beside = proof.now - (usage.prompt or proof.now)
     further = proof.shared - beside - usage.reused
     is_close = _REWOUND < further <= _BEFORE_THE_END and proof.lost > 0
-    if verdict.reason is Reason.CHECKPOINT:
-        inferred.saw_checkpoint()
-    elif is_close and verdict.reason is not Reason.EVICTED:
-        inferred.saw_checkpoint(is_close=True)
-    elif verdict.reason is not Reason.EVICTED and abs(further) <= _REWOUND:
-        inferred.saw_rewind()
+    kind = None
+    if verdict.reason is Reason.EVICTED:
+        return
+    if abs(further) <= _REWOUND and proof.lost > _BEFORE_THE_END:
+        kind = MemoryKind.REWINDABLE
+    elif (
+        turn.meanwhile.alone and usage.reused and (is_close or verdict.reason is Reason.CHECKPOINT)
+    ):
+        kind = MemoryKind.CHECKPOINTED
+    if kind is not None:
+        beliefs.saw(MEMORY, kind, (None, turn.sent.model))
 
 
 class Passed(NamedTuple):
@@ -280,6 +291,22 @@ class PassedTurns:
             and turn.ended > ended
             and turn.begun < begun
         ]
+
+    def known_since(self, exchange: Exchange, before: Before) -> tuple[Look | None, int]:
+        """Return the last look at the server that may show whether ``exchange`` was alone there.
+
+        And what our turns since had evaluated. Of several slots it has to show which one holds the
+        turn ``before``; one slot is always the same.
+        """
+        url = exchange.upstream
+        for look in reversed(self._between(url, 0.0, exchange.wall)):
+            since = [one for one in self.turns if one.upstream == url and one.ended > look.wall]
+            if any(one.begun < look.wall or one.evaluated is None for one in since):
+                continue  # some of a turn was before it, and nobody knows how much
+            is_between = slot_of(look, before.tokens, before.generated) is not None
+            if len(look.slots) == 1 or (is_between and look.wall > before.ended):
+                return look, sum(one.evaluated or 0 for one in since)
+        return None, 0
 
     def was_down(self, upstream: str, since: float, until: float) -> bool:
         """Whether ``upstream``, a URL, was seen down."""

@@ -14,7 +14,7 @@ from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT
-from cacheproxy.core.servers.profile import Memory, MemoryKind
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, ServerFacts
 from cacheproxy.core.servers.routers import ROUTERS
 from cacheproxy.core.servers.status import ServerFigures
 from cacheproxy.doctor import server_checks
@@ -95,25 +95,27 @@ vllm:prompt_tokens_cached_total{{engine="0",model_name="tiny"}} {reused}
 vllm:prompt_tokens_cached_by_source_total{{engine="0",source="device"}} {reused}
 vllm:generation_tokens_total{{engine="0",model_name="tiny"}} 9.0
 vllm:cache_config_info{{_block_size_resolved="True",block_size="{block}",\
-hash_block_size="None",mamba_block_size="{mamba}"}} 1.0
+hash_block_size="None",mamba_block_size="{mamba}",enable_prefix_caching="{on}"}} 1.0
 """
 
 
 class Vllm:
     """vLLM as far as doctor sees it: whole blocks, counters, and answers with or without a count.
 
-    ``others``: prompt tokens of somebody else's requests beside each of ours.
+    ``others``: prompt tokens of somebody else's requests beside each of ours. ``keeps``: whether
+    any is reused, or told; ``on``: what its page says of that; ``at``: where its counter begins.
     """
 
-    def __init__(self, block, *, flagged=False, mamba=None, others=0, keeps=True):
+    def __init__(self, block, *, flagged=False, mamba=None, others=0, keeps=True, on=None, at=0):
         self.block, self.flagged, self.mamba = block, flagged, mamba
         self.others, self.keeps = others, keeps
-        self.prompt = self.reused = self.longest = 0
+        self.on = keeps if on is None else on
+        self.prompt, self.reused, self.longest = 0, at, 0
         self.seen = []
 
     def metrics(self, _):
         figures = {"prompt": float(self.prompt), "reused": float(self.reused)}
-        return PAGE.format(**figures, block=self.block, mamba=self.mamba).encode()
+        return PAGE.format(**figures, block=self.block, mamba=self.mamba, on=self.on).encode()
 
     def chat(self, asked):
         words = " ".join(message["content"] for message in asked["messages"]).split()
@@ -146,8 +148,15 @@ def tried(peer):
     def tried(block, **more):
         server = Vllm(block, **more)
         site = Site(peer(server.pages).url)
-        memory = look_at_server(site).profile.memory
-        sender = PromptSender(upstream=site, counts=True, memory=memory, model="tiny", heads=HEADS)
+        known = look_at_server(site).profile
+        sender = PromptSender(
+            upstream=site,
+            counts=True,
+            is_off=known.reuses is False,
+            memory=known.memory,
+            model="tiny",
+            heads=HEADS,
+        )
         sender.rules = [billing.BILLING_HEADER]
         return sender.measure(CHAT, "x"), server
 
@@ -205,6 +214,27 @@ def test_a_cache_that_is_off_is_off_by_vllms_own_flag(tried):
     assert finding.fix == (
         "start vLLM without --no-enable-prefix-caching, or try again when the server is idle"
     )
+
+
+@pytest.mark.parametrize("at", [0, 4711])
+@pytest.mark.parametrize("on", [True, "not told"])
+def test_a_counter_that_never_moves_proves_nothing(tried, nobody, on, at):
+    """VLLM's may be frozen though prompts are reused; its own page says that the cache is on."""
+    trial, _ = tried(16, keeps=False, on=on, at=at)
+    finding = check(trial)
+    assert (finding.state, finding.fix) == (FindingState.WARN, FLAG)
+    assert "counter of reused tokens never moved, which proves nothing" in finding.text
+    conclusion = conclude(facts("vLLM", proxy=Proxy(nobody), trials=(trial,)), ())
+    assert conclusion.answer is Working.NOT_MEASURED
+
+
+def test_no_flag_is_advised_for_a_cache_that_is_said_to_be_on(tried):
+    """The answers say that nothing was reused, the page that prompts are looked up."""
+    trial, _ = tried(16, keeps=False, on=True, flagged=True)
+    known = Profile(server=ServerFacts("vLLM"), reuses=True)
+    finding, *_ = server_checks.reuse(facts("vLLM", profile=known, trials=(trial,)))
+    assert finding.state is FindingState.FAIL
+    assert "--no-enable" not in finding.fix
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*|token-at once-fin|",
         "*_pings|messages|",
     ),
-    "test_profile": ("*|think|", "*|tools|", "*_learned_anew", "*|64-1-expected0|"),
+    "test_profile": ("*_a_reload_*", "*|think|", "*|tools|", "*_learned_anew", "*|64-1-expected0|"),
     "test_progress": ("*_as_without*", "*_gets_it|/v1/responses|"),
     "test_proving": ("*|think-*", "*|hoist-*", "*_says_so", "*|messages-claude-stream|"),
     "test_repairs": (

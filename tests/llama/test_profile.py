@@ -1,6 +1,8 @@
 """What the proxy learns of the real server: its template, its slots, how it reports."""
 
+import contextlib
 import json
+import signal
 import time
 
 import pytest
@@ -9,6 +11,8 @@ from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
 from tests.proxy.harness import eventually, free_port
 
+from .causes.servers import Llama
+from .causes.talk import words
 from .templates import REWRITING, TEMPLATES
 
 pytestmark = pytest.mark.llama
@@ -100,3 +104,37 @@ def test_slots_that_hold_more_than_one_context_have_a_memory_each(serve):
             assert chat(proxy, text) == 200
         eventually(lambda: profile_of(proxy)["memory"].get("is_unified") is False)
         assert profile_of(proxy)["memory"]["capacity"] == 2048
+
+
+def said(proxy, messages):
+    """Send a turn of one conversation, and wait until it was judged."""
+    body = json.dumps({"model": "random", "max_tokens": 4, "messages": messages}).encode()
+    count = len(page_of(proxy, "exchanges")["exchanges"])
+    assert Site(proxy.url, {"X-Session-ID": "s"}).post("/v1/chat/completions", body).status == 200
+    eventually(lambda: len(page_of(proxy, "exchanges")["exchanges"]) > count)
+
+
+def test_a_belief_outlasts_a_reload_and_not_its_server(tmp_path):
+    """A hybrid model's memory was seen to go back to a checkpoint alone; its grounds are shown."""
+    server = Llama("qwen35", tmp_path, "inline")
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.close)
+        proxy = stack.enter_context(Proxy(server.url, "--poll", "1"))
+        eventually(lambda: page_of(proxy, "data")["upstream"].get("seen"))
+        head = [{"role": "system", "content": words(400, 1)}]
+        ask, answer = {"role": "user", "content": words(300, 2)}, {"role": "assistant"}
+        said(proxy, [*head, ask])
+        talk = [*head, ask, answer | {"content": "yes"}]
+        said(proxy, [*talk, {"role": "user", "content": words(500, 3)}])
+        edited = f"{words(400, 3)} no {words(99, 4)}"
+        said(proxy, [*talk, {"role": "user", "content": edited}])
+        eventually(lambda: profile_of(proxy)["memory"].get("kind") == "checkpointed")
+        grounds = profile_of(proxy)["grounds"]
+        assert "with nothing else in the slot: seen once, last 20" in grounds
+        assert grounds in page_of(proxy, "data")["upstream"]["words"]["memory"]
+        proxy.signal(signal.SIGHUP)
+        eventually(lambda: "reloaded: nothing changed" in proxy.log())
+        said(proxy, [*head, {"role": "user", "content": words(30, 5)}])
+        assert profile_of(proxy)["grounds"] == grounds
+        server.restart()
+        eventually(lambda: "kind" not in (profile_of(proxy) or {}).get("memory", {"kind": 0}))

@@ -6,9 +6,9 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.inferred import Inferred
 from cacheproxy.core.servers.profile import Profile
 from tests.observe.exchanges import body, exchange
+from tests.proxy.proving.turned import Told
 
 HERE = "http://localhost:8080"
 TELLS = Profile(order=PromptOrder.SYSTEM_FIRST, page="/apply-template", start="first")
@@ -23,8 +23,9 @@ class Server:
 
     def __init__(self, profile=TELLS, url=HERE, began="first"):
         self.url = url
-        self.profile = profile
-        self.inferred = Inferred()
+        self.beliefs = Told()
+        self.beliefs.profile = profile
+        self.looks = []
         self.began = began
         self.asked = []
 
@@ -34,6 +35,13 @@ class Server:
 
     async def prove(self, turn):
         return await self._question("prove", turn)
+
+    @property
+    def profile(self):
+        return self.beliefs.profile
+
+    async def look(self):
+        return self.looks.pop(0) if self.looks else None
 
     async def counted(self, usage):
         return await self._question("counted", usage)

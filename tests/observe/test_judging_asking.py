@@ -9,11 +9,20 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign
 from cacheproxy.core.judge.evidence import Proof
-from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile
+from cacheproxy.core.servers.belief import MEMORY
+from cacheproxy.core.servers.profile import Memory, MemoryKind, says
+from cacheproxy.core.servers.status import (
+    Look,
+    MetricsPage,
+    Sample,
+    ServerFigures,
+    Slot,
+    UpstreamState,
+)
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
 from tests.logs import looking
-from tests.observe.asked import COUNTS, LOSES, Server, conversation, order
+from tests.observe.asked import COUNTS, HERE, LOSES, TELLS, Server, conversation, order
 from tests.observe.exchanges import exchange
 
 
@@ -68,10 +77,11 @@ def test_a_sessions_exchanges_wait_for_an_answer_and_others_do_not(asking, deliv
     ("reused", "head", "kind"),
     [
         # llama.cpp saves a checkpoint some four tokens before the end of a prompt; else it is to
-        # the token, unless some (a mark at the head) are rendered for us alone
+        # the token, unless some (a mark at the head) are rendered for us alone; that one is missing
+        # proves nothing here, where nobody looked at the slots
         (400, 0, MemoryKind.REWINDABLE),
         (399, 0, MemoryKind.REWINDABLE),
-        (396, 0, MemoryKind.CHECKPOINTED),
+        (396, 0, MemoryKind.UNKNOWN),
         (396, 4, MemoryKind.REWINDABLE),
     ],
 )
@@ -84,12 +94,107 @@ def test_a_proof_makes_the_verdict_and_teaches(asking, delivered, reused, head, 
     assert (turn.before.tokens, turn.usage.prompt) == (1020, 1040)
     waiting.callback(Proof(1020 + head, 1040 + head, 400, rewrite=Rewrite.THINKING))
     verdict = delivered[-1].verdict
-    assert server.inferred.completed(Profile()).memory.kind is kind
+    assert server.profile.memory.kind is kind
     if kind is MemoryKind.REWINDABLE:
         assert (verdict.reason, verdict.rewrite) == (Reason.TEMPLATE_CHANGED, Rewrite.THINKING)
         assert (verdict.basis, verdict.expected.tokens) == (Basis.RENDERED, 400)
-        server.inferred.saw_checkpoint(is_close=True)
-        assert server.inferred.completed(Profile()).memory.kind is kind
+        server.beliefs.saw(MEMORY, MemoryKind.CHECKPOINTED, MODEL)
+        assert server.profile.memory.kind is kind
+        assert "seen once, against it 1" in server.profile.grounds
+
+
+MODEL = None, "m"
+WALL = 1_700_000_000.0
+HAS_SLOTS = replace(TELLS, memory=Memory(slots=4), counts_reuse=True)
+
+
+def looked(after, *slots, evaluated=0, start="first"):
+    """A look some seconds after the first turn; ``slots``: the tokens that each holds."""
+    sample = Sample(ServerFigures(evaluated=evaluated))
+    found = tuple(Slot(number, 9999, used, busy=False) for number, used in enumerate(slots))
+    look = Look(HERE, WALL + after, 0.0, UpstreamState.UP, MetricsPage.ON, sample, slots=found)
+    return replace(look, start=start)
+
+
+BEFORE = looked(90, 0, 1029, evaluated=5000)
+AFTER = looked(122, 0, 1049, evaluated=5640)
+INNOCENT = {
+    "nobody looked before": (None, AFTER),
+    "nobody looked behind it": (BEFORE, None),
+    "another was read, past us": (BEFORE, looked(122, 0, 1049, evaluated=5740)),
+    "it got another slot": (BEFORE, looked(122, 1049, 1029, evaluated=5640)),
+    "the slot has gone on": (BEFORE, looked(122, 0, 1080, evaluated=5640)),
+    "another had the slot": (looked(90, 0, 900, evaluated=5000), AFTER),
+    "two hold as much": (looked(90, 1029, 1029, evaluated=5000), AFTER),
+    "the look is older": (replace(BEFORE, wall=WALL + 30), AFTER),
+    "no counters": (replace(BEFORE, metrics=MetricsPage.OFF), AFTER),
+    "started anew": (BEFORE, replace(AFTER, start="second")),
+}
+
+
+def lost_with(asking, delivered, looks, reused=400, shared=700, **more):
+    """A turn that reused less than it shares, with a look before it and one behind."""
+    counts = (Usage(1000, 0, 10), Usage(1020, 1000, 10), Usage(1040, reused, 10))
+    turns = [*conversation(counts, **more)]
+    server = Server(HAS_SLOTS)
+    before, server.looks = looks[0], [looks[1]]
+    if before is not None:
+        asking.looked(before)
+    asked(asking, (), server, turns=turns)
+    server.last.callback(Proof(1020, 1040, shared, rewrite=Rewrite.THINKING))
+    return server, delivered[-1].verdict
+
+
+@pytest.mark.parametrize(("reused", "shared"), [(400, 700), (400, 404)])
+def test_a_checkpoint_is_believed_where_nothing_else_can_have_had_the_slot(
+    asking, delivered, reused, shared
+):
+    """The pages show the slot before and behind the turn, and that nothing else was read."""
+    server, verdict = lost_with(asking, delivered, (BEFORE, AFTER), reused, shared)
+    assert server.profile.memory.kind is MemoryKind.CHECKPOINTED
+    assert says(server.profile)["memory"].startswith(
+        "the server can only go back to its checkpoints (less was reused than stayed equal, "
+        "with nothing else in the slot: seen once, last "
+    )
+    if shared == 700:
+        assert (verdict.reason, verdict.beneath) == (Reason.CHECKPOINT, Reason.TEMPLATE_CHANGED)
+    server.beliefs.saw(MEMORY, MemoryKind.REWINDABLE, MODEL)
+    assert server.profile.memory.kind is MemoryKind.REWINDABLE
+
+
+# Before the three turns: those before had 1,000 and 20 tokens evaluated.
+LONG_AGO = looked(-9, 0, 0, evaluated=5000)
+ONE_SLOT = replace(LONG_AGO, slots=LONG_AGO.slots[:1])
+
+
+@pytest.mark.parametrize(
+    ("before", "evaluated", "kind"),
+    [
+        (ONE_SLOT, 6660, MemoryKind.CHECKPOINTED),
+        (ONE_SLOT, 6661, MemoryKind.UNKNOWN),  # somebody else's
+        (LONG_AGO, 6660, MemoryKind.UNKNOWN),  # which of two slots had it is not known
+        (replace(ONE_SLOT, wall=WALL + 0.5), 6660, MemoryKind.UNKNOWN),  # in the middle of a turn
+    ],
+)
+def test_one_slot_is_always_the_same(asking, delivered, before, evaluated, kind):
+    """No look in between is needed: all that was read since an older one is ours."""
+    after = looked(122, *[1049, 0][: len(before.slots)], evaluated=evaluated)
+    server, _ = lost_with(asking, delivered, (before, after))
+    assert server.profile.memory.kind is kind
+
+
+@pytest.mark.parametrize("looks", INNOCENT.values(), ids=INNOCENT)
+def test_where_something_else_may_have_had_the_slot_nothing_is_believed(asking, delivered, looks):
+    server, verdict = lost_with(asking, delivered, looks)
+    assert server.profile.memory.kind is MemoryKind.UNKNOWN
+    assert verdict.reason is not Reason.CHECKPOINT
+
+
+def test_where_all_has_gone_nothing_is_believed(asking, delivered):
+    """Somebody may have emptied the slot."""
+    looks = (BEFORE, looked(122, 0, 1049, evaluated=6040))
+    server, _ = lost_with(asking, delivered, looks, reused=0)
+    assert server.profile.memory.kind is MemoryKind.UNKNOWN
 
 
 def test_answers_that_come_in_another_order_do_not_change_that_of_the_turns(asking, delivered):

@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.verdict import Judgement, Reason, Sign
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
-from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.belief import Beliefs
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange, read, request
@@ -155,28 +155,28 @@ def test_a_server_that_was_started_anew_has_dropped_all():
 )
 def test_a_count_that_is_left_out_is_zero_once_one_was_reported(reused, known, last):
     """Else it is not known, and the turn is not called well."""
-    verdicts, inferred = Verdicts(Store()), Inferred()
+    verdicts, beliefs = Verdicts(Store()), Beliefs()
     counts = zip((1000, 1020, 1040), reused, strict=True)
     turns = conversation(*GROWING, usages=[Usage(*count) for count in counts])
-    found = [verdicts.judge(each, SYSTEM_FIRST, inferred) for each in turns]
+    found = [verdicts.judge(each, SYSTEM_FIRST, beliefs) for each in turns]
     assert [each.usage.reused for each in found] == known
     assert turns[-1].verdict.judgement == last
 
 
 def test_an_order_that_nobody_told_is_inferred_and_the_change_named_by_it():
     """The system text changed and the tools were reused: the tools stand first."""
-    known, inferred = Verdicts(Store()), Inferred()
+    known, beliefs = Verdicts(Store()), Beliefs()
     tools = tuple(f"tool_{number}_with_a_long_name" for number in range(80))
     one = exchange(body(*TEXTS, tools=tools), usage=FIRST)
     sent = body(*TEXTS, "d", tools=tools, system="Other. " + SYSTEM)
     prompt = prompt_of(request(sent))
     share = sum(len(segment.text) for segment in prompt.of(Part.TOOLS)) / prompt.chars
     two = exchange(sent, usage=Usage(1010, round(1010 * share)))
-    known.judge(one, Profile(), inferred)
-    known.judge(two, Profile(), inferred)
+    known.judge(one, Profile(), beliefs)
+    known.judge(two, Profile(), beliefs)
     assert two.verdict.reason is Reason.SYSTEM_CHANGED
     assert two.verdict.where.path.startswith("/system")
-    assert inferred.order is PromptOrder.TOOLS_FIRST
+    assert beliefs.profile.order is PromptOrder.TOOLS_FIRST
 
 
 @pytest.mark.parametrize(("nonce", "least", "most"), [("nonce {}", 980, 1000), ("", 0, 0)])

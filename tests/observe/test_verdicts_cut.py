@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.belief import Beliefs
 from cacheproxy.core.servers.profile import (
     UNKNOWN,
     Memory,
@@ -88,7 +88,7 @@ def cap(size, **more):
 
 def judged(asked, server, path=CHAT, profile=KIND, known=None, **fields):
     """All that is said of each turn."""
-    verdicts, inferred = known or (Verdicts(Store()), Inferred())
+    verdicts, beliefs = known or (Verdicts(Store()), Beliefs())
     found = []
     for number, body in enumerate(asked):
         request = Request("POST", path, (), json.dumps({"model": "m"} | body).encode())
@@ -105,7 +105,7 @@ def judged(asked, server, path=CHAT, profile=KIND, known=None, **fields):
             seconds=1.0,
         )
         one = replace(one, **{name: each[number] for name, each in fields.items()})
-        verdicts.judge(one, profile, inferred)
+        verdicts.judge(one, profile, beliefs)
         found.append(one)
     return found
 
@@ -201,7 +201,7 @@ def called(sizes):
 
 LEFT = {"outcome": [Outcome.COMPLETE, Outcome.CLIENT_LEFT]}
 ELSEWHERE = {"upstream": ["http://h", "http://other"]}
-SEEN = Verdicts(Store()), Inferred()
+SEEN = Verdicts(Store()), Beliefs()
 SEEN[1].saw_prompt("m", 60_000)
 TWO, FOUR = [1500] * 2, [1500] * 4
 OTHERS = {
@@ -273,22 +273,22 @@ def test_tools_hide_no_cut_for_long():
 
 def test_another_server_may_run_since():
     """After a restart the model may be another, with a tokenizer that counts less."""
-    verdicts, inferred = Verdicts(Store()), Inferred()
+    verdicts, beliefs = Verdicts(Store()), Beliefs()
     one, two = judged(bodies(TWO), counted(3006, 3000))
     assert two.judgement == "cut"
     for each, start in ((one, "1"), (two, "2")):
         again = replace(each, verdict=None, place=None)
-        verdicts.judge(again, replace(KIND, start=start), inferred)
+        verdicts.judge(again, replace(KIND, start=start), beliefs)
     assert again.judgement != "cut"
 
 
 def test_a_cut_says_nothing_of_a_cache_and_ends_with_a_larger_context():
     """A prompt whose start has gone cannot be reused: that is no server without a cache."""
-    known = Verdicts(Store()), Inferred()
+    known = Verdicts(Store()), Beliefs()
     server = cap(4096)
     turns = judged(bodies(GROWING[:5]), server, known=known)
     assert [one.judgement for one in turns] == ["cold", *["cut"] * 4]
-    assert known[1].completed(KIND).reuses is None
+    assert known[1].profile.reuses is None
     server.reads = lambda whole: whole
     server.had = 0
     *_, raised = bodies(GROWING[:6])

@@ -181,7 +181,9 @@ def test_memory_is_bounded():
 def failed(number, **more):
     """A prompt that failed, unless ``more`` says otherwise."""
     plain = {
-        **{"outcome": Outcome.UPSTREAM_FAILED, "status": 200, "error": "Overloaded now"},
+        "outcome": Outcome.UPSTREAM_FAILED,
+        "status": 200,
+        "error": "Overloaded now",
         "turn": 1,
     }
     session = Session("agent", "s")

@@ -101,9 +101,9 @@ def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) 
     is_partial = reused > near(turn.meanwhile.alike or 0)
     if signs and (memory.kind is not MemoryKind.CHECKPOINTED or not is_partial):
         return _because(Reason.EVICTED, basis=Basis.RENDERED, evidence=signs)
-    can_be = memory.kind is MemoryKind.CHECKPOINTED or (
-        memory.kind is MemoryKind.UNKNOWN and bool(beneath)
-    )
+    # Of an unknown memory the innocent explanation has to be ruled out: something else in the slot.
+    is_proven = memory.kind is MemoryKind.UNKNOWN and turn.meanwhile.alone
+    can_be = memory.kind is MemoryKind.CHECKPOINTED or (is_proven and beneath is not None)
     if can_be and (beneath is not None or reused):
         return _because(Reason.CHECKPOINT, basis=Basis.RENDERED, rewrite=rewrite, beneath=beneath)
     if beneath is not None and further <= proof.lost:

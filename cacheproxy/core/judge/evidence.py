@@ -25,6 +25,7 @@ from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.kind import Repair
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import UNKNOWN, UNKNOWN_KIND, Profile
+from cacheproxy.core.servers.status import Look, gain
 
 
 class Meanwhile(NamedTuple):
@@ -38,6 +39,35 @@ class Meanwhile(NamedTuple):
     restarted: bool | None = None  #: the server is another since; None where nobody watched
     emptied: bool = False  #: it was seen with slots, none of which held as much
     moved: bool = False  #: the turn before went to another upstream
+    seen: Look | None = None  #: an earlier look from which on all that we sent is known
+    read: int = 0  #: tokens that our turns since then had evaluated
+    alone: bool = False  #: the server read nothing else, and this turn got that very slot
+
+    def closed(self, before: Before, usage: Usage, now: Look | None) -> Meanwhile:
+        """Return this with what a look ``now``, behind the turn of ``usage``, shows.
+
+        What ran beside it shows in the counters: they have gained this turn alone, or more. Which
+        slot it got shows by what the slots hold.
+        """
+        then = self.seen
+        if then is None or now is None or usage.evaluated is None or now.start != then.start:
+            return self
+        had = slot_of(then, before.tokens, before.generated) if len(then.slots) > 1 else 0
+        is_same = had is not None and had == slot_of(now, usage.prompt, usage.output)
+        gained, _ = gain(then, now)
+        return self._replace(alone=is_same and gained.evaluated == self.read + usage.evaluated)
+
+
+def slot_of(look: Look, prompt: int | None, output: int | None) -> int | None:
+    """Return the one idle slot that holds a prompt of so many tokens with its answer, and no more.
+
+    None where there is none, or more than one.
+    """
+    if prompt is None or output is None:
+        return None
+    whole = prompt + output  # the last token was told, and never read
+    found = [one.id for one in look.slots if not one.busy and whole - 1 <= one.used <= whole]
+    return found[0] if len(found) == 1 else None
 
 
 NOTHING_SEEN = Meanwhile()

@@ -156,15 +156,14 @@ def profile_from_look(look: Look, before: Profile | None = None) -> Profile:
     kind, sample = kind_called(server.kind), look.sample
     cache = sample.cache if sample is not None else None
     counts = sample is not None and sample.figures.reused is not None
-    is_off = kind.keeps_none or (cache is not None and cache.reuses is False)
+    is_on = known.reuses if cache is None else cache.reuses
     return Profile(
         server=server,
         memory=(kind.memory or _context)(look, known.memory),
         reporting=kind.reporting_of(server.version),
         flag=kind.flag,
         counts_reuse=counts or known.counts_reuse,
-        # A cache that is on may still never find anything: only "off" is an answer.
-        reuses=False if is_off else None,
+        reuses=is_on if not kind.keeps_none else False,
         start=look.start or known.start,
         told_by="its status pages",
     )

@@ -8,8 +8,8 @@ files and pages have it as plain values, people in words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -131,13 +131,17 @@ class Profile:
     reporting: Reporting = Reporting.UNKNOWN  #: whether its answers say what was reused
     flag: str = ""  #: what to start it with so that it reports reuse
     counts_reuse: bool = False  #: its /metrics count reused tokens
+    counter_moves: bool = False  #: that count was seen to rise: one that never does proves nothing
     reuses: bool | None = None  #: whether it ever reuses anything; None: not known
     start: str | None = None  #: another after a restart
     told_by: str = ""  #: how this is known, for people
+    grounds: str = ""  #: the evidence for what is thought of the memory, for people
 
 
 UNKNOWN = Profile()
 """Of an upstream that nobody has asked."""
+_OF_TEMPLATE = ("placement", "thoughts", "order", "tools_last", "system_last", "clock")
+"""The fields of a Profile that a template's page tells."""
 
 
 _THINKING = {
@@ -192,6 +196,15 @@ def says(profile: Profile) -> dict[str, str]:
     return {name: text for name, text in (("memory", memory), ("rendering", rendering)) if text}
 
 
+def with_template(profile: Profile, found: Sequence[Profile]) -> Profile:
+    """Return ``profile`` with what its template told of each model: what holds for all."""
+    last = found[-1]
+    told_by = ", ".join(filter(None, (profile.told_by, last.page)))
+    profile = replace(profile, page=last.page, told_by=told_by)
+    known = [{name: getattr(one, name) for name in _OF_TEMPLATE} for one in found]
+    return replace(profile, **known[-1]) if all(one == known[-1] for one in known) else profile
+
+
 def _memory(profile: Profile) -> Iterator[str]:
     memory = profile.memory
     if profile.reuses is False:
@@ -199,7 +212,8 @@ def _memory(profile: Profile) -> Iterator[str]:
         return
     if memory.kind in _MEMORY and (memory.kind is not MemoryKind.BLOCKS or memory.block):
         text = _MEMORY[memory.kind].format(block=memory.block or 0)
-        yield text + (", except the last one" if memory.is_hybrid else "")
+        text += ", except the last one" if memory.is_hybrid else ""
+        yield f"{text} ({profile.grounds})" if profile.grounds else text
     if memory.slots and memory.slots > 1 and memory.is_unified is not None:
         shared = "share one memory" if memory.is_unified else "each have their own memory"
         yield f"{memory.slots} slots {shared}"
@@ -208,7 +222,8 @@ def _memory(profile: Profile) -> Iterator[str]:
     if profile.reporting in _REPORTING:
         yield _REPORTING[profile.reporting].format(flag=profile.flag or "a flag")
         if profile.counts_reuse and profile.reporting is not Reporting.ALWAYS:
-            yield "its metrics count it"
+            still = "" if profile.counter_moves else ", but that count has not moved yet"
+            yield f"its metrics count it{still}"
 
 
 def _template(profile: Profile) -> Iterator[str]:

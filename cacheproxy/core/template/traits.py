@@ -34,9 +34,6 @@ from cacheproxy.core.template.rendering import (
     turn,
 )
 
-_OF_TEMPLATE = ("placement", "thoughts", "order", "tools_last", "system_last", "clock")
-"""The fields of a Profile that a template's page tells."""
-
 
 class TemplateAnswer(NamedTuple):
     """What a page told of a template."""
@@ -67,15 +64,6 @@ def learning(
                 TemplateAnswer(model, replace(traits, placement=placement, page=page.path))
             )
             return
-
-
-def with_template(profile: Profile, found: Sequence[TemplateAnswer]) -> Profile:
-    """Return ``profile`` with what was told of the template of each model: what holds for all."""
-    last = found[-1].profile
-    told_by = ", ".join(filter(None, (profile.told_by, last.page)))
-    profile = replace(profile, page=last.page, told_by=told_by)
-    known = [{name: getattr(one.profile, name) for name in _OF_TEMPLATE} for one in found]
-    return replace(profile, **known[-1]) if all(one == known[-1] for one in known) else profile
 
 
 def asking_traits(

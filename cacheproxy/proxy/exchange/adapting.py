@@ -32,6 +32,7 @@ from cacheproxy.core.placement.refusal import (
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.belief import Key
 from cacheproxy.core.servers.kinds import page_at
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.thinking.keeping import (
@@ -44,7 +45,7 @@ from cacheproxy.core.thinking.keeping import (
     says,
     way_of,
 )
-from cacheproxy.proxy.servers.profiling import Key, Profiling
+from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, peek
 
 _T = TypeVar("_T")
@@ -147,7 +148,7 @@ class Adapting:
         late = late_messages(request)
         if late:
             placement = await self._of(request)
-        elif self._profiling.mends:
+        elif self._profiling.beliefs.mends:
             placement = self._profiling.known(request, fresh=False)
         else:
             return Placed(request)

@@ -19,14 +19,14 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.proof import Rendered, clock_at, proof_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.belief import MOVES, Beliefs
 from cacheproxy.core.servers.kind import RenderingPage, Repair
 from cacheproxy.core.servers.kinds import all_kinds, kind_of, page_at
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.servers.status import METRICS, Look, Sample
+from cacheproxy.core.servers.status import METRICS, NOTHING, Look, Sample
 from cacheproxy.core.template.rendering import text_of
 from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, PROOF_SECONDS, Asker
-from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.translate.translation import chat_of
 
 _Value = TypeVar("_Value")
@@ -50,22 +50,19 @@ class _Mark(NamedTuple):
 
 
 class Proving:
-    """Asks one upstream through ``asker``; ``profiled`` knows more of it.
+    """Asks one upstream through ``asker``. ``beliefs``: what is thought of it."""
 
-    ``inferred``: what its answers have shown.
-    """
-
-    def __init__(self, asker: Asker, profiled: Profiling) -> None:
+    def __init__(self, asker: Asker, beliefs: Beliefs) -> None:
         self._asker = asker
-        self._profiled = profiled
-        self.inferred = profiled.inferred
+        self.beliefs = beliefs
+        self._counter = Sample(NOTHING)
         self._marks: list[_Mark] = []
         self._counting = DeferredLock()
 
     @property
     def profile(self) -> Profile:
         """What is known of the upstream."""
-        return self._profiled.profile
+        return self.beliefs.profile
 
     async def prove(self, turn: Evidence) -> Proof | None:
         """Return what the rendered prompts show; None where they cannot be had. Never raises."""
@@ -103,6 +100,7 @@ class Proving:
 
     def looked(self, look: Look) -> None:
         """Take note of the counters as a look found them, if they were not read before."""
+        self._watch(look.sample)
         if look.sample is not None and not self._marks and not self._counting.locked:
             self._marks = [_Mark(look.sample)]
 
@@ -137,7 +135,18 @@ class Proving:
         was, reused = mark.read.figures.reused, now.figures.reused
         if was is None or reused is None or not 0 <= reused - was <= prompt:
             return None
+        if not self.beliefs.find(MOVES):  # some never do
+            return None
         return round(reused - was) if not mark.owed or reused == was else None
+
+    def _watch(self, sample: Sample | None) -> None:
+        """Take note of whether the counter of reused tokens has risen since it was read last."""
+        if sample is None:
+            return
+        before, self._counter = self._counter, sample
+        was, now = before.figures.reused, sample.figures.reused
+        if was is not None and now is not None and now > was and before.start == sample.start:
+            self.beliefs.saw(MOVES, True)
 
     async def _gained(self, marks: Sequence[_Mark], prompt: int) -> Sample | None:
         """Return the counters, read once more if they do not show the prompt yet."""
@@ -186,7 +195,13 @@ class Proving:
         status, page = await self._asker.get(METRICS, PROOF_SECONDS)
         if status != 200:
             return None
-        return await self._in_thread(lambda: sample_of(page.decode("utf-8", "replace")))
+        sample = await self._in_thread(lambda: sample_of(page.decode("utf-8", "replace")))
+        self._watch(sample)
+        return sample
+
+    async def look(self) -> Look | None:
+        """Return a look as of now. Never raises."""
+        return await self._asker.attempt(self._asker.look(PROOF_SECONDS), PROOF_SECONDS)
 
     def _in_thread(self, work: Callable[..., _Value], *arguments: Any) -> Deferred[_Value]:
         reactor = self._asker.reactor

@@ -21,6 +21,7 @@ CHECKPOINTED = Profile(memory=Memory(MemoryKind.CHECKPOINTED))
 BLOCKS = Profile(memory=Memory(MemoryKind.BLOCKS, block=16, capacity=20_000))
 OTHERS = Meanwhile(others=1, evaluated=3_000)
 ALIKE = Meanwhile(others=1, alike=400)
+ALONE = Meanwhile(others=0, alone=True)
 FILE = Path(__file__).with_name("causes.txt")
 SYSTEM = Reason.SYSTEM_CHANGED
 
@@ -125,6 +126,11 @@ CASES = {
         # a checkpoint is known without proof only of such memory and with a change
         "checkpoints, no change": loss(1_000, profile=CHECKPOINTED),
         "a change, no checkpoints": edited(1_000, profile=REWINDABLE),
+        # what was in the slot is not known, or it was seen to rewind
+        "a change, perhaps another in the slot": edited(500, shared=9_000, proof=LATE),
+        "a change, alone, no checkpoints": edited(
+            500, shared=9_000, proof=LATE, profile=REWINDABLE, meanwhile=ALONE
+        ),
         # what the memory did hides no change beneath it
         "a change beneath": edited(1_000, shared=9_000, proof=LATE, profile=REWINDABLE),
     },
@@ -141,8 +147,10 @@ CASES = {
     "memory that could only go back to a checkpoint": {
         "a change": edited(1_000, profile=CHECKPOINTED),
         "a change, rendered": edited(1_000, proof=FITS, profile=CHECKPOINTED),
-        "a change, rendered, any memory": edited(1_000, proof=FITS),
-        "thoughts": loss(1_000, proof=THOUGHTS),
+        # of any memory only where nothing else can have had the slot
+        "a change, rendered, any memory": edited(1_000, proof=FITS, meanwhile=ALONE),
+        "a change, alone, nothing is left": edited(0, shared=9_000, proof=LATE, meanwhile=ALONE),
+        "thoughts": loss(1_000, proof=THOUGHTS, meanwhile=ALONE),
         "no change": loss(1_000, proof=AGREE, profile=CHECKPOINTED),
         # more than another conversation has in common with this one was left, or not
         "others, and much is left": edited(

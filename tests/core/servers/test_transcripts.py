@@ -15,13 +15,20 @@ from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers import looking
-from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.belief import MEMORY, ORDER, Beliefs
 from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.kinds import BUILT_IN
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP, MORE_SLOTS, RAM_CACHE, SIMILARITY
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.prefill import PrefillReader, asking
-from cacheproxy.core.servers.profile import Profile, for_people, plain, profile_in, says
+from cacheproxy.core.servers.profile import (
+    MemoryKind,
+    Profile,
+    for_people,
+    plain,
+    profile_in,
+    says,
+)
 from cacheproxy.core.servers.status import (
     Answers,
     Look,
@@ -103,10 +110,11 @@ def in_words(profile):
 
 def learned(known, *facts):
     """A profile as it is completed by what answers show, after each of the facts."""
-    inferred, found = Inferred(), []
+    beliefs, found = Beliefs(lambda: 1.7e9), []
+    beliefs.told(known, ())
     for name, *arguments in facts:
-        getattr(inferred, name)(*arguments)
-        found.append(inferred.completed(known))
+        getattr(beliefs, name)(*arguments)
+        found.append(beliefs.profile)
     return found
 
 
@@ -220,8 +228,9 @@ def test_plain_values_say_all_of_a_profile(profile):
 
 
 FACTS = st.one_of(
-    st.tuples(st.just("saw_order"), st.sampled_from(list(PromptOrder))),
-    st.tuples(st.sampled_from(["saw_rewind", "saw_checkpoint", "forget"])),
+    st.tuples(st.just("saw"), st.just(ORDER), st.sampled_from(list(PromptOrder))),
+    st.tuples(st.just("saw"), st.just(MEMORY), st.sampled_from(list(MemoryKind)[:2])),
+    st.tuples(st.just("forget")),
     st.tuples(
         st.just("saw_reuse"),
         st.sampled_from([CHAT, MESSAGES, RESPONSES]),
@@ -233,11 +242,11 @@ FACTS = st.one_of(
 @given(st.lists(FACTS, max_size=30))
 def test_changes_grow_whenever_something_new_is_said(facts):
     """Whoever keeps a completed profile can rely on it."""
-    inferred = Inferred()
-    said, changes = inferred.completed(Profile()), inferred.changes
+    beliefs = Beliefs(lambda: 1.7e9)
+    said, changes = beliefs.profile, beliefs.changes
     for name, *arguments in facts:
-        getattr(inferred, name)(*arguments)
-        now = inferred.completed(Profile())
+        getattr(beliefs, name)(*arguments)
+        now = Beliefs._compose(beliefs)
         if now != said:
-            assert inferred.changes > changes
-        said, changes = now, inferred.changes
+            assert beliefs.changes > changes
+        said, changes = now, beliefs.changes

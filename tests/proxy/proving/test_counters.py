@@ -4,6 +4,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.servers.belief import MOVES
 from cacheproxy.core.servers.metrics_page import sample_of
 from cacheproxy.core.servers.status import Look, UpstreamState
 
@@ -12,7 +13,10 @@ from .shown import METRICS, counters, proving_of, run
 
 @pytest.fixture
 def proving(reactor):
-    return proving_of(reactor, {}, counts_reuse=True)
+    """Its counter was seen to move: of one that never did, see the last test."""
+    proving = proving_of(reactor, {}, counts_reuse=True)
+    proving.beliefs.saw(MOVES, True)
+    return proving
 
 
 @pytest.fixture
@@ -130,3 +134,15 @@ def test_counting_that_is_given_up_lets_the_next_one_in(proving, count):
     assert failed[0] == "left"
     assert failed[1].check(CancelledError)
     assert count(FIRST, (counters(200, 60), 100)) == [None, 20]
+
+
+@pytest.mark.parametrize("stands", [0, 40])
+def test_a_counter_that_never_moves_counts_nothing(proving, count, stands):
+    """Not even that nothing was reused; from the first rise on, it does."""
+    proving.beliefs.forget()
+    steps = [(counters(100 + 120 * number, stands), 120) for number in range(1, 5)]
+    assert count((counters(100, stands), 100), *steps) == [None] * 5
+    assert not proving.profile.counter_moves
+    rises = [(counters(700, stands + 100), 120), (counters(800, stands + 100), 100)]
+    assert count(*rises) == [100, 0]
+    assert proving.profile.counter_moves

@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.inferred import Inferred
+from cacheproxy.core.servers.belief import Beliefs
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, Asker
 from cacheproxy.proxy.servers.proving import Proving
@@ -73,12 +73,20 @@ class HandTurned:
         self.real.iterate(0)
 
 
-class Told:
-    """Who knows what the upstream is."""
+class Told(Beliefs):
+    """What is thought of an upstream; ``profile``, which may be set, is what its pages told."""
 
     def __init__(self, **profile: Any) -> None:
-        self.inferred = Inferred()
+        super().__init__()
         self.profile = Profile(order=PromptOrder.SYSTEM_FIRST, **profile)
+
+    @property
+    def profile(self) -> Profile:
+        return super().profile
+
+    @profile.setter
+    def profile(self, profile: Profile) -> None:
+        self.told(profile, ())
 
 
 def proving_at(reactor: HandTurned, url: str, **profile: Any) -> Proving:
