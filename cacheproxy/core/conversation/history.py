@@ -105,6 +105,7 @@ class Histories:
 
     def __init__(self) -> None:
         self.known: list[History] = []  #: the latest last; never altered, but replaced
+        self.has_forgotten = False  #: more were sent than can be known
 
     def cost(self, lanes: Iterable[Request]) -> int:
         """Return the bytes that they take beside the last requests of ``lanes``, roughly."""
@@ -128,7 +129,8 @@ class Histories:
             return Source(is_unseen=not is_named and kin.has_answers())
         if not is_named and not kin.has_answers():
             return NOTHING  # it begins a conversation of its own
-        fits = _in_session(kin, known) if is_named else _relayed(kin, known)
+        forgot = self.has_forgotten
+        fits = _in_session(kin, known, has_begun=forgot) if is_named else _relayed(kin, known)
         if not fits:
             tried = [one for one in known if _may_be_tried(kin, one, is_named=is_named)]
             return Source(tried[-1], -1, is_tried=True) if tried else Source(is_unseen=not is_named)
@@ -165,6 +167,7 @@ class Histories:
             known = [one for one in known if one is not before]
         # A thread may be looking at the list that there was.
         most = _MOST if is_named else _MOST_ALIKE
+        self.has_forgotten |= len(known) >= most
         self.known = [*known, history] if len(known) < most else []
         return history
 
@@ -173,12 +176,12 @@ def _is_over(before: History, source: Source) -> bool:
     """Whether nobody is like to go on with ``before``, since another request came in its session.
 
     The client says the same again, and had no answer; or it asks something else behind the last
-    answer that both have.
+    answer that both have. Where they have none, that may be a conversation of its own.
     """
     if source.is_again:
         return not before.is_answered
     pieces = before.plain.made.run.pieces
-    return not any(map(is_answer, pieces[source.shared :]))
+    return source.shared > 0 and not any(map(is_answer, pieces[source.shared :]))
 
 
 def _is_sent_as(one: History, other: History, kin: Kinship) -> bool:
@@ -187,14 +190,14 @@ def _is_sent_as(one: History, other: History, kin: Kinship) -> bool:
     return kin.is_equal(one.plain, messages) and has_same_start(one.prompt, other.prompt, messages)
 
 
-def _in_session(kin: Kinship, known: Iterable[History]) -> list[Fit]:
+def _in_session(kin: Kinship, known: Iterable[History], *, has_begun: bool) -> list[Fit]:
     """Return which histories of a session its request may go on with.
 
     Those that are there as a whole, and those with which it shares most. It may share no message
-    with any of them, as after a compaction; one that begins as another did is none.
+    with any of them, as after a compaction; one that begins as another did is none. ``has_begun``:
+    it may begin as one that was forgotten.
     """
     found: list[Fit] = []
-    has_begun = False
     each = [(kin.shared(one.plain), one) for one in known]
     for shared, one in sorted(each, key=itemgetter(0), reverse=True):
         is_whole = shared == one.length

@@ -330,7 +330,7 @@ class Store:
 def _seen(known: Conversation) -> Histories:
     """Return the histories of a named session, and the last requests of lanes without any."""
     found = Histories()
-    found.known = known.histories.known
+    found.known, found.has_forgotten = known.histories.known, known.histories.has_forgotten
     held = {one.lane for one in found.known}
     for lane in known.lanes:
         if lane.number not in held:

@@ -375,12 +375,12 @@ class People(World):
         """Look whose answer a retry got; it goes on with that."""
         got = set(TOKEN.findall(answer.decode()))
         held = [one for one in self.left if one.came is not None and one.proxy == exchange.proxy]
-        fitting = [one for one in held if got == one.said.tokens]
-        fitting = fitting or [one for one in held if got <= one.said.tokens]  # it is cut off
+        fitting = [one for one in held if got <= one.said.tokens]  # it may be cut off
+        fitting.sort(key=lambda one: got == one.said.tokens)
         equal = [one for one in fitting if is_same(one, exchange)]
         if not equal:
             what = "a retry got no answer of an equal request"
-            if any(one.talk.person is not exchange.talk.person for one in fitting):
+            if got and any(one.talk.person is not exchange.talk.person for one in fitting):
                 what = "a retry got the answer to another person"
             self.blame(exchange, what, got)
         else:
@@ -444,7 +444,7 @@ class People(World):
             one.go.set()
         self.restart_proxy(number)
         self.lives[number] = next(self.lifetimes)
-        self.left.clear()
+        self.left = [one for one in self.left if one.proxy != number]
         for talk in self.talks:
             talk.pinned = None
 

@@ -76,6 +76,14 @@ def test_siblings_in_one_session_keep_their_own():
     assert world.turn("x9", "one A hi Done. go So. on") == "x9"
 
 
+def test_what_begins_otherwise_leaves_a_sibling_its_own():
+    """Else what goes on with the first would pass for the other one's compaction."""
+    world = World(NAMED)
+    world.turn("m1", "one", "A")
+    assert world.turn("s2", "two", "B") == "s2"
+    assert world.turn("m1", "one A go") == "m1"
+
+
 @pytest.mark.parametrize("answer", [UNREADABLE, Heard(said("Hel", ()), None, is_whole=False)])
 def test_an_answer_that_could_not_be_read_may_have_been_any(answer):
     """So a twin's does not tell whose request the next one is."""
@@ -109,6 +117,16 @@ def test_all_that_begin_alike_are_forgotten_together(monkeypatch):
         world.turn(branch, "hi", "Hello!")
     assert world.turn("a2", "hi Hello! go") == "a2"
     assert world.turn("x2", "hi Other! go") == "x2"
+
+
+def test_what_a_session_has_forgotten_is_nobodys_compaction(monkeypatch):
+    monkeypatch.setattr("cacheproxy.core.conversation.history._MOST", 3)
+    world = World(NAMED)
+    for branch in ("a1", "b1", "c1", "d1"):
+        world.turn(branch, branch, "Hello!")
+    assert world.turn("a2", "a1 Hello! go", "So.") == "a2"
+    assert world.turn("b2", "b1 Hello! go") == "b2"
+    assert world.turn("a3", "a1 Hello! go So. on") == "a2/a3"
 
 
 def test_other_system_text_is_another_history():
