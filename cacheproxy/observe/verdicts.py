@@ -184,7 +184,7 @@ class Verdicts:
                 share = parting(its.sent, sent).shared / sent.chars
                 shares.append(round(share * (usage.prompt or 0)))
         reused = usage.reused or 0
-        seen, read = (None, 0) if others else self.passed.known_since(exchange, before)
+        seen, read = (None, ()) if others else self.passed.known_since(exchange, before)
         return Meanwhile(
             others=len({one.lane for one in others}),
             alike=min(shares, key=lambda share: abs(share - reused), default=None),
@@ -251,9 +251,7 @@ def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
         return
     if abs(further) <= _REWOUND and proof.lost > _BEFORE_THE_END:
         kind = MemoryKind.REWINDABLE
-    elif (
-        turn.meanwhile.alone and usage.reused and (is_close or verdict.reason is Reason.CHECKPOINT)
-    ):
+    elif turn.meanwhile.alone and (is_close or verdict.reason is Reason.CHECKPOINT):
         kind = MemoryKind.CHECKPOINTED
     if kind is not None:
         beliefs.saw(MEMORY, kind, (None, turn.sent.model))
@@ -292,21 +290,26 @@ class PassedTurns:
             and turn.begun < begun
         ]
 
-    def known_since(self, exchange: Exchange, before: Before) -> tuple[Look | None, int]:
+    def known_since(
+        self, exchange: Exchange, before: Before
+    ) -> tuple[Look | None, tuple[int, ...]]:
         """Return the last look at the server that may show whether ``exchange`` was alone there.
 
-        And what our turns since had evaluated. Of several slots it has to show which one holds the
-        turn ``before``; one slot is always the same.
+        And what our turns since had evaluated: with the one that was under way then, whose prompt
+        may have been counted already, and without. Of several slots the look has to show which one
+        holds the turn ``before``; one slot is always the same.
         """
         url = exchange.upstream
         for look in reversed(self._between(url, 0.0, exchange.wall)):
             since = [one for one in self.turns if one.upstream == url and one.ended > look.wall]
-            if any(one.begun < look.wall or one.evaluated is None for one in since):
-                continue  # some of a turn was before it, and nobody knows how much
+            under_way = [one for one in since if one.begun < look.wall]
+            if len(under_way) > 1 or any(one.evaluated is None for one in since):
+                continue
             is_between = slot_of(look, before.tokens, before.generated) is not None
             if len(look.slots) == 1 or (is_between and look.wall > before.ended):
-                return look, sum(one.evaluated or 0 for one in since)
-        return None, 0
+                read = sum(one.evaluated or 0 for one in since)
+                return look, (read, *(read - (one.evaluated or 0) for one in under_way))
+        return None, ()
 
     def was_down(self, upstream: str, since: float, until: float) -> bool:
         """Whether ``upstream``, a URL, was seen down."""

@@ -4,6 +4,7 @@ All of it, for each memory: ``benchmarks/thinking.py``.
 """
 
 import contextlib
+import time
 
 import pytest
 
@@ -37,6 +38,10 @@ def serve(tmp_path_factory):
             return known[family, template]
 
         yield serve
+
+
+LOOK_SECONDS = 1.5
+"""In which the proxy looks at a server, at its start and behind a turn that lost the cache."""
 
 
 def second_message(url, name, **client):
@@ -74,7 +79,9 @@ def test_by_itself_where_the_memory_cannot_rewind(serve, family):
     server = serve(family, "keep")
     new = new_tokens(server.url, SECOND)
     with Proxy(server.url) as proxy:
+        time.sleep(LOOK_SECONDS)
         first, one = second_message(proxy.url, "first", sends=True)
+        time.sleep(LOOK_SECONDS)
         one.turn(words(30, 12), 4)
         later, _ = second_message(proxy.url, "later", sends=True)
         dropping, _ = second_message(proxy.url, "dropping", sends=False)

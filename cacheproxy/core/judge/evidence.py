@@ -40,7 +40,8 @@ class Meanwhile(NamedTuple):
     emptied: bool = False  #: it was seen with slots, none of which held as much
     moved: bool = False  #: the turn before went to another upstream
     seen: Look | None = None  #: an earlier look from which on all that we sent is known
-    read: int = 0  #: tokens that our turns since then had evaluated
+    read: tuple[int, ...] = ()
+    """Tokens that our turns since then had evaluated, in all ways in which they may count."""
     alone: bool = False  #: the server read nothing else, and this turn got that very slot
 
     def closed(self, before: Before, usage: Usage, now: Look | None) -> Meanwhile:
@@ -52,10 +53,13 @@ class Meanwhile(NamedTuple):
         then = self.seen
         if then is None or now is None or usage.evaluated is None or now.start != then.start:
             return self
-        had = slot_of(then, before.tokens, before.generated) if len(then.slots) > 1 else 0
-        is_same = had is not None and had == slot_of(now, usage.prompt, usage.output)
+        is_same = len(then.slots) == 1
+        if not is_same:
+            had = slot_of(then, before.tokens, before.generated)
+            is_same = had is not None and had == slot_of(now, usage.prompt, usage.output)
         gained, _ = gain(then, now)
-        return self._replace(alone=is_same and gained.evaluated == self.read + usage.evaluated)
+        expected = [read + usage.evaluated for read in self.read]
+        return self._replace(alone=is_same and gained.evaluated in expected)
 
 
 def slot_of(look: Look, prompt: int | None, output: int | None) -> int | None:

@@ -118,7 +118,7 @@ class Stage:
         deadline = time.monotonic() + PATIENCE
         while not (found := condition()):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"it never came to be; the proxy said:\n{self.proxy.log()}")
+                raise TimeoutError("it never came to be")
             time.sleep(0.02)
         return found
 
@@ -128,7 +128,9 @@ class Stage:
     def _proxy(self) -> Proxy:
         fixed = ("--config", str(self._config), "--capture", str(self.captures), "--poll", "10")
         # What a restart costs is to be seen.
-        return Proxy("", *fixed, "--keep-warm", "off", *self._options)
+        proxy = Proxy("", *fixed, "--keep-warm", "off", *self._options)
+        self.until(lambda: "Ready." in proxy.log())  # it has looked at the server
+        return proxy
 
 
 class Conversation:
