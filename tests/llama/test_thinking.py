@@ -41,7 +41,7 @@ def serve(tmp_path_factory):
 
 
 LOOK_SECONDS = 1.5
-"""In which the proxy looks at a server, at its start and behind a turn that lost the cache."""
+"""In which the proxy looks at a server behind a turn that lost the cache."""
 
 
 def second_message(url, name, **client):
@@ -79,7 +79,8 @@ def test_by_itself_where_the_memory_cannot_rewind(serve, family):
     server = serve(family, "keep")
     new = new_tokens(server.url, SECOND)
     with Proxy(server.url) as proxy:
-        time.sleep(LOOK_SECONDS)
+        while "Ready." not in proxy.log():  # it has looked at the server
+            time.sleep(0.02)
         first, one = second_message(proxy.url, "first", sends=True)
         time.sleep(LOOK_SECONDS)
         one.turn(words(30, 12), 4)
