@@ -27,7 +27,7 @@ from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
 from cacheproxy.core.diagnose.wording import (
     RefusedError,
     git_note,
-    note_for,
+    notes_for,
     rule_toml,
     whose_field,
 )
@@ -56,6 +56,7 @@ _STRONG = 6
 """Letters and digits from which an anchor tells its token from other text."""
 _CUT_WORD = re.compile(r"(?<![0-9A-Za-z])[0-9A-Za-z]+\Z")
 _LITERAL = re.compile(r"[A-Za-z_=:;.,() -]+")
+_WITHOUT = re.compile(r"\\g<\w+>")
 _NOT_IN_PATTERN = re.compile(r"[\[\]|=]")
 _WRITERS = {"user": "the user", "model": "the model", "tool": "a tool"}
 
@@ -145,7 +146,8 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         if not (anchor.before + anchor.after).isprintable():
             raise RefusedError("control characters stand on the same line")
         pattern = anchor.pattern(ID) if constant is not None else anchor.whole
-        note = note_for(field.kind, anchor.before, anchor.after)
+        notes = notes_for(field.kind, anchor.before)
+        note = next((one for one in notes if not re.search(pattern, _WITHOUT.sub("", one))), "")
         _try_next(pattern, changes, is_pin=constant is None)
     places = dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
     return Rule(

@@ -28,7 +28,7 @@ _CLAUSE = re.compile(r"[.!?;](?=\s|\Z)|</|\Z")
 _TOKEN = re.compile(r"[.,;:!?)\"'`]*(?:\s|\Z)|</")
 _STARTED = re.compile(r"(?:(?<=[:=])[ \t]+[^\n]{0,24}|[^\s=(\"'`<>\[{]*)\Z")
 """What of a value stands before its changed token: all behind a colon, else its own word."""
-_MOST_CLAUSE = 80
+_MOST_CLAUSE = 160
 _ID_NAMED = re.compile(
     r"(?i)(?:\A|[.;,|{(\[>!?:]\s*|\s{2,})[\s*\"'<-]*(?:(?:the|this|current|x)[ -])?"
     r"((?:request|trace|span|correlation|run|build|invocation|session)[ _-]?id"

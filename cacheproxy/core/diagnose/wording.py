@@ -7,7 +7,7 @@ because one has a date.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -31,22 +31,22 @@ _HEAD, _TELLING = 80, 16
 """Characters of a system text's beginning, at most; letters and digits of it, at least."""
 
 
-def note_for(kind: ChangeKind, before: str, after: str) -> str:
-    """Return the note of a rule (see ``rules.note``).
+def notes_for(kind: ChangeKind, before: str) -> Iterator[str]:
+    """Yield notes for a rule (see ``rules.note``), the best first: one may match its pattern.
 
-    ``before``, ``after``: what the line says around the value; where it gives it no name, the note
-    quotes it.
+    ``before``: what the line says before the value. Where that is no name, the note quotes it.
     """
     if kind is ChangeKind.DATE and _TODAY.search(before):
-        return f"Today's date is now {_VOLATILE}."
+        yield f"Today's date is now {_VOLATILE}."
     found = _LABEL.search(before.rstrip(" :=\t\"'(`<>"))
     label = _IS.sub("", found[1].strip()) if found else ""
-    said = f"{label[:1].upper()}{label[1:]} is now "
-    if not (_NAMES.search(before) or _CALENDAR.search(before)) and "\\" not in before + after:
-        return f"It now reads: {before.strip()} {_VOLATILE}{after.rstrip(' .,;')}."
-    if not label or len(said) < _LEAST:
-        said = f"The {kind.value} is now "
-    return f"{said}{_VOLATILE}."
+    said = f"{label[:1].upper()}{label[1:]} is now {_VOLATILE}."
+    if not (_NAMES.search(before) or _CALENDAR.search(before)) and "\\" not in before:
+        yield f"It now reads: {before.strip()} {_VOLATILE}."
+    elif label and len(said) >= _LEAST + len(_VOLATILE):
+        yield said
+        yield f"Changed: {said}"
+    yield f"The {kind.value} is now {_VOLATILE}."
 
 
 def git_note(heading: str) -> str:
