@@ -36,8 +36,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from cacheproxy import (
+    FIRST_USER_TEXT,
     SYSTEM_HEAD,
-    USER_TEXT,
     Client,
     CodeRule,
     Edit,
@@ -83,33 +83,44 @@ _CONTEXT = re.compile(
 )
 
 
+_MOVES_ON = re.compile(
+    r"<current-time>[^\n]*\n|(?:<compaction>)?~\d+k tokens remaining[^\n]*\n|<turn-budget>[^\n]*\n"
+)
+
+
 @quick
 def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
     """Put back the context that stood before a user's text in the turn before.
 
-    In the newest message goose has written another one, which is the current one.
+    As newer versions do, which leave it there: what is current stands before the newest message of
+    a user. That of the first message, while it is there, is for the pins: they tell what is new.
     """
     (name, messages), (_, before) = messages_of(request), messages_of(previous)
+    is_first = True
     for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
-        now, was = (one.get("content") for one in (message, sent))
-        if message.get("role") != "user" or now == was or _starts(now):
+        if message.get("role") != "user":
             continue
-        head, path = _starts(was), f"/{name}/{number}/content"
-        if isinstance(head, str) and isinstance(now, str) and now:
-            if was.startswith(now, len(head)):  # a note may stand behind it
-                yield Edit(path, head, KEEP_CONTEXT.why, (0, 0))
-        elif head and isinstance(now, list) and now and was[1 : len(now) + 1] == now:
-            yield Edit(path, [was[0], *now], KEEP_CONTEXT.why)
+        (now, text), (was, _) = (_split(one.get("content")) for one in (message, sent))
+        may, is_first = not (is_first and now), False
+        if may and was != now and _MOVES_ON.sub("", was) == _MOVES_ON.sub("", now or was):
+            path = f"/{name}/{number}/content"
+            had = sent["content"]
+            if isinstance(text, str) and text and had.startswith(text, len(was)):
+                yield Edit(path, was, KEEP_CONTEXT.why, (0, len(now)))
+            elif isinstance(text, list) and text and had[1 : len(text) + 1] == text:
+                yield Edit(path, [had[0], *text], KEEP_CONTEXT.why)
 
 
-def _starts(content: Any) -> Any:
-    """Return the context with which ``content`` begins: its text, or the block; None for none."""
+def _split(content: Any) -> tuple[str, Any]:
+    """Return the context with which ``content`` begins, "" for none, and what follows it."""
     if isinstance(content, str):
         found = _CONTEXT.match(content)
-        return found[0] if found else None
+        return (found[0], content[found.end() :]) if found else ("", content)
     first = content[0] if isinstance(content, list) and content else None
     text = first.get("text") if isinstance(first, dict) else None
-    return first if isinstance(text, str) and _CONTEXT.fullmatch(text) else None
+    if isinstance(text, str) and _CONTEXT.fullmatch(text):
+        return text, content[1:]
+    return "", content
 
 
 KEEP_CONTEXT = CodeRule(
@@ -122,7 +133,7 @@ _IN_CONTEXT = r"\A<turn-context>\n<current-time>"
 _TO_ITS_END = r"(?:(?!</?turn-context>)[\s\S])*?"
 PIN_TIME = Rule(
     name="goose-pin-time",
-    where=USER_TEXT,
+    where=FIRST_USER_TEXT,
     pattern=_IN_CONTEXT + r"(?P<volatile>[^<\n]+)</current-time>\n",
     why="time at which the turn began kept",
     pin=True,
@@ -131,7 +142,7 @@ PIN_TIME = Rule(
 )
 PIN_TOKENS = Rule(
     name="goose-pin-tokens",
-    where=USER_TEXT,
+    where=FIRST_USER_TEXT,
     pattern=_IN_CONTEXT + _TO_ITS_END + r"(?P<volatile>~\d+k tokens remaining)",
     why="tokens that remained when the turn began kept",
     pin=True,
@@ -140,7 +151,7 @@ PIN_TOKENS = Rule(
 )
 PIN_BUDGET = Rule(
     name="goose-pin-budget",
-    where=USER_TEXT,
+    where=FIRST_USER_TEXT,
     pattern=_IN_CONTEXT + _TO_ITS_END + r"<turn-budget>(?P<volatile>[^<\n]+)</turn-budget>",
     why="turn budget as it was when the turn began kept",
     pin=True,
