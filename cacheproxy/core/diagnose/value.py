@@ -19,20 +19,20 @@ from cacheproxy.core.prompt.request import Request
 
 _SHORT = 200
 """Characters of a line, at most, that is told whole."""
-NAMED = re.compile(r"\s*(?:\d+[.)]\s+)?(?:<[\w-]+>|[^\d=/\\\n]*?(?::[ \t]+|=[ \t]*))")
+NAMED = re.compile(r"\A\s*+(?:\d++[.)]\s++)?(?:<[\w-]++>|[^\d=/\\\n]*?(?::[ \t]+|=[ \t]*))")
 """What a line says before its value: a tag, or a name with a colon."""
 _WORDS = re.compile(r"(?:[^\s\d/\\@]+[ \t]+)*")
-_END = re.compile(r"(?:</[\w-]+>)?[.,;|\s]*\Z")
+_END = re.compile(r"(?:</[\w-]++>|(?<![.,;|\s]))[.,;|\s]*+\Z")
 """What stands behind the value of a whole line."""
 _CLAUSE = re.compile(r"[.!?;](?=\s|\Z)|</|\Z")
-_TOKEN = re.compile(r"[.,;:!?)\"'`]*(?:\s|\Z)|</")
+_TOKEN = re.compile(r"(?<![.,;:!?)\"'`])[.,;:!?)\"'`]*+(?:\s|\Z)|</")
 _STARTED = re.compile(r"(?:(?<=[:=])[ \t]+[^\n]{0,24}|[^\s=(\"'`<>\[{]*)\Z")
 """What of a value stands before its changed token: all behind a colon, else its own word."""
 _MOST_CLAUSE = 160
 _ID_NAMED = re.compile(
-    r"(?i)(?:\A|[.;,|{(\[>!?:]\s*|\s{2,})[\s*\"'<-]*(?:(?:the|this|current|x)[ -])?"
+    r"(?i)(?:\A|[.;,|{(\[>!?:]|(?<!\s)\s{2})[\s*\"'<-]*+(?:(?:the|this|current|x)[ -])?"
     r"((?:request|trace|span|correlation|run|build|invocation|session)[ _-]?id"
-    r"|nonce|stamp|cch|uuid|guid)[\"'>*]*\s*(?:[:=#]|is\b)?[\s\"'(`]*\Z"
+    r"|nonce|stamp|cch|uuid|guid)[\"'>*]*+\s*+(?:[:=#]|is\b)?[\s\"'(`]*\Z"
 )
 """Names of ids that programs write for themselves. Of others (of a job, a message, a process) the
 model may make use."""
@@ -51,7 +51,7 @@ _STAMP, _LEAP = 4, 500
 """Digits of a stamp, at least, and how far two of them lie apart: a counter goes step by step."""
 _BREAK = re.compile(r"\n")
 _RUN = re.compile(r"\d+")
-_HEX = re.compile(r"(?=[0-9A-Fa-f]*\d)[0-9A-Fa-f]{6,}")
+_HEX = re.compile(r"(?<![0-9A-Fa-f])(?=[A-Fa-f]*+\d)[0-9A-Fa-f]{6,}+")
 
 
 def lines_of(change: Change) -> Iterator[tuple[str, tuple[int, int]]]:
