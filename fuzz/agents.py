@@ -63,7 +63,8 @@ AGENTS = {
         suffix=f"\n\n{RULES_OF_AIDER}",
     ),
     "crush": Agent("Charm-Crush/v0.96.1", (f"You are Crush.\n\n{shapes.CRUSH}\n",)),
-    "goose": Agent("", (f"{shapes.GOOSE}\ngoose uses LLM providers.",)),
+    "goose": Agent("", (f"{shapes.GOOSE}\ngoose uses LLM providers.",), now=(shapes.TURN_CONTEXT,)),
+    "goose-stays": Agent("", (f"{shapes.GOOSE}\ngoose.",), before=(shapes.TURN_CONTEXT,)),
     "librechat": Agent("OpenAI/JS 5", (shapes.SPECIALS,), header="x-librechat-session-id"),
     "gemini": Agent("GeminiCLI-tui/0.61.0", ("You are an agent.",)),
 }

@@ -74,10 +74,15 @@ GOOSE = (
     "You are a general-purpose AI agent called goose, created by Block.\n\n"
     "The current date is 2026-11-2{} 14:00.\n"
 )
+TURN_CONTEXT = (
+    "<turn-context>\n<current-time>2026-11-2{} 14:00:00</current-time>\n"
+    "<compaction>~9{}k tokens remaining</compaction>\n<turn-budget>2{}/40 used</turn-budget>\n"
+    "</turn-context>\n"
+)
 SPECIALS = "Today is 2026-11-2{} (Sunday), or 2026-11-2{}T12:00:00.000Z."
 SHAPES = (
     *(STAMP, METADATA, METADATA + STAMP, INBOUND, RUNTIME, ATTEMPT, BILLING, IDENTITY),
     *(BILLING + "\n" + IDENTITY, REMINDER, GIT, BARE, MONTH, OPENCODE, KILO, CLINE, PI),
-    *(CONTINUE, OMP, SKILLS, QWEN_GIT, QWEN, AIDER, CRUSH, GOOSE, SPECIALS),
+    *(CONTINUE, OMP, SKILLS, QWEN_GIT, QWEN, AIDER, CRUSH, GOOSE, TURN_CONTEXT, SPECIALS),
 )
 """What the rules look for; ``{}``: another digit in each turn, for the rules that pin."""

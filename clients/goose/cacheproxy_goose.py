@@ -1,4 +1,4 @@
-r"""goose for cacheproxy: the date and hour in its system text, and its sessions.
+r"""goose for cacheproxy: the date in its system text, its turn context, and its sessions.
 
 Shapes, from goose's sources (``crates/goose/src/prompts/system.md``,
 ``crates/goose/src/agents/prompt_manager.rs``, ``crates/goose/src/session_context.rs``):
@@ -12,6 +12,18 @@ Shapes, from goose's sources (``crates/goose/src/prompts/system.md``,
 
   of the hour in which the process began; before that, of the second;
 
+- before what the user says, in the newest message of a user (``moim.rs`` there)::
+
+      <turn-context>
+      <current-time>2026-11-23 14:05:00</current-time>
+      <working-directory>/home/me/x</working-directory>
+      <compaction>~97k tokens remaining</compaction>
+      <turn-budget>26/50 used</turn-budget>
+      </turn-context>
+
+  Older versions write it anew with each tool call; all but the newest take it out of a message
+  when the user has said the next thing. In those it stays, as it was when the turn began;
+
 - the header ``agent-session-id``, which other programs send, too.
 
 goose sends no user agent; the beginning of its system text tells its requests.
@@ -19,7 +31,25 @@ goose sends no user agent; the beginning of its system text tells its requests.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Launch, Need, Request, Rule, Setup, hookimpl, quick
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cacheproxy import (
+    FIRST_USER_TEXT,
+    SYSTEM_HEAD,
+    Client,
+    CodeRule,
+    Edit,
+    Launch,
+    Need,
+    Request,
+    Rule,
+    Setup,
+    hookimpl,
+    messages_of,
+    quick,
+)
 
 CLIENT = Client(
     name="goose",
@@ -48,7 +78,87 @@ PIN_DATE = Rule(
     note=r"The current date is now \g<volatile>.",
     literals=("The current date is ",),
 )
-RULES = (PIN_DATE,)
+_CONTEXT = re.compile(
+    r"<turn-context>\n<current-time>[^\n]*\n(?:(?!</?turn-context>)[\s\S])*</turn-context>\n*"
+)
+
+
+_MOVES_ON = re.compile(
+    r"<current-time>[^\n]*\n|(?:<compaction>)?~\d+k tokens remaining[^\n]*\n|<turn-budget>[^\n]*\n"
+)
+
+
+@quick
+def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
+    """Put back the context that stood before a user's text in the turn before.
+
+    As newer versions do, which leave it there: what is current stands before the newest message of
+    a user. That of the first message, while it is there, is for the pins: they tell what is new.
+    """
+    (name, messages), (_, before) = messages_of(request), messages_of(previous)
+    is_first = True
+    for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
+        if message.get("role") != "user":
+            continue
+        (now, text), (was, _) = (_split(one.get("content")) for one in (message, sent))
+        may, is_first = not (is_first and now), False
+        if may and was != now and _MOVES_ON.sub("", was) == _MOVES_ON.sub("", now or was):
+            path = f"/{name}/{number}/content"
+            had = sent["content"]
+            if isinstance(text, str) and text and had.startswith(text, len(was)):
+                yield Edit(path, was, KEEP_CONTEXT.why, (0, len(now)))
+            elif isinstance(text, list) and text and had[1 : len(text) + 1] == text:
+                yield Edit(path, [had[0], *text], KEEP_CONTEXT.why)
+
+
+def _split(content: Any) -> tuple[str, Any]:
+    """Return the context with which ``content`` begins, "" for none, and what follows it."""
+    if isinstance(content, str):
+        found = _CONTEXT.match(content)
+        return (found[0], content[found.end() :]) if found else ("", content)
+    first = content[0] if isinstance(content, list) and content else None
+    text = first.get("text") if isinstance(first, dict) else None
+    if isinstance(text, str) and _CONTEXT.fullmatch(text):
+        return text, content[1:]
+    return "", content
+
+
+KEEP_CONTEXT = CodeRule(
+    name="goose-keep-context",
+    why="turn context of an earlier turn put back where it was",
+    find=_contexts,
+    needs_previous=True,
+)
+_IN_CONTEXT = r"\A<turn-context>\n<current-time>"
+_TO_ITS_END = r"(?:(?!</?turn-context>)[\s\S])*?"
+PIN_TIME = Rule(
+    name="goose-pin-time",
+    where=FIRST_USER_TEXT,
+    pattern=_IN_CONTEXT + r"(?P<volatile>[^<\n]+)</current-time>\n",
+    why="time at which the turn began kept",
+    pin=True,
+    note=r"The current time is now \g<volatile>.",
+    literals=("<current-time>",),
+)
+PIN_TOKENS = Rule(
+    name="goose-pin-tokens",
+    where=FIRST_USER_TEXT,
+    pattern=_IN_CONTEXT + _TO_ITS_END + r"(?P<volatile>~\d+k tokens remaining)",
+    why="tokens that remained when the turn began kept",
+    pin=True,
+    note=r"Until compaction there are now \g<volatile>.",
+    literals=("k tokens remaining",),
+)
+PIN_BUDGET = Rule(
+    name="goose-pin-budget",
+    where=FIRST_USER_TEXT,
+    pattern=_IN_CONTEXT + _TO_ITS_END + r"<turn-budget>(?P<volatile>[^<\n]+)</turn-budget>",
+    why="turn budget as it was when the turn began kept",
+    pin=True,
+    note=r"The turn budget is now \g<volatile>.",
+    literals=("<turn-budget>",),
+)
+RULES: tuple[Rule | CodeRule, ...] = (KEEP_CONTEXT, PIN_DATE, PIN_TIME, PIN_TOKENS, PIN_BUDGET)
 _INSTALL = (
     "curl -fsSL https://github.com/block/goose/releases/download/stable/download_cli.sh | bash"
 )

@@ -100,6 +100,7 @@ class Break(msgspec.Struct, frozen=True):
     kind: ChangeKind  #: the shape of what changed
     was: str  #: excerpt of the earlier text, for those who ask; never logged
     now: str  #: excerpt of the later text, likewise
+    source: str = ""  #: who wrote that text (see prompt.Segment), "" where nobody knows
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -10,21 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from itertools import chain
 from typing import Any
 
 from cacheproxy.core.diagnose.prove import objection
+from cacheproxy.core.diagnose.value import (
+    ID,
+    NAMED,
+    constant_of,
+    invented,
+    lines_of,
+    shared_start,
+    widened,
+)
 from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
 from cacheproxy.core.diagnose.wording import (
     RefusedError,
     git_note,
-    is_pinned,
-    note_for,
+    notes_for,
     rule_toml,
     whose_field,
 )
 from cacheproxy.core.diff.kind import (
-    DATES,
     EDGE_AFTER,
     EDGE_BEFORE,
     SHAPES,
@@ -32,7 +39,6 @@ from cacheproxy.core.diff.kind import (
     Change,
     ChangeKind,
 )
-from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.pointer import parse_pointer
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
@@ -40,21 +46,17 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.checks import RuleError
 from cacheproxy.core.rules.rule import VOLATILE, Rule
 
-_CONSTANTS = {
-    ChangeKind.UUID: "00000000-0000-0000-0000-000000000000",
-    ChangeKind.CLOCK: "00:00",
-    ChangeKind.COUNTER: "0",
-    ChangeKind.NONCE: "000",
-}
+_NO_PATTERN = "no pattern can describe this change"
 _KEPT = "kept as first seen; the model is told when it changes"
 _BEFORE, _AFTER = 40, 20
 """Characters of an anchor, at most."""
-_STAMP, _LEAP = 4, 500
-"""Digits of a stamp, at least, and how far two of them lie apart: a counter goes step by step."""
+_MOST_VALUE = 300
+"""Characters of a value that is kept whole."""
 _STRONG = 6
 """Letters and digits from which an anchor tells its token from other text."""
 _CUT_WORD = re.compile(r"(?<![0-9A-Za-z])[0-9A-Za-z]+\Z")
 _LITERAL = re.compile(r"[A-Za-z_=:;.,() -]+")
+_WITHOUT = re.compile(r"\\g<\w+>")
 _NOT_IN_PATTERN = re.compile(r"[\[\]|=]")
 _WRITERS = {"user": "the user", "model": "the model", "tool": "a tool"}
 
@@ -87,19 +89,31 @@ def propose(
     its name is a library's, only for those of its requests that begin like these.
     """
     proposals: list[Proposal] = []
-    names = set(taken)
+    made: dict[tuple[str | tuple[str, ...], str], str] = {}
     for field in fields:
         if field.rules:
             continue
         try:
+            names = {*taken, *made.values()}
             rule = replace(_rule(field, steps, names), client=whose_field(field, steps, whose))
         except (RefusedError, RuleError) as error:
             proposals.append(Proposal(field, why=str(error)))
             continue
-        why = objection(rule, field, steps, requests)
+        place = rule.where, rule.pattern
+        why = f"rule {made[place]} takes it away, too" if place in made else None
+        if why is None and field.kind is ChangeKind.TEXT and not _is_named(field):
+            why = f"{field.kind.value}: {_NO_PATTERN}"
+        why = why or objection(rule, field, steps, requests)
         proposals.append(Proposal(field, rule) if why is None else Proposal(field, why=why))
-        names |= {rule.name} if why is None else set()
+        if why is None:
+            made[place] = rule.name
     return proposals
+
+
+def _is_named(field: Field) -> bool:
+    """Whether each of its lines is a name with a colon, and the value."""
+    before = (one.change.before for one in field.sightings)
+    return all(NAMED.match(text) for text in before)
 
 
 def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
@@ -108,9 +122,10 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     )
     if writer is not None:
         raise RefusedError(f"{_WRITERS[writer]} wrote this text")
-    if field.kind not in SHAPES and field.kind is not ChangeKind.GIT:
-        raise RefusedError(f"{field.kind.value}: no pattern can describe this change")
     changes = [one.change for one in field.sightings]
+    is_text = field.kind is ChangeKind.TEXT and all("\n" not in c.was + c.now for c in changes)
+    if not is_text and field.kind not in (*SHAPES, ChangeKind.GIT):
+        raise RefusedError(f"{field.kind.value}: {_NO_PATTERN}")
     if any(change.now_text is None for change in changes):
         raise RefusedError("the field is not part of a text")
     if any(hide_text(text) != text for line in _around(changes) for text in line[:2]):
@@ -122,65 +137,56 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         anchor = _Anchor(heading[-_BEFORE:], "", is_line=len(heading) <= _BEFORE, is_first=False)
         # The lines below a heading, as many as there are.
         below = rf"\n(?P<{VOLATILE}>{STATUS_LINE}(?:\n{STATUS_LINE})*)(?=\n|\Z)"
-        pattern, pin, note = anchor.start + below, True, git_note(heading)
+        pattern, constant, note = anchor.start + below, None, git_note(heading)
     else:
-        anchor = _anchor(changes)
+        seen = [request for one in field.sightings for request in steps[one.step]]
+        constant = constant_of(field.kind, changes, seen)
+        changes = widened(changes) if constant is None else changes
+        anchor = _anchor(changes, is_whole=constant is None)
         if not (anchor.before + anchor.after).isprintable():
             raise RefusedError("control characters stand on the same line")
-        pin = is_pinned(field.kind, anchor.before)  # a false date is worse than yesterday's
-        pattern = anchor.pattern(_shape(field.kind, changes))
-        note = note_for(field.kind, anchor.before)
+        pattern = anchor.pattern(ID) if constant is not None else anchor.whole
+        notes = notes_for(field.kind, anchor.before)
+        note = next((one for one in notes if not re.search(pattern, _WITHOUT.sub("", one))), "")
+        _try_next(pattern, changes, is_pin=constant is None)
     places = dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
     return Rule(
         name=_name(field, anchor, names),
         where=tuple(places) if len(places) > 1 else next(iter(places)),
         pattern=pattern,
-        replacement=None if pin else _constant(field.kind, changes),
-        why=f"{field.kind.value} {_KEPT if pin else 'made constant'}",
-        pin=pin,
-        note=note if pin else None,
+        replacement=constant,
+        why=f"{field.kind.value} {_KEPT if constant is None else 'made constant'}",
+        pin=constant is None,
+        note=note if constant is None else None,
         literals=_literals(anchor),
     )
 
 
-def _shape(kind: ChangeKind, changes: Sequence[Change]) -> str:
-    """Return the pattern of the token: of a date in the way in which it was written each time."""
-    seen = {text for change in changes for text in (change.was, change.now)}
-    if _is_nonce(kind, changes):
-        kind = ChangeKind.NONCE
-    shapes = DATES if kind is ChangeKind.DATE else ()
-    return next(
-        (shape for shape in shapes if all(re.fullmatch(shape, text) for text in seen)),
-        SHAPES[kind],
-    )
+def _try_next(pattern: str, changes: Sequence[Change], *, is_pin: bool) -> None:
+    """Raise RefusedError where ``pattern`` would miss a value that may come next.
 
-
-def _constant(kind: ChangeKind, changes: Sequence[Change]) -> str:
-    lengths = {len(text) for change in changes for text in (change.was, change.now)}
-    if (kind is ChangeKind.NONCE or _is_nonce(kind, changes)) and len(lengths) == 1:
-        return "0" * lengths.pop()
-    return _CONSTANTS[kind]
-
-
-def _is_nonce(kind: ChangeKind, changes: Sequence[Change]) -> bool:
-    """Whether a number is none that counts, but a stamp that happened to have no letter."""
-    return kind is ChangeKind.COUNTER and all(
-        len(change.was) == len(change.now) >= _STAMP
-        and abs(int(change.was) - int(change.now)) >= _LEAP
-        for change in changes
-    )
+    Or where a pin of it would have another value, too, which one note cannot tell.
+    """
+    search = re.compile(pattern)
+    if is_pin and any(
+        len(search.findall(text)) > 1 for one in changes for text, _ in lines_of(one)
+    ):
+        raise RefusedError("another line begins like its own, so a note would not tell which it is")
+    for change in (changes[0], changes[-1]):
+        text, (start, end) = change.now_text or "", change.now_span
+        for value in (change.now, *invented(change.now)):
+            later = f"{text[:start]}{value}{text[end:]}"
+            spans = (one.span(VOLATILE) for one in search.finditer(later))
+            if (start, start + len(value)) not in spans:
+                raise RefusedError("the next value of its kind would miss the pattern")
 
 
 def _around(changes: Sequence[Change]) -> Iterator[tuple[str, str, bool]]:
     """Yield what stands before and after on the line, and whether it is the first, each time."""
-    for change in changes:
-        for text, (start, end) in (
-            (change.was_text or "", change.was_span),
-            (change.now_text or "", change.now_span),
-        ):
-            line = text.rfind("\n", 0, start) + 1
-            stop = text.find("\n", end)
-            yield text[line:start], text[end : stop if stop >= 0 else len(text)], line == 0
+    for text, (start, end) in chain.from_iterable(map(lines_of, changes)):
+        line = text.rfind("\n", 0, start) + 1
+        stop = text.find("\n", end)
+        yield text[line:start], text[end : stop if stop >= 0 else len(text)], line == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +197,23 @@ class _Anchor:
     after: str  #: text
     is_line: bool  #: whether ``before`` is the line up to the token
     is_first: bool  #: whether it is also the text up to it
+    is_end: bool = False  #: whether ``after`` is the line behind the token
 
     @property
     def start(self) -> str:
         """The pattern up to the token."""
-        start = (r"\A" if self.is_first else "(?m:^)") if self.is_line else ""
-        return start + _regex(self.before)
+        return self._edge + _regex(self.before)
+
+    @property
+    def _edge(self) -> str:
+        return (r"\A" if self.is_first else "(?m:^)") if self.is_line else ""
+
+    @property
+    def whole(self) -> str:
+        """The pattern of a whole value between them, whatever it is."""
+        end = r"(?=\n|\Z)" if self.is_end else ""
+        before, after = map(_escaped, (self.before, self.after))
+        return f"{self._edge}{before}(?P<{VOLATILE}>[^\\n]{{1,{_MOST_VALUE}}}?){after}{end}"
 
     def pattern(self, shape: str) -> str:
         """Return the pattern of the token between them."""
@@ -205,26 +222,25 @@ class _Anchor:
         return f"{self.start}{head}(?P<{VOLATILE}>{shape}){tail}{_regex(self.after)}"
 
 
-def _anchor(changes: Sequence[Change]) -> _Anchor:
+def _anchor(changes: Sequence[Change], *, is_whole: bool) -> _Anchor:
     around = list(_around(changes))
     befores, afters = [one for one, _, _ in around], [one for _, one, _ in around]
-    before = _shared_start(text[::-1] for text in befores)[::-1]
+    before = shared_start(text[::-1] for text in befores)[::-1]
     is_line = len(set(befores)) == 1 and len(before) <= _BEFORE
     if not is_line:
         before = _last_words(before, whole=all(text == before for text in befores))
-    after = _shared_start(afters)[:_AFTER]
-    if _strength(before) >= _STRONG:
+    after = shared_start(afters)[:_AFTER]
+    is_end = all(text == after for text in afters)
+    if not is_whole and _strength(before) >= _STRONG:
         after = after[:1] if not after[:1].isalnum() and not after[:1].isspace() else ""
-    elif any(text != after for text in afters):
+    elif not is_end:
         after = _CUT_WORD.sub("", after)
     is_first = is_line and all(first for _, _, first in around)
     if _strength(before + after) < 2 and not (is_first and before.strip()):
         raise RefusedError("no text on its line tells it from other text")
-    return _Anchor(before, after, is_line, is_first)
-
-
-def _shared_start(texts: Iterable[str]) -> str:
-    return reduce(lambda one, other: one[: common_prefix(one, other)], texts)
+    if is_whole and not (after or is_end):
+        raise RefusedError("no text on its line tells where it ends")
+    return _Anchor(before, after, is_line, is_first, is_end)
 
 
 def _last_words(text: str, *, whole: bool) -> str:
@@ -246,10 +262,11 @@ def _strength(anchor: str) -> int:
 
 def _regex(anchor: str) -> str:
     """``anchor`` as a pattern; numbers in it (versions) may be others."""
-    escaped = "".join(
-        r"\d+" if piece.isdecimal() else re.escape(piece) for piece in re.split(r"([0-9]+)", anchor)
-    )
-    return re.sub(r"\\([ #&~-])", r"\1", escaped)  # these mean nothing outside brackets
+    return re.sub(r"[0-9]+", r"\\d+", _escaped(anchor))
+
+
+def _escaped(anchor: str) -> str:
+    return re.sub(r"\\([ #&~-])", r"\1", re.escape(anchor))  # these mean nothing outside brackets
 
 
 def _literals(anchor: _Anchor) -> tuple[str, ...]:

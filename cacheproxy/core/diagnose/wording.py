@@ -7,7 +7,7 @@ because one has a date.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -19,11 +19,11 @@ from cacheproxy.core.prompt.client import Client, client_of, is_shared
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Rule
 
-PINNED = frozenset((ChangeKind.DATE, ChangeKind.CLOCK, ChangeKind.PATH, ChangeKind.GIT))
-"""Kinds whose value the model may need: a constant in their place would be a lie."""
 _VOLATILE = r"\g<volatile>"
 _CALENDAR = re.compile(r"(?i)\b(?:week|kw|cw|day|month|quarter|year|hour|minute)\W*\Z")
 _TODAY = re.compile(r"(?i)\b(?:today|current|now)\b|\A\W*(?:the )?date\W*\Z")
+_NAMES = re.compile(r"(?i)(?:[:=>(\"'`|]|\b(?:is|was|are))\s*\Z")
+"""What stands behind the name of a value."""
 _LABEL = re.compile(r"(?<![A-Za-z0-9 '_-])[0-9 '_-]*+([A-Za-z][A-Za-z0-9 '_-]*)\Z")
 _IS = re.compile(r"(?i)(?<!\s)\s*\b(?:is|was|are)\Z")
 _LEAST = 8
@@ -31,24 +31,22 @@ _HEAD, _TELLING = 80, 16
 """Characters of a system text's beginning, at most; letters and digits of it, at least."""
 
 
-def is_pinned(kind: ChangeKind, before: str) -> bool:
-    """Whether a field is pinned, and told when it changes; else it is made constant.
+def notes_for(kind: ChangeKind, before: str) -> Iterator[str]:
+    """Yield notes for a rule (see ``rules.note``), the best first: one may match its pattern.
 
-    ``before``: what the line says before it: a number of the calendar's is no counter.
+    ``before``: what the line says before the value. Where that is no name, the note quotes it.
     """
-    return kind in PINNED or (kind is ChangeKind.COUNTER and bool(_CALENDAR.search(before)))
-
-
-def note_for(kind: ChangeKind, before: str) -> str:
-    """Return the note of a rule (see ``rules.note``); ``before``: what the line says before it."""
     if kind is ChangeKind.DATE and _TODAY.search(before):
-        return f"Today's date is now {_VOLATILE}."
-    found = _LABEL.search(before.rstrip(" :=\t\"'(`"))
+        yield f"Today's date is now {_VOLATILE}."
+    found = _LABEL.search(before.rstrip(" :=\t\"'(`<>"))
     label = _IS.sub("", found[1].strip()) if found else ""
-    said = f"{label[:1].upper()}{label[1:]} is now "
-    if not label or len(said) < _LEAST:
-        said = f"The {kind.value} is now "
-    return f"{said}{_VOLATILE}."
+    said = f"{label[:1].upper()}{label[1:]} is now {_VOLATILE}."
+    if not (_NAMES.search(before) or _CALENDAR.search(before)) and "\\" not in before:
+        yield f"It now reads: {before.strip()} {_VOLATILE}."
+    elif label and len(said) >= _LEAST + len(_VOLATILE):
+        yield said
+        yield f"Changed: {said}"
+    yield f"The {kind.value} is now {_VOLATILE}."
 
 
 def git_note(heading: str) -> str:

@@ -57,13 +57,6 @@ _WITH_DAY = (
 )
 """A date and the day of the week that goes with it are one field: one alone would be false."""
 _DATE = f"(?:{'|'.join(form.format(_ANY) + _WEEK for form in _WITH_DAY)})"
-DATES = tuple(
-    form.format(shape) + week
-    for week in ("", _WEEK)
-    for form in reversed(_WITH_DAY)
-    for shape in _DATES
-)
-"""Patterns of dates in one way of writing each."""
 SHAPES = {
     ChangeKind.UUID: r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
     ChangeKind.CLOCK: rf"(?:{_DATE}[T ,]+(?:at )?)?{_TIME}{_ZONE}?",

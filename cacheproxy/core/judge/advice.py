@@ -36,6 +36,8 @@ FREQUENCY = {
 """Kinds of fields that a rule can be proposed for, and how often they change."""
 CURABLE = (*FREQUENCY, ChangeKind.REORDERED)
 """Kinds of changes for which there is a rule, or one can be proposed: tools keep their order."""
+SAID = ("user", "tool", "model")
+"""Who writes texts that no rule may change."""
 LEFT = "left during prefill"
 """Why a client sends a prompt again: it gave up before the answer began."""
 _OFTEN = 0.1
@@ -132,14 +134,19 @@ def waiting(client: Client | None, option: str = "") -> str:
 
 
 def is_curable(verdict: Verdict) -> bool:
-    """Whether a rule may be proposed for what broke a turn, by the shape of what changed."""
-    changed = verdict.reason in CHANGED or verdict.beneath in CHANGED
-    return changed and verdict.where is not None and verdict.where.kind in CURABLE
+    """Whether a rule may be proposed for what broke a turn: by its shape, and who wrote it."""
+    changed, where = CHANGED.intersection((verdict.reason, verdict.beneath)), verdict.where
+    return (
+        bool(changed) and where is not None and where.kind in CURABLE and where.source not in SAID
+    )
 
 
 def may_be_curable(reason: str, shape: str | None) -> bool:
-    """Whether a rule may be proposed, as far as the names of ``reason`` and ``shape`` tell."""
-    return reason in CHANGED and shape in CURABLE
+    """Whether a rule may be proposed, as far as the names of ``reason`` and ``shape`` tell.
+
+    Of messages they do not tell who wrote them: mostly not the client.
+    """
+    return reason in CHANGED - {Reason.MESSAGES_CHANGED} and shape in CURABLE
 
 
 def often(kind: ChangeKind | None, seen: tuple[int, int] | None) -> str:
@@ -274,7 +281,7 @@ def _field(case: _Case) -> Iterator[Advice]:
     elif changed.rules:
         name = changed.rules[0]
         yield Advice("a rule", f"{name} is installed but off: --enable {name}")
-    elif changed.source in ("user", "tool", "model"):
+    elif changed.source in SAID:
         yield Advice("nothing", "a user, a tool or the model wrote this: no rule may change it")
     elif changed.kind in (FREQUENCY if changed.number is None else CURABLE):
         froms = "".join(f" --from {name}" for name in captures)

@@ -362,7 +362,14 @@ def located(left: Parting, before: Prompt, sent: Prompt, counted: int | None) ->
         kind=describe_change(left, before, sent),
         was=excerpt(left.was.text if left.was else "", left.was_at),
         now=excerpt(left.now.text if left.now else "", left.now_at),
+        source=writer(left),
     )
+
+
+def writer(left: Parting) -> str:
+    """Return who wrote the text in which two prompts part, "" where there is none."""
+    segment = left.now or left.was
+    return "" if segment is None else segment.source
 
 
 def excerpt(text: str, at: int) -> str:

@@ -19,7 +19,7 @@ from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.kind import ChangeKind, token_at
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.evidence import Evidence, Proof
-from cacheproxy.core.judge.judge import excerpt
+from cacheproxy.core.judge.judge import excerpt, writer
 from cacheproxy.core.prompt.prompt import Prompt, is_late
 
 _FEW, _SHARE = 8, 0.002
@@ -73,7 +73,7 @@ def proof_of(
         return Proof(len(was.tokens), len(now.tokens), shared, clock=clock)
     at = common_prefix(was.text, now.text)
     rewrite, path = _rewrite(was.text, now.text, at, before.sent, turn.sent)
-    token = token_at(was.text, now.text, at, at)
+    token, left = token_at(was.text, now.text, at, at), turn.parted(before, turn.sent.order).left
     parameter = turn.parameter if rewrite in _BY_PARAMETERS else None
     if alike is not None and parameter is not None and _shared(alike, now) > shared + _FEW:
         where = Break(
@@ -87,8 +87,9 @@ def proof_of(
         kind=ChangeKind.TEXT if token is None else token.kind,
         was=excerpt(was.text, at),
         now=excerpt(now.text, at),
+        source=writer(left),
     )
-    fits = _fits(was.text, now.text, at, turn.parted(before, turn.sent.order).left)
+    fits = _fits(was.text, now.text, at, left)
     return Proof(len(was.tokens), len(now.tokens), shared, fits, rewrite, where, clock)
 
 

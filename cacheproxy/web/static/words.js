@@ -72,6 +72,6 @@ export const proxyOption = () => (location.origin === "http://127.0.0.1:8081" ? 
 
 // The same as in the log: with --propose where a rule may be found for what changed.
 export function diagnose(number, reason, shape) {
-  const may = shown.data && reason.endsWith("_changed") && shown.data.shapes.includes(shape);
+  const may = shown.data && ["system_changed", "tools_changed"].includes(reason) && shown.data.shapes.includes(shape);
   return `cacheproxy diagnose ${number}${may ? " --propose" : ""}${proxyOption()}`;
 }

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cacheproxy.core.conversation.verdict import (
@@ -223,3 +224,13 @@ def test_the_log_proposes_what_the_advice_does(kind, proposes):
     line = told(verdict, changed=Changed(kind, number=7))[0]
     assert (line == "a rule: cacheproxy diagnose 7 --propose") is (kind is ChangeKind.REORDERED)
     assert may_be_curable("tools_changed", kind) is proposes
+
+
+@pytest.mark.parametrize("source", ["user", "model", "tool"])
+def test_no_rule_is_offered_for_what_the_client_did_not_write(source):
+    """The command would say that there is none; nor where the reason alone is known."""
+    where = Break("/messages/1", 0, TokenCount(11, "estimated"), ChangeKind.CLOCK, "a", "b", source)
+    assert command(7, broke(Reason.MESSAGES_CHANGED, where=where)) == "cacheproxy diagnose 7"
+    clients = msgspec.structs.replace(where, source="client")
+    assert "--propose" in command(7, broke(Reason.MESSAGES_CHANGED, where=clients))
+    assert not may_be_curable("messages_changed", ChangeKind.CLOCK)
