@@ -78,7 +78,7 @@ def test_by_itself_where_the_memory_cannot_rewind(serve, family):
     """For a client that sends reasoning back, once that was learned; for no other."""
     server = serve(family, "keep")
     new = new_tokens(server.url, SECOND)
-    with Proxy(server.url) as proxy:
+    with Proxy(server.url, "--poll", "10") as proxy:
         while "Ready." not in proxy.log():  # it has looked at the server
             time.sleep(0.02)
         first, one = second_message(proxy.url, "first", sends=True)
