@@ -11,8 +11,6 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from cacheproxy.words import meant
-
 COMMANDS: Mapping[str, str] = {
     "capture": "List captured exchanges, or export them.",
     "diagnose": "Explain one turn: what changed since the turn before, and what to do.",
@@ -56,6 +54,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the subcommand; of one that is misspelt, say which is meant."""
         name = args[0]
+        from cacheproxy.words import meant  # noqa: PLC0415 - only where a name is wrong
+
         near = meant(name, _listed()) if self.get_command(ctx, name) is None else ""
         if near and not ctx.resilient_parsing:
             ctx.fail(f"No such command {name!r}{near}")

@@ -39,8 +39,8 @@ def test_all_is_well_unless_the_agent_goes_past_it(proxy, llama):  # noqa: F811
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
     assert "working? NOT MEASURED Claude Code is set up to go past" in text
-    for command in ("cacheproxy doctor --json", "cacheproxy env claude"):
-        assert f"{command} --proxy {proxy.url}" in text  # so that it can be copied
+    assert f"cacheproxy doctor --json --proxy {proxy.url}" in text  # so that it can be copied
+    assert f"cacheproxy run --proxy {proxy.url} claude" in text
 
 
 MODELS = {"/v1/models": {"data": [{"id": "m"}]}}

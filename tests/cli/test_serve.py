@@ -55,7 +55,7 @@ def test_the_banner(tmp_path, poll):
         assert f"{url}  →  {upstream.url}" in proxy.lines[0]
         assert "upstream    ONLINE: model server" in text
         assert f"dashboard   {url}/_cacheproxy/" in text
-        assert f"cacheproxy env claude --proxy {url}" in text
+        assert f"cacheproxy run --proxy {url} claude" in text
     upstream.close()
     with Serving(tmp_path, "--poll", poll, "--upstream", UPSTREAM) as proxy:
         assert "upstream    OFFLINE" in proxy.output

@@ -104,7 +104,7 @@ def test_a_rule_changes_its_place_and_nothing_else(ask, proxy, filler):
     mark, body = proxy.mark(), body_with(b"a stamp=1234 b stamp=5", filler)
     for path in ("/elsewhere", "/v1/messages"):
         assert ask(body, path=path) == body_with(b"a stamp=0 b stamp=0", filler)
-    assert proxy.wait_for("client/one ", mark).endswith("(2 edits by rule stamp)")
+    assert proxy.wait_for("client/one", mark).endswith("(2 edits by rule stamp)")
 
 
 @of_each_size

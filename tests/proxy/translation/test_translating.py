@@ -235,7 +235,7 @@ def test_a_stream_comes_as_the_clients_events(told, upstream, count, how):
     assert (kinds[-2:] == [b"message_delta", b"message_stop"]) == (count == len(EVENTS))
     assert (b"hi" in answer.body) == (count > 1)
     if how == "its connection":
-        line = told.wait_for("  #1 ", mark)
+        line = told.wait_for(" #1 ", mark)
         assert (f"UPSTREAM FAILED: {CUT}" in line) == (not is_whole)
 
 
