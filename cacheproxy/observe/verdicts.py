@@ -24,7 +24,7 @@ from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_
 from cacheproxy.core.servers.belief import MEMORY, ORDER, REPORTS, Beliefs
 from cacheproxy.core.servers.profile import UNKNOWN, MemoryKind, Profile, Thinking
 from cacheproxy.core.servers.status import Look, UpstreamState
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import WHOLE, Exchange
 
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
@@ -85,7 +85,7 @@ class Verdicts:
         before, is_first, usage = lane.before_of(sent), lane.turns == 0, exchange.usage
         if usage.reused is None and beliefs is not None:
             usage = _usage(exchange, beliefs)
-        is_whole = exchange.outcome is not None and exchange.outcome.is_whole
+        is_whole = exchange.outcome in WHOLE
         has_moved = before is not None and before.upstream not in ("", exchange.upstream)
         turn = Evidence(
             before,
@@ -210,7 +210,7 @@ def _usage(exchange: Exchange, beliefs: Beliefs) -> Usage:
     usage, sent = exchange.usage, exchange.sent
     if sent is None or sent.dialect is None or usage.prompt is None:
         return usage
-    if exchange.outcome is None or not exchange.outcome.is_whole:
+    if exchange.outcome not in WHOLE:
         return usage
     return replace(usage, reused=0) if beliefs.find(REPORTS, (sent.dialect, "")) else usage
 

@@ -50,10 +50,9 @@ class Outcome(StrEnum):
     UPSTREAM_FAILED = "upstream failed"
     REFUSED = "refused"
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the answer came to its end, even if it says nothing."""
-        return self in (Outcome.COMPLETE, Outcome.EMPTY)
+
+WHOLE = (Outcome.COMPLETE, Outcome.EMPTY)
+"""The answer came to its end, even if it says nothing."""
 
 
 @dataclass
@@ -158,7 +157,7 @@ class Exchange:
     @property
     def went_wrong(self) -> bool:
         """Whether it failed, on our side or the server's; a client may leave as it likes."""
-        if self.outcome is not None and self.outcome.is_whole:
+        if self.outcome in WHOLE:
             return self.status is None or self.status >= 400
         return self.outcome is not Outcome.CLIENT_LEFT
 

@@ -15,7 +15,7 @@ from cacheproxy.core.dialects.dialect import Endpoint
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
-from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, body_of, row_of
+from cacheproxy.record.exchange import WHOLE, Exchange, Outcome, RecordColumn, body_of, row_of
 
 Value = str | bool | int | float | tuple[str, ...]
 _LONGEST = 256
@@ -102,7 +102,7 @@ def _error(exchange: Exchange) -> str | None:
     """A status code, ``upstream_failed`` or ``refused``. A client that leaves is no error."""
     if exchange.outcome is Outcome.CLIENT_LEFT:
         return None
-    if exchange.outcome is None or not exchange.outcome.is_whole:
+    if exchange.outcome not in WHOLE:
         return _outcome(exchange)
     return str(exchange.status) if exchange.has_failed else None
 

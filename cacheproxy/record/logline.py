@@ -18,7 +18,7 @@ from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers.kinds import name_of
 from cacheproxy.core.servers.prefill import NAME as PROGRESS
 from cacheproxy.core.servers.profile import UNKNOWN
-from cacheproxy.record.exchange import Exchange, Outcome
+from cacheproxy.record.exchange import WHOLE, Exchange, Outcome
 
 _LONGEST = 200
 """Characters of a path: it may be 32 kB."""
@@ -72,7 +72,7 @@ def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.left_waiting and not exchange.error:
         return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}"
-    if exchange.outcome is not None and not exchange.outcome.is_whole:
+    if exchange.outcome not in (None, *WHOLE):
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
         return Judgement.UNKNOWN

@@ -10,6 +10,7 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -38,6 +39,7 @@ _MOST_AT_ONCE = 1 << 20
 """Bytes that one of its pieces may come to: more would hold the reactor too long."""
 _FAILS = (b'"error"', b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
 """What a message that says that the answer failed contains."""
+_FAILING = re.compile(b"|".join(_FAILS))
 _DONE = b"[DONE]"
 _HINTS = (
     *(b'"timings"', *{each.hint for each in USAGES if each.hint}),
@@ -394,7 +396,7 @@ class UsageReader:
                 message = msgspec.json.decode(text)
             except (ValueError, RecursionError):  # it refuses more than the standard library does
                 message = parsed(text)
-            if not self._has_ended and self.failure is None and _may_fail(text):
+            if not self._has_ended and self.failure is None and _FAILING.search(text):
                 self.failure = failure_in(message)
             self._has_ended = self._has_ended or kind in _ENDS
             found = usage_of(message)
@@ -414,10 +416,6 @@ def _may_tell(text: bytes) -> bool:
         if hint in text:
             return True
     return False
-
-
-def _may_fail(text: bytes) -> bool:
-    return any(hint in text for hint in _FAILS)
 
 
 def _is_json(text: bytes | bytearray) -> bool:

@@ -35,7 +35,7 @@ from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import UNKNOWN
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import WHOLE, Exchange
 
 _OF_VERDICT = {*Verdict.__struct_fields__} - {"where", "expected", "lost", "unedited"}
 """Fields that a report has as the verdict does."""
@@ -274,7 +274,7 @@ def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) 
     sent, unedited = prompt_of(_sent(after), order), prompt_of(after.received, order)
     if sent is None or unedited is None:
         return Verdict(Judgement.UNKNOWN)
-    profile, is_whole = after.profile or UNKNOWN, after.outcome is None or after.outcome.is_whole
+    profile, is_whole = after.profile or UNKNOWN, after.outcome in (None, *WHOLE)
     if before is None:
         first = Evidence(None, sent, unedited, after.usage, profile, _sent(after), is_first=True)
         return judge(structs.replace(first, is_whole=is_whole))

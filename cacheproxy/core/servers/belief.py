@@ -140,7 +140,9 @@ class Beliefs:
         beliefs = self._held.setdefault(subject, {})
         if subject.replaces:
             beliefs.pop(key, None)
-        belief = beliefs.setdefault(key, Belief(subject))
+        belief = beliefs.get(key)
+        if belief is None:
+            belief = beliefs[key] = Belief(subject)
         before = belief.value
         belief.evidence[value] += 1
         belief.last = self._wall()
