@@ -173,7 +173,11 @@ ONE_SLOT = replace(LONG_AGO, slots=LONG_AGO.slots[:1])
         (ONE_SLOT, 6660, MemoryKind.CHECKPOINTED),
         (ONE_SLOT, 6661, MemoryKind.UNKNOWN),  # somebody else's
         (LONG_AGO, 6660, MemoryKind.UNKNOWN),  # which of two slots had it is not known
-        (replace(ONE_SLOT, wall=WALL + 0.5), 6660, MemoryKind.UNKNOWN),  # in the middle of a turn
+        (
+            replace(ONE_SLOT, wall=WALL + 0.5),
+            6660,
+            MemoryKind.CHECKPOINTED,
+        ),  # during a turn of ours
     ],
 )
 def test_one_slot_is_always_the_same(asking, delivered, before, evaluated, kind):
@@ -190,11 +194,11 @@ def test_where_something_else_may_have_had_the_slot_nothing_is_believed(asking, 
     assert verdict.reason is not Reason.CHECKPOINT
 
 
-def test_where_all_has_gone_nothing_is_believed(asking, delivered):
-    """Somebody may have emptied the slot."""
+def test_where_all_has_gone_it_kept_no_checkpoint_to_go_back_to(asking, delivered):
+    """Nothing else was in the slot, and it was not seen empty."""
     looks = (BEFORE, looked(122, 0, 1049, evaluated=6040))
     server, _ = lost_with(asking, delivered, looks, reused=0)
-    assert server.profile.memory.kind is MemoryKind.UNKNOWN
+    assert server.profile.memory.kind is MemoryKind.CHECKPOINTED
 
 
 def test_answers_that_come_in_another_order_do_not_change_that_of_the_turns(asking, delivered):
