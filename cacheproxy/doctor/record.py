@@ -12,14 +12,12 @@ from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
 from cacheproxy.core.judge.explain import FELT
-from cacheproxy.observe.failures import failing, has_prompt
+from cacheproxy.observe.failures import LATELY, failing, has_prompt
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.row import rows_in
 from cacheproxy.words import counted, short
 
 PAGE = "/_cacheproxy/exchanges"
-_LATELY = 3600.0
-"""Seconds: of older turns nothing is concluded."""
 _MOST = 0.5
 """Share of lost tokens. Of few turns, a quarter may be one turn that had to break."""
 _CUT = (Reason.CUT, Reason.CONTEXT_SHIFTED)
@@ -37,7 +35,7 @@ class Record:
     @cached_property
     def lately(self) -> tuple[Exchange, ...]:
         """Those of the last hour."""
-        return tuple(one for one in self.rows if one.ended >= self.now - _LATELY)
+        return tuple(one for one in self.rows if one.ended >= self.now - LATELY)
 
     @cached_property
     def turns(self) -> tuple[Exchange, ...]:

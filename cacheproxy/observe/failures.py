@@ -16,7 +16,7 @@ EMPTY_CURE = (
     "look in the model server's log: its chat template, or its parser of tool calls or reasoning, "
     "may leave out what the model says"
 )
-_LATELY = 3600.0
+LATELY = 3600.0
 """Seconds: of older requests nothing is concluded."""
 _LAST = 10
 """Requests of a client that show how it fares now."""
@@ -73,7 +73,7 @@ def stuck(recent: Iterable[Exchange], now: float) -> list[tuple[str, Exchange]]:
     """
     last: dict[str, Exchange] = {}
     for one in recent:
-        if has_prompt(one) and one.ended >= now - _LATELY:
+        if has_prompt(one) and one.ended >= now - LATELY:
             last.pop(one.client, None)
             last[one.client] = one
     bad = [one for one in last.values() if one.went_wrong or one.outcome is Outcome.EMPTY]

@@ -58,7 +58,8 @@ class Recent:
         one another.
         """
         for exchange in exchanges:
-            kind = exchange.turn > 0, exchange.session is not None and exchange.went_wrong
+            is_turn = exchange.turn > 0
+            kind = is_turn, not is_turn and exchange.session is not None and exchange.went_wrong
             self._came += 1
             kept = self._kept.setdefault(kind, deque(maxlen=self._most))
             kept.append((self._came, _bare(exchange)))

@@ -38,12 +38,12 @@ class Conversation:
 
         It may change as more comes: a title is asked for before the first turn.
         """
-        ranks = [
-            (bool(tools_of(lane.prompt)), lane.turns, -lane.number)
-            for lane in self.lanes
-            if lane.turns
-        ]
-        return -max(ranks)[2] if ranks else 0
+        best, main = (False, 0), 0
+        for lane in self.lanes:
+            rank = bool(lane.prompt.made.tool_piece.names), lane.turns
+            if lane.turns and rank > best:
+                best, main = rank, lane.number
+        return main
 
     def count(self, lane: Lane | None = None) -> int:
         """Count the bytes that it takes, roughly, and return how many more that is than before.
@@ -66,7 +66,8 @@ class Conversation:
 
     def place(self, lane: Lane, *, replaced: bool = False) -> Place:
         """Return where the last turn of ``lane`` stands."""
-        is_side, beside = self.is_beside(lane), 0 if lane.number == self.main else lane.number + 1
+        is_main = lane.number == self.main
+        is_side, beside = (False, 0) if is_main else (self.is_beside(lane), lane.number + 1)
         return Place(lane.number, lane.turns, is_side, replaced, root=self.root, beside=beside)
 
     def is_beside(self, lane: Lane) -> bool:

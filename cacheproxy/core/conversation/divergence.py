@@ -234,10 +234,6 @@ class Kinship:
         theirs = [list(map(_SAID, one.segments)) for one in other.made.run.pieces if is_answer(one)]
         return bool(theirs) and ours[: len(theirs)] == theirs
 
-    def is_equal(self, other: Prompt, messages: int) -> bool:
-        """Whether ``other`` has the very same system text, and as many ``messages``."""
-        return has_same_start(self.prompt, other, messages)
-
     def _is_alike(self, one: Piece, other: Piece) -> bool:
         ours, theirs = one.segments, other.segments
         if len(ours) != len(theirs):

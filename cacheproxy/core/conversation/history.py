@@ -9,9 +9,10 @@ histories fit, nothing is put back, unless all of them would put back the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from functools import partial
+from operator import attrgetter, is_not, itemgetter
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Kinship, has_same_start, is_answer
@@ -20,6 +21,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
+_PLAIN = attrgetter("plain")
 _MOST, _MOST_ALIKE = 32, 256
 """Histories of one session, and of all that begin alike."""
 _EACH = 1500
@@ -67,7 +69,7 @@ class Fit(NamedTuple):
 
     def is_equal(self, kin: Kinship) -> bool:
         """Whether the client says the very same as then, pinned fields included."""
-        return kin.is_equal(self.history.plain, self.shared)
+        return has_same_start(kin.prompt, self.history.plain, self.shared)
 
     def puts_nothing(self, kin: Kinship) -> bool:
         """Whether it would change nothing: the client says the same, and nothing was pinned."""
@@ -109,10 +111,11 @@ class Histories:
 
     def cost(self, lanes: Iterable[Request]) -> int:
         """Return the bytes that they take beside the last requests of ``lanes``, roughly."""
-        held = set(map(id, lanes))
-        return sum(
-            [_EACH + len(one.request.body) for one in self.known if id(one.request) not in held]
-        )
+        held, cost = set(map(id, lanes)), 0
+        for one in self.known:
+            if id(one.request) not in held:
+                cost += _EACH + len(one.request.body)
+        return cost
 
     def forget(self, lane: int) -> None:
         """Forget those of a session's ``lane``."""
@@ -141,7 +144,7 @@ class Histories:
         if is_whole and len(kin.pieces) > shared:
             return Source(history, shared, goes_on=True)
         is_tried = is_named and kin.has_answers(shared) and kin.has_answers_of(history.plain)
-        if kin.is_equal(history.plain, shared):
+        if has_same_start(kin.prompt, history.plain, shared):
             return Source(history, shared, goes_on=is_whole, is_tried=is_tried)
         if shared:  # what was reported behind the last answer may not be so any more
             shared = kin.answered(shared)
@@ -164,7 +167,7 @@ class Histories:
                     return one
         is_over = source.goes_on or (is_named and before is not None and _is_over(before, source))
         if is_over:
-            known = [one for one in known if one is not before]
+            known = [*filter(partial(is_not, before), known)]
         # A thread may be looking at the list that there was.
         most = _MOST if is_named else _MOST_ALIKE
         self.has_forgotten |= len(known) >= most
@@ -186,11 +189,11 @@ def _is_over(before: History, source: Source) -> bool:
 
 def _is_sent_as(one: History, other: History, kin: Kinship) -> bool:
     """Whether a request came and goes as that of ``one`` did, as ``other`` has it."""
-    messages = other.length
-    return kin.is_equal(one.plain, messages) and has_same_start(one.prompt, other.prompt, messages)
+    came = has_same_start(kin.prompt, one.plain, other.length)
+    return came and has_same_start(one.prompt, other.prompt, other.length)
 
 
-def _in_session(kin: Kinship, known: Iterable[History], *, has_begun: bool) -> list[Fit]:
+def _in_session(kin: Kinship, known: Sequence[History], *, has_begun: bool) -> list[Fit]:
     """Return which histories of a session its request may go on with.
 
     Those that are there as a whole, and those with which it shares most. It may share no message
@@ -198,7 +201,7 @@ def _in_session(kin: Kinship, known: Iterable[History], *, has_begun: bool) -> l
     it may begin as one that was forgotten.
     """
     found: list[Fit] = []
-    each = [(kin.shared(one.plain), one) for one in known]
+    each = zip(map(kin.shared, map(_PLAIN, known)), known, strict=True)
     for shared, one in sorted(each, key=itemgetter(0), reverse=True):
         is_whole = shared == one.length
         if found and shared < found[0].shared and not (is_whole and shared):

@@ -141,18 +141,20 @@ class Owners:
         return sorted([one for one in named if self.counts(one[0]) and names_person(one[0])])
 
     def _in_body(self, names: tuple[str, ...], body: dict[str, Any]) -> list[tuple[Any, Any]]:
-        found = []
+        found: list[tuple[Any, Any]] = []
         for name in names:
             value = body[name]
             if name != _METADATA:
-                found.append((name, value))
+                if isinstance(value, (str, int)):
+                    found.append((name, value))
             elif isinstance(value, dict):
                 for inner in _members_in(tuple(value)):
                     said = value[inner]
-                    is_user = inner == _USER and isinstance(said, str)
-                    found.append((inner, _without_session(said) if is_user else said))
-        scalars = [one for one in found if isinstance(one[1], (str, int))]
-        return [one for one in scalars if self.counts(one[0])] if self.ignores else scalars
+                    if inner == _USER and isinstance(said, str):
+                        said = _without_session(said)
+                    if isinstance(said, (str, int)):
+                        found.append((inner, said))
+        return [one for one in found if self.counts(one[0])] if self.ignores else found
 
     def _addresses(self, request: Request, names: tuple[bytes, ...]) -> list[tuple[Any, Any]]:
         """Return the addresses that a gateway reports, else that of the connection."""

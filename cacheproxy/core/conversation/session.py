@@ -74,6 +74,7 @@ class Session(NamedTuple):
         return self._replace(id=f"{self.first.id}-{number}")
 
 
+@lru_cache(maxsize=1024)
 def _short(name: str) -> str:
     """Return four random characters of an id, or all of a short one.
 

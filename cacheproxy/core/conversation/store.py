@@ -119,7 +119,8 @@ class Store:
         if known is None:
             return Histories().source(kin, is_named=is_named)
         histories = known.histories
-        if is_named and len(histories.known) < len(known.lanes):
+        is_short = len(histories.known) < len(known.lanes) and not histories.has_forgotten
+        if is_named and is_short:
             histories = _seen(known)  # at some of their turns no rule put anything back
         return histories.source(kin, is_named=is_named)
 
@@ -330,7 +331,7 @@ class Store:
 def _seen(known: Conversation) -> Histories:
     """Return the histories of a named session, and the last requests of lanes without any."""
     found = Histories()
-    found.known, found.has_forgotten = known.histories.known, known.histories.has_forgotten
+    found.known = known.histories.known
     held = {one.lane for one in found.known}
     for lane in known.lanes:
         if lane.number not in held:

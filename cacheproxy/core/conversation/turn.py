@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.divergence import Kinship
+from cacheproxy.core.conversation.divergence import Kinship, has_same_start
 from cacheproxy.core.conversation.history import NOTHING, Source
 from cacheproxy.core.conversation.lanes import Lane, find_lane, is_another
 from cacheproxy.core.conversation.session import Session
@@ -106,7 +106,7 @@ def _rank(kin: Kinship, lane: Lane) -> tuple[int, ...] | None:
     if not kin.has_system_of(lane.plain):
         return None
     is_next = kin.answers(shared) <= is_whole
-    return (is_next, answers, kin.is_equal(lane.plain, shared), shared)
+    return (is_next, answers, has_same_start(kin.prompt, lane.plain, shared), shared)
 
 
 def _nearest(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn | None:

@@ -20,8 +20,8 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from cacheproxy.core.dialects.dialect import UsageSpelling
-from cacheproxy.core.dialects.dialects import USAGES
-from cacheproxy.core.dialects.failing import failure_in, says, says_quickly
+from cacheproxy.core.dialects.dialects import DIALECTS, USAGES
+from cacheproxy.core.dialects.failing import SAYS, failure_in, says
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
 from cacheproxy.core.http1.ending import Ending
@@ -40,15 +40,17 @@ _MOST_AT_ONCE = 1 << 20
 _FAILS = (b'"error"', b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
 """What a message that says that the answer failed contains."""
 _FAILING = re.compile(b"|".join(_FAILS))
-_DONE = b"[DONE]"
+_MARKS = [each.end for each in DIALECTS if each.end is not None]
+_DONE = frozenset(each.done for each in _MARKS if each.done)
+_ENDS = frozenset(name.encode() for each in _MARKS for name in each.events)
+"""What ends a stream: the data of an event, or its type."""
 _HINTS = (
     *(b'"timings"', *{each.hint for each in USAGES if each.hint}),
-    *(*_FAILS, _DONE, b'"message_stop"'),
+    *(*_FAILS, *_DONE, *(b'"%b"' % name for name in _ENDS)),
 )
 """What messages with counts contain, if these do not stand in "usage"; failures; and ends."""
 _SHORT = 8 << 10
 """Bytes of an answer up to which it may say nothing: what opens and ends one takes fewer."""
-_ENDS = (b"message_stop", b"response.completed")
 _MOST_READ, _MOST_HELD, _LONGEST_HELD = 64, 8, 16 << 10
 """Events with counts that are read as they come; those after them that are held, and bytes of one
 of these."""
@@ -204,12 +206,14 @@ class UsageReader:
     read has no usage. ``content_type`` is the response's, and ``codings`` are those of the body.
     ``ending`` is shown what may be the answer's end, where nothing else tells that it is whole.
     ``failure``: what the answer says of its own failure before its end, None for nothing.
+    ``is_page``: it is a web page, and no answer.
     """
 
     def __init__(
         self, content_type: str, *, codings: Sequence[bytes] = (), ending: Ending | None = None
     ) -> None:
         content_type = content_type.lower()
+        self.is_page = "html" in content_type
         self.failure: Mapping[str, Any] | None = None
         self._has_ended = False
         self._first: bytearray | None = bytearray()
@@ -259,14 +263,14 @@ class UsageReader:
     @property
     def says_nothing(self) -> bool:
         """Whether the body, which has ended, has no text, no reasoning and no call in it."""
-        if self._off or self._first is None or says_quickly(self._first):
+        if self._off or self._first is None or SAYS.search(self._first):
             return False
         data = bytes(self._first)
         if self._events is not None:
             found = [event.data for event in EventReader().feed(data + b"\n\n")]
         else:
             found = [data] if self._is_one else data.splitlines()
-        values = [parsed(one) for one in found if one.strip() not in (b"", _DONE)]
+        values = [parsed(one) for one in found if one.strip() not in (b"", *_DONE)]
         return not any(value is None or says(value) for value in values)
 
     @property
@@ -387,7 +391,7 @@ class UsageReader:
     def _read(self, text: bytes, kind: bytes = b"") -> None:
         if self._ending is not None:
             self._ending.see(kind, text)
-        if text == _DONE:
+        if text in _DONE:
             self._has_ended = True
         elif _may_tell(text):
             if self._held:

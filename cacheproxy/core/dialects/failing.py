@@ -13,10 +13,11 @@ from typing import Any
 
 from cacheproxy.core.dialects.stream import is_error
 
-_SAYS = re.compile(
+SAYS = re.compile(
     rb'"(?:text|content|partial_json|arguments|thinking|reasoning(?:_content)?|delta|response)"'
     rb'\s*:\s*"(?:[ ]|\\[nrt])*[^" \\]'
 )
+"""What a piece of a body that says something has in it, as a rule: ``says`` tells of the others."""
 _HOLDERS = (
     *("choices", "candidates", "output", "item", "content_block", "content", "part", "parts"),
     *("message", "delta", "text", "thinking", "completion"),
@@ -55,16 +56,11 @@ def failure_in(value: Any) -> Mapping[str, Any] | None:
         return {"message": f"the prompt was blocked: {feedback['blockReason']}"}
     choices = value.get("choices")
     for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and is_error(choice):
-            return choice
+        if is_error(choice):
+            return dict(choice)
         if isinstance(choice, dict) and choice.get("finish_reason") == "error":
             return {"message": "it finished with an error"}
     return None
-
-
-def says_quickly(data: bytes | bytearray) -> bool:
-    """Whether a piece of a body says something, by its look; False: ``says`` has to tell."""
-    return _SAYS.search(data) is not None
 
 
 def says(value: Any) -> bool:
@@ -86,6 +82,6 @@ def _is_there(value: Any) -> bool:
         return any(map(_is_there, value))
     if not isinstance(value, dict):
         return value is not None and value is not False
-    if isinstance(kind := value.get("type"), str) and kind not in _SPEAKING:
-        return "stop_reason" not in value or kind != "message"
+    if value.get("type") not in _SPEAKING:
+        return True
     return any(_is_there(inner) for name, inner in value.items() if name not in _LABELS)

@@ -64,15 +64,19 @@ class Belief:
     subject: Subject  #: in which
     evidence: Counter[Any] = field(default_factory=Counter)  #: pieces for each value
     last: float = 0.0  #: when some was seen last, in seconds since the epoch
+    value: Any = None
+    """The value that the evidence shows; None where none has enough, or more than another."""
 
-    @property
-    def value(self) -> Any:
-        """The value that the evidence shows; None where none has enough, or more than another."""
+    def saw(self, value: Hashable, when: float) -> None:
+        """Take note of one piece of evidence for ``value``."""
+        self.evidence[value] += 1
+        self.last = when
         if self.evidence[self.subject.decisive]:
-            return self.subject.decisive
+            self.value = self.subject.decisive
+            return
         ranked = sorted([*self.evidence.items()], key=itemgetter(1), reverse=True)
         (value, count), (_, other) = [*ranked, (None, 0), (None, 0)][:2]
-        return value if count >= self.subject.needs and count > other else None
+        self.value = value if count >= self.subject.needs and count > other else None
 
     @property
     def grounds(self) -> str:
@@ -144,8 +148,9 @@ class Beliefs:
         if belief is None:
             belief = beliefs[key] = Belief(subject)
         before = belief.value
-        belief.evidence[value] += 1
-        belief.last = self._wall()
+        if before == value == subject.decisive and subject is not MEMORY:
+            return  # nothing outweighs it, and of these no grounds are shown
+        belief.saw(value, self._wall())
         if len(beliefs) > _MOST:
             del beliefs[next(iter(beliefs))]
         if subject is PLACEMENT:

@@ -46,7 +46,7 @@ CCH = Repair(
 SIMILARITY = FlagAdvice(
     "--slot-prompt-similarity 0.9",
     "a prompt that shares less than that with what the only slot holds has it kept in RAM, and "
-    "looks there for its own beginning. Measured: half to two thirds of the tokens",
+    "looks there for its own beginning. Measured: half to three quarters of the tokens",
 )
 DEFAULT_SIMILARITY = FlagAdvice(
     "--slot-prompt-similarity 0.1",

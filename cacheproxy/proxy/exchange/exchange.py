@@ -19,7 +19,7 @@ from cacheproxy.core.dialects.errors import as_json, is_overflow, said
 from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
-from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end, values
+from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
 from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.placement.refusal import PlacementRefusal, words
@@ -43,7 +43,8 @@ _log = Logger()
 _EARLY: Headers = ((b"Content-Type", EVENTS), (b"Cache-Control", b"no-cache"))
 _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 _LENGTH = frozenset({b"content-length"})
-_SPEAKING = (Purpose.CHAT, Purpose.TEXT)
+_IN_WORDS = (Purpose.CHAT, Purpose.TEXT)
+"""What requests are for whose answers have words, or calls."""
 _NO_WORDS = "its answer is an error without a message"
 _MOST_TRANSLATED = 64 << 20
 """Bytes of an unstreamed answer that are held to be translated."""
@@ -596,7 +597,7 @@ class _Running:
             record.outcome = Outcome.UPSTREAM_FAILED
             asked = (record.received, record.sent or record.received)
             record.error = words(tap.failure, asked, self.server.upstream.keys) or _NO_WORDS
-        elif b"html" in next(iter(values(record.response_headers, b"content-type")), b""):
+        elif tap.is_page:
             record.outcome, record.error = Outcome.UPSTREAM_FAILED, A_PAGE
         elif tap.says_nothing and _may_say(record.received):
             record.outcome = Outcome.EMPTY
@@ -619,5 +620,5 @@ class _Running:
 
 def _may_say(request: Request) -> bool:
     """Whether the answer to ``request`` should have something in it."""
-    is_asked = endpoint_of(request.path).purpose in _SPEAKING
+    is_asked = endpoint_of(request.path).purpose in _IN_WORDS
     return is_asked and spoken(request.path).may_say(request.json or {})

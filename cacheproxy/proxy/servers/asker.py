@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred, TimeoutError  # noqa: A004
+from twisted.internet import defer
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import DNSLookupError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -150,7 +151,7 @@ class Asker:
             await self.ask(_HEALTH, seconds, is_marked=False)
         except (ResponseError, DNSLookupError) as error:
             return explain(Failure(error), self.upstream.url.text)[1]
-        except (TimeoutError, UpstreamSilent):
+        except (defer.TimeoutError, UpstreamSilent):
             return SILENT
         except Exception:  # nobody is there, or it is slow
             return None
@@ -175,7 +176,7 @@ class Asker:
         answers = await _answered(questions, lambda path: self.attempt(self._page(path, seconds)))
         url, wall, moment = self.upstream.url.text, self.wall(), self.reactor.seconds()
         if answers is None:
-            silent = isinstance(self._failed, TimeoutError | UpstreamSilent)
+            silent = isinstance(self._failed, defer.TimeoutError | UpstreamSilent)
             return Look(url, wall, moment, UpstreamState.DOWN, is_silent=silent), ""
         for path, status in answers.statuses.items():
             known.take(path, status, answers.pages.get(path))
