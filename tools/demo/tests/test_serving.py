@@ -11,10 +11,10 @@ def test_what_to_try_names_a_proxy_that_is_elsewhere():
     """At its usual place the commands find it by themselves."""
     usual = "\n".join(serving.to_try(USUAL))
     assert f"curl {USUAL}/v1/chat/completions" in usual
-    assert 'eval "$(cacheproxy env claude)" && claude' in usual
+    assert "cacheproxy run claude" in usual
     assert "--proxy" not in usual
     other = "\n".join(serving.to_try("http://127.0.0.1:4000"))
-    assert "cacheproxy env claude --proxy http://127.0.0.1:4000" in other
+    assert "cacheproxy run --proxy http://127.0.0.1:4000 claude" in other
     assert "cacheproxy doctor --proxy http://127.0.0.1:4000" in other
 
 
