@@ -49,6 +49,10 @@ def chat(proxy, text):
     return Site(proxy.url).post("/v1/chat/completions", json.dumps(body).encode()).status
 
 
+CLOCKS = ("clock", "clock-behind")
+"""Templates that print the time."""
+
+
 @pytest.mark.parametrize("name", [*TEMPLATES, *REWRITING])
 def test_a_template_is_told_by_what_it_renders(serve, name):
     """Thinking, tools, the order, the time; where late messages stand is told beside it."""
@@ -57,7 +61,7 @@ def test_a_template_is_told_by_what_it_renders(serve, name):
     assert profile["thoughts"] == THOUGHTS.get(name, {"way": "never rendered"})
     assert profile["order"] == "system first"
     assert profile.get("tools_last", False) is (name == "tools")
-    assert profile.get("clock", "") == ("the time" if name == "clock" else "")
+    assert profile.get("clock", "") == ("the time" if name in CLOCKS else "")
     assert profile["page"] == "/apply-template"
     assert (profile["reporting"], profile["counts_reuse"]) == ("always", True)
     assert profile["start"]

@@ -193,7 +193,7 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
     """
     prompt = kin.prompt
     tools, texts = prompt.made.tool_piece.names, prompt.digests
-    found = []
+    found, has_answers = [], kin.has_answers()
     for lane in lanes:
         theirs, known = lane.prompt.made.tool_piece.names, lane.prompt.digests
         is_whole = known and texts[: len(known)] == known
@@ -201,10 +201,10 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
             theirs is tools
             or len(theirs & tools) >= _HALF * len(theirs | tools)
             or tools in lane.others
-            or (is_whole and kin.has_answers() and kin.has_system_of(lane.plain))
+            or (is_whole and has_answers and kin.has_system_of(lane.plain))
         ):
             share = (1.0, len(known)) if is_whole else _share(known, texts)
-            if share >= (_HALF, 0) and (is_whole or not _is_sibling(lane, kin)):
+            if share >= (_HALF, 0) and (is_whole or has_answers or not _is_sibling(lane, kin)):
                 found.append((share, lane))
     if len(found) > 1:
         found = [one for one in found if kin.has_system_of(one[1].plain)] or found
@@ -216,7 +216,7 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
         if tools_of(lane.prompt) == tools and alike_systems(
             system_of(lane.prompt), system_of(prompt)
         ):
-            if _is_sibling(lane, kin):
+            if not has_answers and _is_sibling(lane, kin):
                 continue
             return lane, _begins_anew(lane.prompt, prompt)
     return None, False
@@ -243,12 +243,12 @@ def is_another(lane: Lane, prompt: Prompt) -> bool:
 
 
 def _is_sibling(lane: Lane, kin: Kinship) -> bool:
-    """Whether a request begins beside ``lane``: others may begin so under the same name.
+    """Whether a request in which the model has not answered begins beside ``lane``.
 
-    The model has not answered in it. What is left of a history that its client has written anew
+    Several may begin so under one name. What is left of a history that its client has written anew
     begins with other words than that did.
     """
-    if not kin.pieces or kin.has_answers() or not kin.has_system_of(lane.plain):
+    if not kin.pieces or not kin.has_system_of(lane.plain):
         return False
     ours, theirs = (_first_of(prompt) for prompt in (kin.prompt, lane.prompt))
     if ours == theirs:
