@@ -36,7 +36,7 @@ from tests.shapes import (
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-BODIES = int(os.environ.get("CACHEPROXY_BODIES", "2000"))
+BODIES = int(os.environ.get("CACHEPROXY_BODIES", "3000"))
 
 MARKS = (ATTEMPT, RUNTIME, INBOUND, BILLING, IDENTITY)
 """What tells a package's client, if it stands at that client's own place."""
@@ -212,7 +212,7 @@ def test_every_package_of_the_repository_is_looked_at(plugins):
 
 
 def test_no_package_edits_what_another_client_sends(plugins):
-    """0 edits in 2,000 requests; nor is any of them taken for a session of its client."""
+    """0 edits in 3,000 requests; nor is any of them taken for a session of its client."""
     random = Random(13)
     names, owners = list(CLIENTS), {one.name for one in plugins.clients}
     of = {package.name: package.rules for package in plugins}

@@ -16,7 +16,7 @@ def test_before_the_first_request_it_says_what_to_do(fresh, visit):
     page = visit(fresh.url)
     page.page.wait_for_selector("#empty:not([hidden])")
     text = page.page.inner_text("main")
-    assert f'eval "$(cacheproxy env claude --proxy {fresh.url})" && claude' in text
+    assert f"cacheproxy run --proxy {fresh.url} claude" in text
     assert "CACHEPROXY_TOKEN" in text
     page.page.locator("#clients .copy").first.click()
     page.page.wait_for_selector("#clients >> text=Copied")
@@ -167,7 +167,7 @@ def test_what_comes_from_outside_stays_text(visit, used):
     page = visit(used.url)
     page.page.wait_for_selector("#rows tr")
     page.until(lambda: CANARY in page.page.inner_text("#upstream-name"))
-    page.page.locator("#rows tr", has_text="<img").first.locator("a").first.click()
+    page.page.locator("#rows tr", has_text="imgs-").first.locator("a").first.click()
     page.page.wait_for_selector("#detail[open]")
     page.until(lambda: CANARY in page.page.inner_text("#detail-body"))
     assert page.page.evaluate("window.hit") is None

@@ -126,7 +126,7 @@ def test_markup_in_names_stays_text_in_each_view(visit, used):
     """Of a client, a session and a model."""
     page = visit(used.url)
     page.look("conversations", "#conversations tbody tr")
-    page.page.locator("#conversations tbody tr a", has_text="<img").first.click()
+    page.page.locator("#conversations tbody tr a", has_text="imgs-").first.click()
     page.page.wait_for_selector("#conversation .turn .label")
     assert CANARY in page.page.inner_text("#conversation h2")
     assert page.page.locator("img:not([src^='/_cacheproxy/'])").count() == 0

@@ -17,6 +17,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.profile import UNKNOWN, Memory, Profile, ServerFacts
 from cacheproxy.doctor import facts as asking
 from cacheproxy.doctor import record
+from cacheproxy.observe import failures
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import configured
 from cacheproxy.record.exchange import Exchange, Outcome
@@ -170,8 +171,8 @@ def test_the_record_leaves_out_what_is_no_agent_s(kept):
 def test_what_the_server_said_of_a_failure_is_on_one_line(kept, status, error, said):
     (one,) = kept({"exchanges": [{"turn": 1, "status": status, "error": error}]}, is_page=True).rows
     assert one.has_failed
-    assert record.said_of(one)[:31] == said
-    assert len(record.said_of(one)) <= 200
+    assert failures.said_of(one)[:31] == said
+    assert len(failures.said_of(one)) <= 200
 
 
 STRANGE = [[5, {}], [{"number": "x", "usage": 5, "wall": None, "turn": True}], {"exchanges": []}]

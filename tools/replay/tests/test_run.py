@@ -113,7 +113,7 @@ def test_sessions_are_named_and_chosen(rules):
     planned = plan(conversation.captured())
     third = placed(planned, rules)[2]
     session, place = third.session, third.place
-    assert (session.label, place.turn, place.is_side) == ("agent/5e55", 3, False)
+    assert (session.label, place.turn, place.is_side) == ("agent/5e55-10n", 3, False)
     assert is_named(session, "agent/5e")
     assert is_named(session, "5e55-10n")
     assert len(chosen(planned, rules, "5e55", side=True)) == 4
