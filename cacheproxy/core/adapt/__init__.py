@@ -1,0 +1,1 @@
+"""Adaptations: what a server cannot take, and what is sent instead."""
