@@ -10,7 +10,7 @@ from sys import getsizeof
 from typing import Any
 
 from cacheproxy.core.conversation.history import Histories
-from cacheproxy.core.conversation.lanes import Lane, Place, alike_systems, system_of, tools_of
+from cacheproxy.core.conversation.lanes import Lane, Place, alike_systems, system_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.thoughts import Thoughts
 from cacheproxy.core.document.compare import alike
@@ -40,7 +40,7 @@ class Conversation:
         """
         best, main = (False, 0), 0
         for lane in self.lanes:
-            rank = bool(lane.prompt.made.tool_piece.names), lane.turns
+            rank = bool(lane.prompt.tools), lane.turns
             if lane.turns and rank > best:
                 best, main = rank, lane.number
         return main
@@ -76,8 +76,9 @@ class Conversation:
         if main is lane or main is None or sum(map(bool, map(_TURNS, self.lanes))) < 2:
             return False
         ours, theirs = lane.prompt, main.prompt
-        is_alike = tools_of(ours) == tools_of(theirs)
-        return not (is_alike and alike_systems(system_of(ours), system_of(theirs)))
+        return not (
+            ours.tools == theirs.tools and alike_systems(system_of(ours), system_of(theirs))
+        )
 
 
 class Spellings:

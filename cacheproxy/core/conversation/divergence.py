@@ -26,6 +26,7 @@ from cacheproxy.core.rules.fold import is_for
 from cacheproxy.core.rules.rule import Rule
 
 _SEGMENTS, _CHARS, _TEXT, _PART = map(attrgetter, ("segments", "chars", "text", "part"))
+_IS_ANSWER = attrgetter("is_answer")
 _SAID = attrgetter("role", "text")
 _LONG = 4096
 _MOST_BY_WORDS = 1 << 20
@@ -151,12 +152,18 @@ def _behind(prompt: Prompt, segment: Segment | None, at: int) -> dict[str, int]:
 
 
 class Kinship:
-    """Compares a request, whose prompt is ``prompt``, with others. ``pins``: the rules that pin."""
+    """Compares a request, whose prompt is ``prompt``, with others.
 
-    def __init__(self, request: Request, prompt: Prompt, pins: Sequence[Rule] = ()) -> None:
+    ``pins``: the rules that pin. ``is_named``: its client names its session. ``has_answers``: the
+    model has spoken in it.
+    """
+
+    def __init__(
+        self, request: Request, prompt: Prompt, pins: Sequence[Rule] = (), *, is_named: bool = True
+    ) -> None:
         self.prompt = prompt
         self.pieces = prompt.made.run.pieces
-        self._system = _system(prompt)
+        self.is_named, self.has_answers = is_named, any(map(_IS_ANSWER, self.pieces))
         self._request = request
         self._pins = pins
         self._known: dict[tuple[str, str], str] = {}
@@ -165,12 +172,12 @@ class Kinship:
 
     def system(self) -> int:
         """Return a number for the whole system text without pinned fields."""
-        segments = [segment for piece in self._system for segment in piece.segments]
+        segments = [segment for piece in self.prompt.head for segment in piece.segments]
         return hash(tuple([self._lasting(one.path, one.text) for one in segments]))
 
     def has_system_of(self, other: Prompt) -> bool:
         """Whether the whole system text is that of ``other``, but for pinned fields."""
-        ours, theirs = self._system, _system(other)
+        ours, theirs = self.prompt.head, other.head
         same = len(ours) == len(theirs)
         return same and (ours == theirs or all(map(self._is_alike, ours, theirs)))
 
@@ -190,7 +197,7 @@ class Kinship:
             self._begun = [
                 number
                 for number, (one, before) in enumerate(zip(pieces, (None, *pieces), strict=False))
-                if is_answer(one) and not (before and is_answer(before))
+                if one.is_answer and not (before and before.is_answer)
             ]
         first = bisect_left(self._begun, start)
         last = len(self._begun) if end is None else bisect_left(self._begun, end)
@@ -200,38 +207,28 @@ class Kinship:
         """Return where answers begin in the messages from ``start`` on; part of one is another."""
         begun, was = [], False
         for number, piece in enumerate(self.pieces[start:], start):
-            if (segments := piece.segments) and segments[-1].source == "model":
-                if not was:
-                    begun.append(number)
-                was = True
-            else:
-                was = False
+            if piece.is_answer and not was:
+                begun.append(number)
+            was = piece.is_answer
         return begun
 
     def said(self, start: int) -> int:
         """Return the number of the answer whose messages begin at ``start`` (``answer.said``)."""
         _, messages = messages_of(self._request)
-        ends = (at for at in range(start, len(self.pieces)) if not is_answer(self.pieces[at]))
+        ends = (at for at in range(start, len(self.pieces)) if not self.pieces[at].is_answer)
         return said_in(messages[start : next(ends, None)])
 
     def answered(self, end: int) -> int:
         """Return how many messages there are up to the last answer before message ``end``."""
         end = min(end, len(self.pieces))
-        while end and not is_answer(self.pieces[end - 1]):
+        while end and not self.pieces[end - 1].is_answer:
             end -= 1
         return end
 
-    def has_answers(self, start: int = 0) -> bool:
-        """Whether the model has spoken in it, from message ``start`` on."""
-        for piece in self.pieces[start:]:
-            if piece.segments and piece.segments[-1].source == "model":
-                return True
-        return False
-
     def has_answers_of(self, other: Prompt) -> bool:
         """Whether it has all answers in ``other``, of which there are some."""
-        ours = [list(map(_SAID, one.segments)) for one in self.pieces if is_answer(one)]
-        theirs = [list(map(_SAID, one.segments)) for one in other.made.run.pieces if is_answer(one)]
+        ours = [list(map(_SAID, one.segments)) for one in self.pieces if one.is_answer]
+        theirs = [list(map(_SAID, one.segments)) for one in other.made.run.pieces if one.is_answer]
         return bool(theirs) and ours[: len(theirs)] == theirs
 
     def _is_alike(self, one: Piece, other: Piece) -> bool:
@@ -268,8 +265,8 @@ class Kinship:
 
 def has_same_start(one: Prompt, other: Prompt, messages: int) -> bool:
     """Whether two prompts have the very same system text, and as many ``messages``."""
-    ours = (*_system(one), *one.made.run.pieces[:messages])
-    theirs = (*_system(other), *other.made.run.pieces[:messages])
+    ours = (*one.head, *one.made.run.pieces[:messages])
+    theirs = (*other.head, *other.made.run.pieces[:messages])
     if len(ours) != len(theirs):
         return False
     start = in_common(ours, theirs)
@@ -277,18 +274,3 @@ def has_same_start(one: Prompt, other: Prompt, messages: int) -> bool:
         if our is not their and list(map(_SAID, our.segments)) != list(map(_SAID, their.segments)):
             return False
     return True
-
-
-def _system(prompt: Prompt) -> list[Piece]:
-    made = prompt.made
-    found: list[Piece] = []
-    for piece in made.texts.values():
-        if piece.part is Part.SYSTEM:
-            found.append(piece)  # noqa: PERF401 - a comprehension is a call, in each request
-    found += made.run.pieces[: made.heads]
-    return found
-
-
-def is_answer(piece: Piece) -> bool:
-    """Whether the model says it."""
-    return bool(piece.segments) and piece.segments[-1].source == "model"

@@ -15,13 +15,13 @@ from functools import partial
 from operator import attrgetter, is_not, itemgetter
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.divergence import Kinship, has_same_start, is_answer
+from cacheproxy.core.conversation.divergence import Kinship, has_same_start
 from cacheproxy.core.conversation.hearing import Heard
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
-_PLAIN = attrgetter("plain")
+_PLAIN, _IS_ANSWER = attrgetter("plain"), attrgetter("is_answer")
 _MOST, _MOST_ALIKE = 32, 256
 """Histories of one session, and of all that begin alike."""
 _EACH = 1500
@@ -125,17 +125,17 @@ class Histories:
         """Forget all of them."""
         self.known = []
 
-    def source(self, kin: Kinship, *, is_named: bool) -> Source:
+    def source(self, kin: Kinship) -> Source:
         """Return what may be put back into the request of ``kin``."""
-        known = self.known
+        known, is_named = self.known, kin.is_named
         if not known:
-            return Source(is_unseen=not is_named and kin.has_answers())
-        if not is_named and not kin.has_answers():
+            return Source(is_unseen=not is_named and kin.has_answers)
+        if not is_named and not kin.has_answers:
             return NOTHING  # it begins a conversation of its own
         forgot = self.has_forgotten
         fits = _in_session(kin, known, has_begun=forgot) if is_named else _relayed(kin, known)
         if not fits:
-            tried = [one for one in known if _may_be_tried(kin, one, is_named=is_named)]
+            tried = [one for one in known if _may_be_tried(kin, one)]
             return Source(tried[-1], -1, is_tried=True) if tried else Source(is_unseen=not is_named)
         found = _named_one(kin, fits) if is_named else _only_one(kin, fits)
         if found is None:
@@ -143,7 +143,8 @@ class Histories:
         history, shared, is_whole, _ = found
         if is_whole and len(kin.pieces) > shared:
             return Source(history, shared, goes_on=True)
-        is_tried = is_named and kin.has_answers(shared) and kin.has_answers_of(history.plain)
+        has_more = any(map(_IS_ANSWER, kin.pieces[shared:]))
+        is_tried = is_named and has_more and kin.has_answers_of(history.plain)
         if has_same_start(kin.prompt, history.plain, shared):
             return Source(history, shared, goes_on=is_whole, is_tried=is_tried)
         if shared:  # what was reported behind the last answer may not be so any more
@@ -156,7 +157,7 @@ class Histories:
         That is another one's where nothing tells the two apart.
         """
         known, before = self.known, source.history
-        is_named = history.session.is_named
+        is_named = kin.is_named
         history.first = kin.answered(history.length) if is_named else history.length
         if before is not None and (source.goes_on or source.shared > 0):
             history.first = before.first
@@ -184,7 +185,7 @@ def _is_over(before: History, source: Source) -> bool:
     if source.is_again:
         return not before.is_answered
     pieces = before.plain.made.run.pieces
-    return source.shared > 0 and not any(map(is_answer, pieces[source.shared :]))
+    return source.shared > 0 and not any(map(_IS_ANSWER, pieces[source.shared :]))
 
 
 def _is_sent_as(one: History, other: History, kin: Kinship) -> bool:
@@ -260,7 +261,7 @@ def _only_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
     return max(reversed(sure), key=attrgetter("shared"))
 
 
-def _may_be_tried(kin: Kinship, history: History, *, is_named: bool) -> bool:
+def _may_be_tried(kin: Kinship, history: History) -> bool:
     """Whether a request has all answers of ``history``, though its client respelled messages.
 
     Some rules put back whole texts, which are known to be missing only then. Of the answers behind
@@ -268,9 +269,9 @@ def _may_be_tried(kin: Kinship, history: History, *, is_named: bool) -> bool:
     """
     if not kin.has_system_of(history.plain) or not kin.has_answers_of(history.plain):
         return False
-    if is_named:
+    if kin.is_named:
         return True
-    answers = sum(map(is_answer, history.plain.made.run.pieces))
-    behind = [at for at, piece in enumerate(kin.pieces) if is_answer(piece)][answers:]
+    answers = sum(map(_IS_ANSWER, history.plain.made.run.pieces))
+    behind = [at for at, piece in enumerate(kin.pieces) if piece.is_answer][answers:]
     more = kin.answers_from(behind[0]) if behind else []
     return not more or (len(more) == 1 and history.has_answered(kin.said(more[0])))

@@ -13,7 +13,7 @@ from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.divergence import Kinship, is_answer, parting, taken_back
+from cacheproxy.core.conversation.divergence import Kinship, parting, taken_back
 from cacheproxy.core.conversation.history import History
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.dialects.content import Part
@@ -108,7 +108,7 @@ class Lane:
 
         Return by how many bytes its cost has grown, roughly, until it is counted.
         """
-        tools, now = self.prompt.made.tool_piece.names, prompt.made.tool_piece.names
+        tools, now = self.prompt.tools, prompt.tools
         if tools != now:
             self.others.pop(now, None)
             self.others[tools] = self.request
@@ -145,7 +145,7 @@ class Lane:
             return branches
         kept = [one for one in branches if one is not before] if branches else []
         was_branch = len(kept) < len(branches)
-        is_other = last.sent.model != turn.sent.model or tools_of(last.sent) != tools_of(turn.sent)
+        is_other = last.sent.model != turn.sent.model or last.sent.tools != turn.sent.tools
         if was_branch or is_other or (last is before and _is_branch(turn.sent, last.sent)):
             return (*kept, last)[-_MOST_BRANCHES:]
         return branches
@@ -192,10 +192,10 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
     one that has its system text goes first.
     """
     prompt = kin.prompt
-    tools, texts = prompt.made.tool_piece.names, prompt.digests
-    found, has_answers = [], kin.has_answers()
+    tools, texts = prompt.tools, prompt.digests
+    found, has_answers = [], kin.has_answers
     for lane in lanes:
-        theirs, known = lane.prompt.made.tool_piece.names, lane.prompt.digests
+        theirs, known = lane.prompt.tools, lane.prompt.digests
         is_whole = known and texts[: len(known)] == known
         if (
             theirs is tools
@@ -213,9 +213,7 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
     if found:
         return found[-1][1], False
     for lane in reversed(lanes):
-        if tools_of(lane.prompt) == tools and alike_systems(
-            system_of(lane.prompt), system_of(prompt)
-        ):
+        if lane.prompt.tools == tools and alike_systems(system_of(lane.prompt), system_of(prompt)):
             if not has_answers and _is_sibling(lane, kin):
                 continue
             return lane, _begins_anew(lane.prompt, prompt)
@@ -237,7 +235,7 @@ def is_another(lane: Lane, prompt: Prompt) -> bool:
     if texts[: len(known)] == known:
         return False
     answers = {
-        digest for piece in lane.prompt.pieces if is_answer(piece) for digest in piece.digests
+        digest for piece in lane.prompt.pieces if piece.is_answer for digest in piece.digests
     }
     return bool(answers) and answers.isdisjoint(texts)
 
@@ -260,11 +258,6 @@ def _first_of(prompt: Prompt) -> str:
     """Return the first message."""
     pieces, heads = prompt.made.run.pieces, prompt.made.heads
     return "".join(_TEXT(one) for piece in pieces[heads : heads + 1] for one in piece.segments)
-
-
-def tools_of(prompt: Prompt) -> frozenset[str]:
-    """Return the names of the tools."""
-    return prompt.made.tool_piece.names
 
 
 def system_of(prompt: Prompt) -> str:
@@ -291,7 +284,7 @@ def _is_branch(sent: Prompt, before: Prompt) -> bool:
             break
     else:
         return False
-    if not any(map(is_answer, pieces[at:])):
+    if not any(piece.is_answer for piece in pieces[at:]):
         return False
     left = parting(before, sent)
     rest = before.chars - left.shared

@@ -95,7 +95,8 @@ class Store:
         prompt = prompt_of(request)
         if prompt is None:
             return Turn(session)
-        kin, root, known = Kinship(request, prompt, pins), parent_of(request, session), self._known
+        kin = Kinship(request, prompt, pins, is_named=session.is_named)
+        root, known = parent_of(request, session), self._known
         if root is not None and (parent := known.get(root)) is not None:
             root = parent.root or root
         alike = self._alike.get(session)
@@ -110,19 +111,18 @@ class Store:
 
     def _source(self, session: Session, kin: Kinship) -> Source:
         """Return what may be put back into the request of ``kin``."""
-        is_named = session.is_named
-        if self.readers and not is_named:
+        if self.readers and not kin.is_named:
             self.read_on(session)
         known = self._known.get(session)
         if known is None and (alike := self._alike.get(session)):
             known = self._known.get(alike[-1])
         if known is None:
-            return Histories().source(kin, is_named=is_named)
+            return Histories().source(kin)
         histories = known.histories
         is_short = len(histories.known) < len(known.lanes) and not histories.has_forgotten
-        if is_named and is_short:
+        if kin.is_named and is_short:
             histories = _seen(known)  # at some of their turns no rule put anything back
-        return histories.source(kin, is_named=is_named)
+        return histories.source(kin)
 
     def begin(self, turn: Turn, request: Request) -> Place:
         """Take note that ``request`` goes upstream; ``turn``: where it was found to belong.
@@ -155,7 +155,7 @@ class Store:
                 history = History(session, lane.number, bare, prompt, kin.prompt, length)
                 history.answers = history.answers if self._hears else None
                 history = known.histories.begin(source, history, kin)
-            elif known.histories.known and session.is_named:
+            elif known.histories.known and kin.is_named:
                 known.histories.forget(lane.number)  # it goes on without
             if pair is None:
                 grown = known.count(lane)

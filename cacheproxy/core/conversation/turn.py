@@ -45,7 +45,7 @@ class Turn(NamedTuple):
         """The last request of the lane with the same tools; the one before if there is none."""
         if self.lane is None or self.prompt is None:
             return None
-        return self.lane.others.get(self.prompt.made.tool_piece.names, self.lane.request)
+        return self.lane.others.get(self.prompt.tools, self.lane.request)
 
 
 def named(
@@ -69,7 +69,7 @@ def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]], source: Sourc
     begun = Turn(last.numbered(number), kin, kin.prompt)
     if not kin.pieces:
         return _nearest(kin, known) or begun
-    if not kin.has_answers():
+    if not kin.has_answers:
         return begun
     each = [(session, lane) for session, lanes in known.items() for lane in lanes]
     if (own := source.history) is not None:

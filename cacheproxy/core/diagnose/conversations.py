@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cacheproxy.core.conversation.conversation import Conversation
-from cacheproxy.core.conversation.lanes import Place, alike_systems, share_of, system_of, tools_of
+from cacheproxy.core.conversation.lanes import Place, alike_systems, share_of, system_of
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
@@ -136,5 +136,5 @@ def _parent(one: _Session, others: Sequence[_Session]) -> Session | None:
 def _is_same_agent(one: _Session, other: _Session) -> bool:
     """Whether two sessions have the same tools and much the same system text."""
     ours, theirs = one.main[0].prompt, other.main[0].prompt
-    same_tools = tools_of(ours) == tools_of(theirs)
+    same_tools = ours.tools == theirs.tools
     return same_tools and alike_systems(system_of(ours), system_of(theirs))

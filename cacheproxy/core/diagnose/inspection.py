@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cacheproxy.core.conversation.lanes import tools_of
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.diagnose.conversations import RecordedLane, RecordedTurn, is_doctors, lanes_of
 from cacheproxy.core.diagnose.volatile import Field, Step, fields, parted
@@ -166,7 +165,7 @@ def _sides(lanes: Sequence[RecordedLane], mains: Sequence[RecordedLane]) -> Iter
             lane.parent.label,
             len(prompts),
             max(prompt.chars for prompt in prompts),
-            len(tools_of(prompts[0])),
+            len(prompts[0].tools),
             _evictions(lane, conversations.get(lane.parent)),
         )
 
@@ -185,7 +184,7 @@ def _between(mains: Sequence[RecordedLane]) -> list[Step]:
     groups: dict[tuple[str, frozenset[str]], list[Request]] = {}
     for lane in mains:
         first = lane.turns[0]
-        key = lane.session.client, tools_of(first.prompt)
+        key = lane.session.client, first.prompt.tools
         groups.setdefault(key, []).append(first.request)
     return [pair for group in groups.values() for pair in pairwise(group)]
 

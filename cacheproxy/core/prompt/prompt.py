@@ -54,6 +54,7 @@ class Prompt:
     ``pieces``: by the values they were made of; ``chars``: of all their texts; ``cost``: bytes
     that keeping it takes, roughly; ``digests``: a number for each text of the messages;
     ``thinking``: characters of reasoning; ``made``: for the next turn; ``order``: of its parts.
+    ``head``: the system text that stands first; ``tools``: the names of the tools.
     Never altered. Two are equal if they name the same model and read alike, segment by segment.
     """
 
@@ -74,7 +75,8 @@ class Prompt:
             self.cost += text.cost
             self.digests = text.digests + self.digests
             self.thinking += text.thinking
-        head = (*system, *run.pieces[:heads])
+        self.head = head = (*system, *run.pieces[:heads])
+        self.tools = tool_piece.names
         if order is PromptOrder.TOOLS_FIRST:
             self.pieces = (tool_piece, *head, *rest) + run.pieces[heads:]  # noqa: RUF005 - one copy
         else:
@@ -291,9 +293,7 @@ def parts_of(
             system += piece.chars
     newest = behind = 0
     for piece in reversed(prompt.pieces):
-        if piece.part is not Part.MESSAGES or (
-            piece.segments and piece.segments[-1].source == "model"
-        ):
+        if piece.part is not Part.MESSAGES or piece.is_answer:
             break
         newest += piece.chars
     for piece in reversed(prompt.pieces) if drops_thinking else ():

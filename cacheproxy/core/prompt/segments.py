@@ -50,6 +50,7 @@ class Piece(NamedTuple):
     """A number for each text of a message, but for the sign that it begins."""
     names: frozenset[str] = frozenset()  #: those of the tools
     thinking: int = 0  #: characters of reasoning
+    is_answer: bool = False  #: whether the model says it
 
 
 def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = frozenset()) -> Piece:
@@ -64,7 +65,8 @@ def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = fr
         # Reasoning is a text of its own, or an item of the Responses API.
         if source == "model" and (role == "reasoning" or path.endswith(THOUGHT_ENDS)):
             thinking += len(text)
-    return Piece(part, found, chars, cost, tuple(digests), names, thinking)
+    is_answer = bool(found) and found[-1].source == "model"
+    return Piece(part, found, chars, cost, tuple(digests), names, thinking, is_answer)
 
 
 class PieceRun(NamedTuple):

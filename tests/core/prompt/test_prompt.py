@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.lanes import tools_of
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import PromptOrder, parts_of, prompt_of
 from cacheproxy.testing import request
@@ -88,7 +87,7 @@ def test_whatever_came_before_a_prompt_is_the_same(turns):
         assert found == expected
         if found is not None:
             assert (found.chars, found.digests) == (expected.chars, expected.digests)
-            assert tools_of(found) == tools_of(expected)
+            assert found.tools == expected.tools
 
 
 THOUGHT = {"type": "thinking", "thinking": "t" * 400, "signature": "s"}
