@@ -82,7 +82,7 @@ class TerminalObserver:
 
 def _plain(text: str) -> str:
     """Spell out control characters: a path or name may hold them, and moves the cursor then."""
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():
         return text
     return "\n".join(
         line if line.isprintable() else line.encode("unicode_escape").decode()

@@ -218,7 +218,8 @@ def _usage(exchange: Exchange, beliefs: Beliefs) -> Usage:
 def _infer(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
     """Learn from a turn what its upstream does."""
     usage, api = turn.usage, turn.api
-    beliefs.saw_prompt(turn.sent.model, usage.prompt or 0)
+    if (usage.prompt or 0) > beliefs.longest.get(turn.sent.model, 0):
+        beliefs.saw_prompt(turn.sent.model, usage.prompt or 0)
     if api is not None:
         expected = verdict.expected  # all of the turn before, which was counted, if it was added to
         appended = expected is not None and expected.source == "measured"

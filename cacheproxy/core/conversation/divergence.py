@@ -238,7 +238,8 @@ class Kinship:
         for our, their in zip(ours, theirs, strict=True):
             if our.role != their.role:
                 return False
-            if our.text == their.text or (our.source == "model" and is_same_call(our, their)):
+            is_call = our.source == "model" and our.text.startswith("{")
+            if our.text == their.text or (is_call and is_same_call(our, their)):
                 continue
             path = our.path
             if not self._pins or self._lasting(path, our.text) != self._lasting(path, their.text):

@@ -10,7 +10,7 @@ histories fit, nothing is put back, unless all of them would put back the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, is_not, itemgetter
 from typing import NamedTuple
@@ -42,8 +42,9 @@ class History:
     """How many the first request had that all since have begun with, in a named session up to its
     last answer: what was said at fewer of them is not known, and another one may have branched off
     there."""
-    answers: set[int] | None = field(default_factory=set)
-    """The numbers of what was answered; None: whatever comes back is taken for that."""
+    answers: set[int] | None = None
+    """The numbers of what was answered; None: whatever comes back is taken for that, as in a
+    session that its client names."""
     has_unread: bool = False  #: one of its answers could not be read, or was cut off
     is_answered: bool = False  #: whether its client got a whole answer, as far as is known
 
@@ -137,7 +138,10 @@ class Histories:
         if not fits:
             tried = [one for one in known if _may_be_tried(kin, one)]
             return Source(tried[-1], -1, is_tried=True) if tried else Source(is_unseen=not is_named)
-        found = _named_one(kin, fits) if is_named else _only_one(kin, fits)
+        if is_named:
+            found = fits[0] if len(fits) == 1 else _named_one(kin, fits)
+        else:
+            found = _only_one(kin, fits)
         if found is None:
             return Source(rivals=len(fits))
         history, shared, is_whole, _ = found
@@ -238,9 +242,7 @@ def _relayed(kin: Kinship, known: Iterable[History]) -> list[Fit]:
 
 
 def _named_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
-    """Return which of a session's histories its request goes on with, None where several may be."""
-    if len(fits) == 1:
-        return fits[0]
+    """Return which of several histories a session's request goes on with, None for not known."""
     fits = [one for one in fits if one.is_equal(kin)] or fits
     best = max(reversed(fits), key=attrgetter("shared"))
     if best.is_equal(kin) or all(map(best.agrees, fits)):

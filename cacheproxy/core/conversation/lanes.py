@@ -22,7 +22,7 @@ from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import PieceRun, in_common
 
-_COST, _TEXT = attrgetter("cost"), attrgetter("text")
+_COST, _TEXT, _IS_ANSWER = map(attrgetter, ("cost", "text", "is_answer"))
 _EACH, _EACH_HEADER = 2500, 150
 """Bytes that Python adds to the texts of a lane and of a header, as measured."""
 _HALF = 0.5
@@ -284,7 +284,7 @@ def _is_branch(sent: Prompt, before: Prompt) -> bool:
             break
     else:
         return False
-    if not any(piece.is_answer for piece in pieces[at:]):
+    if not any(map(_IS_ANSWER, pieces[at:])):
         return False
     left = parting(before, sent)
     rest = before.chars - left.shared

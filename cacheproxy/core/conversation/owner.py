@@ -111,9 +111,9 @@ class Owners:
             found += self._values(request, names.persons)
         if "?" in request.target:
             found += self._in_query(request.target)
-        body = request.json
-        if body is not None and (members := _members_in(tuple(body))):
-            found += self._in_body(members, body)
+        document = request.document
+        if document is not None and (members := _members_in(tuple(document.value))):
+            found += self._in_body(members, document.value)
         if by_address:
             found += self._addresses(request, names.addresses)
         if not found:

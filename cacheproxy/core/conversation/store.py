@@ -15,10 +15,10 @@ from cacheproxy.core.conversation.conversation import Conversation, Spellings
 from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.hearing import NOTHING_HEARD, Heard, Hearing
 from cacheproxy.core.conversation.history import NOTHING, Histories, History, Source
-from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place
+from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place, find_lane
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.thoughts import place_of
-from cacheproxy.core.conversation.turn import Turn, named, unnamed
+from cacheproxy.core.conversation.turn import Turn, unnamed
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Rule
@@ -96,24 +96,20 @@ class Store:
         if prompt is None:
             return Turn(session)
         kin = Kinship(request, prompt, pins, is_named=session.is_named)
-        root, known = parent_of(request, session), self._known
-        if root is not None and (parent := known.get(root)) is not None:
+        root, known = parent_of(request, session), self._known.get(session)
+        if root is not None and (parent := self._known.get(root)) is not None:
             root = parent.root or root
-        alike = self._alike.get(session)
-        source = self._source(session, kin) if restores else NOTHING
-        if alike is None:
-            turn = named(kin, session, self._lanes(session), root)
-        else:
+        source = self._source(session, known, kin) if restores else NOTHING
+        if (alike := self._alike.get(session)) is not None:
             turn = unnamed(kin, {one: self._lanes(one) for one in alike}, source)
-        if not restores and root is None:
-            return turn
-        return turn._replace(root=root, restores=restores, source=source)
+            return turn._replace(root=root, restores=restores, source=source)
+        lane, replaced = find_lane(() if known is None else known.lanes, kin)
+        return Turn(session, kin, prompt, lane, replaced, root, restores, source)
 
-    def _source(self, session: Session, kin: Kinship) -> Source:
+    def _source(self, session: Session, known: Conversation | None, kin: Kinship) -> Source:
         """Return what may be put back into the request of ``kin``."""
         if self.readers and not kin.is_named:
             self.read_on(session)
-        known = self._known.get(session)
         if known is None and (alike := self._alike.get(session)):
             known = self._known.get(alike[-1])
         if known is None:
@@ -153,7 +149,7 @@ class Store:
             if restores:
                 length = len(kin.pieces)
                 history = History(session, lane.number, bare, prompt, kin.prompt, length)
-                history.answers = history.answers if self._hears else None
+                history.answers = set() if self._hears and not kin.is_named else None
                 history = known.histories.begin(source, history, kin)
             elif known.histories.known and kin.is_named:
                 known.histories.forget(lane.number)  # it goes on without

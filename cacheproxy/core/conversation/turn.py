@@ -48,17 +48,6 @@ class Turn(NamedTuple):
         return self.lane.others.get(self.prompt.tools, self.lane.request)
 
 
-def named(
-    kin: Kinship, session: Session, lanes: Sequence[Lane], root: Session | None = None
-) -> Turn:
-    """Return where a request belongs in a ``session`` that has these ``lanes``.
-
-    ``root``: whom the session works for.
-    """
-    lane, replaced = find_lane(lanes, kin)
-    return Turn(session, kin, kin.prompt, lane, replaced, root)
-
-
 def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]], source: Source) -> Turn:
     """Return with which of the conversations that begin alike a request is compared.
 

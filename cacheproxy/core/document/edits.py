@@ -219,15 +219,19 @@ def _in_string(
     document: Document, entry: Entry, changes: list[tuple[int, int, str]]
 ) -> list[Splice]:
     size, end = len(entry.value), entry.end - 1
-    added = [new for start, _, new in changes if start == size and new]  # not looked through for it
-    behind = [Splice(end, end, encode(new)[1:-1].encode()) for new in added]
-    changes = [change for change in changes if change[0] < size]
-    if not changes:
+    inner: list[tuple[int, int, str]] = []
+    behind: list[Splice] = []
+    for change in changes:  # what is added at the end needs no look at the text
+        if change[0] < size:
+            inner.append(change)
+        elif change[2]:
+            behind.append(Splice(end, end, encode(change[2])[1:-1].encode()))
+    if not inner:
         return behind
     literal_start = entry.value_start + 1
     literal = document.body[literal_start : entry.end - 1].decode()
     positions: list[int] = []
-    for start, end, _ in changes:
+    for start, end, _ in inner:
         if positions and start < positions[-1]:
             raise EditError("two edits overlap")
         positions += (start, end)
@@ -235,7 +239,7 @@ def _in_string(
     if not literal.isascii():
         mapped = _in_bytes(literal, mapped)
     splices, places = [], iter(mapped)
-    for start, end, new in changes:
+    for start, end, new in inner:
         first, last = next(places), next(places)
         if entry.value[start:end] != new:
             inside = encode(new)[1:-1].encode()

@@ -230,7 +230,5 @@ def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part, head: int) -> No
     """Let ``gone`` be found no longer."""
     key = bytes(gone.spelled[:head])
     alike = found.pop(key, ())
-    if len(alike) != 1 or alike[0] is not gone:
-        left = tuple([one for one in alike if one is not gone])
-        if left:
-            found[key] = left
+    if alike and alike != (gone,):  # it is no longer there, or there are others
+        found[key] = tuple([one for one in alike if one is not gone])

@@ -124,11 +124,9 @@ class Container:
             found = [] if known is None else known[: bisect_left(known, count)]
             start = 0 if known is None else count
             key, values = step.key, step.values
-            found += [
-                number
-                for number, one in enumerate(self.values[start:], start)
-                if isinstance(one, dict) and one.get(key) in values
-            ]
+            for number, one in enumerate(self.values[start:], start):
+                if isinstance(one, dict) and one.get(key) in values:
+                    found.append(number)
             self.notes[step] = found
         kept: list[int] = self.notes[step]
         return kept

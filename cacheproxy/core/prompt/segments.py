@@ -18,9 +18,7 @@ EACH_SEGMENT = 400
 
 def is_same_call(one: Segment, other: Segment) -> bool:
     """Whether both are the same tool call of the model, its arguments spelled in another way."""
-    if not (one.source == other.source == "model"):
-        return False
-    if not (one.text.startswith("{") and other.text.startswith("{")):
+    if not (one.source == other.source == "model" and other.text.startswith("{")):
         return False
     ours, theirs = _call(one.text), _call(other.text)
     return ours is not None and theirs is not None and alike(ours, theirs)

@@ -63,8 +63,10 @@ def _calls(name: str, messages: Container, first: int) -> list[Call]:
     calls: list[Call] = []
     for number, message in enumerate(messages.values[first:], first):
         if isinstance(message, dict) and message.get("role") in ("assistant", None):
-            calls += calls_in(message, (name, number))
-    return [one for one in calls if isinstance(one.id, str) and one.id.isascii() and one.id]
+            for one in calls_in(message, (name, number)):
+                if isinstance(one.id, str) and one.id.isascii() and one.id:
+                    calls.append(one)  # noqa: PERF401 - a comprehension is a call
+    return calls
 
 
 def _respelled(call: Call, ours: Document, first: Call, theirs: Document) -> Iterator[Edit]:

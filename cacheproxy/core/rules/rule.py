@@ -152,8 +152,10 @@ class Rule:
             return []
         notes, key = document.notes, self._key
         if key not in notes:
-            found = dict(document.match(self._places))  # places may overlap
-            notes[key] = [one for one in found.items() if isinstance(one[1], str)]
+            notes[key] = texts = list[tuple[Path, str]]()
+            for one in dict(document.match(self._places)).items():  # places may overlap
+                if isinstance(one[1], str):
+                    texts.append(one)
         return notes[key]  # type: ignore[no-any-return]
 
     def _pins(self, search: Search, request: Request, previous: Request) -> list[Edit]:

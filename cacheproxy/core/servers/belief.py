@@ -163,19 +163,22 @@ class Beliefs:
     def saw_prompt(self, model: str, tokens: int) -> None:
         """Take note of the ``tokens`` of a prompt that ``model`` has read."""
         longest = self.longest
-        if tokens > longest.get(model, 0):
-            if len(longest) >= _MOST:
-                longest.clear()
-            self.changes += model not in longest
-            longest[model] = tokens
+        if len(longest) >= _MOST:
+            longest.clear()
+        self.changes += model not in longest
+        longest[model] = max(tokens, longest.get(model, 0))
 
     def saw_reuse(self, dialect: Dialect, reused: int | None, *, appended: bool = False) -> None:
         """Take note of the ``reused`` tokens that an answer in ``dialect`` told, None for nothing.
 
         ``appended``: the request did nothing but add to one that was answered before.
         """
-        if reused is None or reused < 0:
-            return
+        if (
+            reused is None
+            or reused < 0
+            or (reused and (dialect, "") in self._held.get(REPORTS, ()))
+        ):
+            return  # it tells nothing, or nothing new
         if not reused:
             self.saw(ZERO, True)
         if reused or appended:

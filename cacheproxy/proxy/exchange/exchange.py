@@ -556,9 +556,8 @@ class _Running:
         record, asked = self.record, self.attempt.asked if self.attempt else None
         place, session = record.place, record.session
         history = None if place is None else place.history
-        if (asked is None and history is None) or record.status != 200 or session is None:
-            return None
-        if asked is None and session.is_named:
+        decides = asked is not None or (history is not None and history.answers is not None)
+        if not decides or record.status != 200 or session is None:
             return None
         context = self.context
         self.listener = Listener(context.clock, context.store, record, asked)

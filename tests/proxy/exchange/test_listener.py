@@ -11,7 +11,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.exchange.listener import Listener
 from cacheproxy.record.exchange import Exchange
 
-SESSION = Session("agent", "s")
+SESSION = Session("agent", "0123456789abcdef")  # not named by its client
 ASKS = b'{"messages": [{"role": "user", "content": "hi"}]}'
 MESSAGE = {"role": "assistant", "content": "a", "reasoning_content": "because"}
 ANSWER = json.dumps({"choices": [{"message": MESSAGE}]}).encode()
