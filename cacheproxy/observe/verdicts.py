@@ -298,7 +298,8 @@ class PassedTurns:
 
         And what our turns since had evaluated: with the one that was under way then, whose prompt
         may have been counted already, and without. Of several slots the look has to show which one
-        holds the turn ``before``; one slot is always the same.
+        holds the turn ``before``; one slot is always the same. What works behind that turn may
+        have been counted before the look: then its slot has to be seen as it was left.
         """
         url = exchange.upstream
         for look in reversed(self._between(url, 0.0, exchange.wall)):
@@ -306,8 +307,8 @@ class PassedTurns:
             under_way = [one for one in since if one.begun < look.wall]
             if len(under_way) > 1 or any(one.evaluated is None for one in since):
                 continue
-            is_between = slot_of(look, before.tokens, before.generated) is not None
-            if len(look.slots) == 1 or (is_between and look.wall > before.ended):
+            is_there = slot_of(look, before.tokens, before.generated) is not None
+            if is_there if look.wall > before.ended else len(look.slots) == 1:
                 read = sum(one.evaluated or 0 for one in since)
                 return look, (read, *(read - (one.evaluated or 0) for one in under_way))
         return None, ()
