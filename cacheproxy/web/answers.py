@@ -144,6 +144,9 @@ def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Ite
         do, what = ("Restart", "takes connections, and answers none") if look.is_silent else _DOWN
         yield _card("upstream-down", f"{do} the model server", f"{look.url} {what}.")
         return
+    if look is not None and look.state is UpstreamState.STRANGE:
+        why = f"{look.url} answers with web pages. Give its URL with --upstream."
+        yield _card("upstream-strange", "Name the model server", why)
     if profile.reuses is False and kind.caching is not None:
         yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", kind.caching.says)
     is_unmeasured = sums["prompt"] and not (sums["reused"] or sums["evaluated"])

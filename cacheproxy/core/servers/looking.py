@@ -86,7 +86,7 @@ def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
     statuses: dict[str, int] = {}
     pages: dict[str, Any] = {}
     sample: Sample | None = None
-    software, is_there = "", False
+    software, is_there, is_web = "", False, False
     of_all = _of_all()
     others = dict.fromkeys(path for one in all_kinds() for path in (*one.probes, *one.more))
     for path in of_all | others:
@@ -104,12 +104,13 @@ def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
         is_there = True
         status, body, said = answer
         statuses[path], software = status, software or said
+        is_web |= path == MODELS and status == 200 and body.lstrip()[:1] == b"<"
         if status == 200 and len(body) <= _LARGEST:
             if path == METRICS:
                 sample = sample_of(body.decode("utf-8", "replace"))
             elif path != HEALTH:
                 pages[path] = parsed(body)
-    return Answers(statuses, pages, sample, software)
+    return Answers(statuses, pages, sample, software, is_web)
 
 
 def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
@@ -123,11 +124,14 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
     served = _served(answers.pages.get(MODELS))
     kind, server = _recognised(answers)
+    state = UpstreamState.LOADING if loading else UpstreamState.UP
+    if kind is UNKNOWN_SERVER and answers.is_web:
+        state = UpstreamState.STRANGE
     look = Look(
         url=url,
         wall=wall,
         moment=moment,
-        state=UpstreamState.LOADING if loading else UpstreamState.UP,
+        state=state,
         metrics=MetricsPage.UNKNOWN if loading else metrics,
         sample=sample,
         server=server,

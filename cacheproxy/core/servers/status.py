@@ -22,6 +22,7 @@ class UpstreamState(StrEnum):
     UP = "up"
     LOADING = "loading"
     DOWN = "down"
+    STRANGE = "strange"  #: it answers with web pages, as no model server does
 
 
 class MetricsPage(StrEnum):
@@ -156,6 +157,7 @@ class Answers:
     pages: Mapping[str, Any]  #: JSON values of those that said 200, by path
     sample: Sample | None = None  #: of the page of metrics
     software: str = ""  #: what the answers' header Server says
+    is_web: bool = False  #: instead of models it lists a web page
 
     @property
     def model(self) -> Mapping[str, Any]:

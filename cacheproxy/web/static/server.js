@@ -3,9 +3,9 @@ import { $, code, copyButton, el, meter, refill, say, show } from "./dom.js";
 import { href } from "./route.js";
 import { count, known, lasting, percent, plural, speed } from "./words.js";
 
-const STATES = { up: "up", down: "does not answer", loading: "loading its model", unknown: "not looked at" };
+const STATES = { up: "up", down: "does not answer", loading: "loading its model", strange: "is no model server", unknown: "not looked at" };
 const LABELS = { placement: "template", rendering: "template", thinking: "thinking", memory: "memory" };
-const SHAPES = { up: "●", down: "✕", loading: "◐", unknown: "○" };
+const SHAPES = { up: "●", down: "✕", loading: "◐", strange: "✕", unknown: "○" };
 
 export function showServer(said) {
   showHead(said.upstream, said.upstreams);

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -250,3 +251,26 @@ def test_changes_grow_whenever_something_new_is_said(facts):
         if now != said:
             assert beliefs.changes > changes
         said, changes = now, beliefs.changes
+
+
+@pytest.mark.parametrize(
+    ("body", "state"),
+    [
+        (b" <!DOCTYPE html><html><body>log in</body></html>", UpstreamState.STRANGE),
+        (b'{"data": []}', UpstreamState.UP),
+        (b"", UpstreamState.UP),
+        (b"ok", UpstreamState.UP),
+    ],
+)
+def test_who_answers_with_web_pages_is_no_model_server(body, state):
+    """A router's log-in page stands at any path."""
+
+    def found():
+        answers.append((yield from looking.asking({})))
+
+    answers, asking = [], found()
+    next(asking)
+    with suppress(StopIteration):
+        while True:
+            asking.send((200, body, ""))
+    assert looking.look_of(URL, 1.0, 2.0, answers[0]).state is state
