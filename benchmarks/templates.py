@@ -20,7 +20,7 @@ from typing import Any
 
 from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
-from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.servers.placement import Placement
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.doctor.facts import learned
 from tests.llama.vendors import AGENTS, VENDORS, Held, config_for, hold, start_farm

@@ -90,6 +90,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "(where the memory cannot rewind and the client sends it back), yes, no"
         ),
     ] = "auto"
+    mend: Annotated[
+        Literal["auto", "off"],
+        _row(
+            "send what a server has refused for its shape once more, as it can take it: auto, off"
+        ),
+    ] = "auto"
     keep_warm: Annotated[
         Literal["auto", "off"],
         _row(

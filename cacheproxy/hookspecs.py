@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cacheproxy.client_setup.checkup import Case, Checkup
     from cacheproxy.client_setup.need import Need, Setup
+    from cacheproxy.core.adapt.adaptation import Adaptation
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.request import Request
@@ -174,6 +175,29 @@ def cacheproxy_server() -> Iterable[ServerKind]:
     raises, or returns something else, its kind is left out until the next reload; this is counted
     and logged under the plugin's name. ``cacheproxy plugins`` lists the kinds. A package that
     brings nothing else needs no client.
+    """
+    raise NotImplementedError
+
+
+@_hookspec
+def cacheproxy_adaptations() -> Iterable[Adaptation]:
+    """Return adaptations: what a server refuses, and what it is sent instead.
+
+    A module may set ``ADAPTATIONS`` instead.
+
+    Called once, at start-up, for at most 100 objects with a ``name`` of their own and the methods
+    of ``Adaptation``. ``refused`` is asked when a local server has answered a request with status
+    400, 404, 413, 422 or 500, before any byte of that reached the client, and no adaptation before
+    it (ours, then those of packages in the order of their names) mends it. The ``Refusal`` has the
+    server's words. If the AdaptationNeed that it returns changes the request, that is sent once
+    more, six times in all. Once the server has taken it, the ``facts`` of the need are remembered
+    for this server, API and model until another server takes its place; from then on ``needed`` is
+    asked about each request. ``edits`` returns the same for equal arguments, and is idempotent; it
+    never touches what a user typed or a tool returned as text. All three run in a thread, with the
+    deadline of cacheproxy_normalize and their own parsed JSON. An adaptation that raises, makes
+    more than 10,000 edits or one that cannot be made is left out of that request; this is counted
+    and logged under its name. ``--disable NAME`` switches it off, ``--mend off`` all. A package
+    that brings nothing else needs no client.
     """
     raise NotImplementedError
 

@@ -12,6 +12,11 @@ from functools import partial
 from twisted.application.service import IService
 
 from cacheproxy.config import Config, ConfigError
+from cacheproxy.core.adapt.late import AUTO, QUIET
+from cacheproxy.core.adapt.model import ModelName
+from cacheproxy.core.adapt.progress import NAME as PROGRESS
+from cacheproxy.core.adapt.progress import PrefillProgress
+from cacheproxy.core.adapt.table import MENDING, adaptations
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.privacy.origins import origins
@@ -26,9 +31,9 @@ from cacheproxy.daemon.signals import hold
 from cacheproxy.observe.capture import CaptureError
 from cacheproxy.observe.spans import SpansError
 from cacheproxy.plugin.package import PluginError
-from cacheproxy.plugin.packages import configured
+from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.proxy.downstream.limits import Limits
-from cacheproxy.proxy.exchange.adapting import AUTO, QUIET, Adapting
+from cacheproxy.proxy.exchange.adapting import Adapting, in_thread
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.servers import Server, Servers
@@ -91,7 +96,7 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
     packages = plugins.packages.again if again else plugins.packages.with_files
     found = configured(config, packages(files=config.plugin, block=config.block))
     servers = Servers(
-        [_server(process, config, table) for table in config.servers],
+        [_server(process, config, found, table) for table in config.servers],
         [table.route(number) for number, table in enumerate(config.route, 1)],
         store,
         process.pricing.speed,
@@ -141,7 +146,9 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
     )
 
 
-def _server(process: ProcessParts, config: Config, table: UpstreamTable) -> Server:
+def _server(
+    process: ProcessParts, config: Config, found: Configured, table: UpstreamTable
+) -> Server:
     """Make all that deals with one upstream; raises UpstreamURLError."""
     reactor, store, via = process.reactor, process.store, b"1.1 " + process.via
     url = UpstreamURL.parse(table.url)
@@ -163,9 +170,7 @@ def _server(process: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         asks=edits and config.placement in (AUTO, QUIET),
         beliefs=process.beliefs.setdefault(url.text, Beliefs(time.time)),
     )
-    adapting = Adapting(
-        reactor, profiling, store, placing=config.placement, keeping=config.keep_thinking
-    )
+    adapting = _adapting(process, config, found, profiling, table.model, edits=edits)
     proving, health = Proving(asker, profiling.beliefs), Health(asker, table.name)
     # With a session header there is a router, and nobody knows which server would be warmed.
     warms = edits and config.keep_warm == "auto" and not config.session_header
@@ -177,11 +182,45 @@ def _server(process: ProcessParts, config: Config, table: UpstreamTable) -> Serv
         proving,
         health,
         table.target,
-        adapting=adapting if edits else None,
+        adapting,
+        edits=edits,
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
-        model=table.model,
         warming=Warming(asker, proving, health, store) if warms else None,
+    )
+
+
+def _adapting(
+    process: ProcessParts,
+    config: Config,
+    found: Configured,
+    profiling: Profiling,
+    model: str,
+    *,
+    edits: bool,
+) -> Adapting:
+    """Make what adapts requests to the server of ``profiling``, which serves ``model``.
+
+    ``edits``: whether requests to it are edited for more than that name (law 5).
+    """
+    reactor, off, mends = process.reactor, frozenset(config.disable), config.mend == "auto"
+    own = adaptations(
+        profiling,
+        process.store,
+        partial(in_thread, reactor),
+        placement=config.placement,
+        keep_thinking=config.keep_thinking,
+        mending=MENDING if mends else (),
+    )
+    named = [ModelName(model)] if model else []
+    theirs = found.packages.adaptations if edits and mends else ()
+    return Adapting(
+        reactor,
+        profiling,
+        process.plugins.workers,
+        [one for one in (*named, *(own if edits else ())) if one.name not in off],
+        foreign=[one for one in theirs if one.name not in off],
+        last=PrefillProgress() if edits and PROGRESS not in off else None,
     )
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from cacheproxy.core.adapt.late import place
 from cacheproxy.core.conversation.session import parent_of
-from cacheproxy.core.placement.placement import Late, alike
-from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.servers.placement import Late, alike
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import (
     assert_extends,

@@ -12,7 +12,7 @@ from cacheproxy.asking import CommandError, NoAnswerError, Site, is_loopback, pr
 from cacheproxy.cli.running import get_json
 from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport
-from cacheproxy.core.placement.placement import DOES, Late
+from cacheproxy.core.servers.placement import DOES, Late
 from cacheproxy.words import counted, span, visible
 
 _REQUESTS, _DATA = "/_cacheproxy/requests", "/_cacheproxy/data?window=15m"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cacheproxy.asking import is_loopback
-from cacheproxy.core.placement.placement import DOES, Late
 from cacheproxy.core.privacy.access import TOKEN_HEADER
+from cacheproxy.core.servers.placement import DOES, Late
 
 PLACEHOLDER = "YOUR-MODEL"
 """For the name of a model that nobody told."""

@@ -30,11 +30,11 @@ from cacheproxy.asking import (
 from cacheproxy.client_setup.checkup import Case, Checkup, Volatile
 from cacheproxy.client_setup.finding import fail
 from cacheproxy.core.conversation.verdict import Reason
-from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.servers import looking, routers
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.kinds import all_kinds, kind_of
+from cacheproxy.core.servers.placement import Late, Placement, alike
 from cacheproxy.core.servers.profile import (
     UNKNOWN,
     Profile,

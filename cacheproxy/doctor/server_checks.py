@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from cacheproxy.asking import shown
 from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.verdict import Rewrite
-from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.servers.kinds import EXAMPLE
+from cacheproxy.core.servers.placement import Late
 from cacheproxy.core.servers.profile import Thinking, says
 from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination

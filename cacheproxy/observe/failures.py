@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from cacheproxy.core.adapt.late import refuses_late
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
-from cacheproxy.core.placement.refusal import refuses_late
 from cacheproxy.record.exchange import A_PAGE, Exchange, Outcome
 from cacheproxy.words import ago, counted
 

@@ -20,6 +20,8 @@ import msgspec
 
 from cacheproxy import hookspecs
 from cacheproxy.client_setup.need import Need, Setup
+from cacheproxy.core.adapt.adaptation import Adaptation
+from cacheproxy.core.adapt.table import NAMES
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.checks import RULE_FIELDS, RuleError
 from cacheproxy.core.rules.code_rule import CodeRule, Normalizer, quick, settled
@@ -38,6 +40,7 @@ PREFIX = f"{hookspecs.PROJECT}_"
 MARK = f"{hookspecs.PROJECT}_impl"
 """What ``hookimpl`` puts on a function."""
 TABLES = {
+    "ADAPTATIONS": "cacheproxy_adaptations",
     "CLIENT": "cacheproxy_client",
     "RULES": "cacheproxy_rules",
     "SERVERS": "cacheproxy_server",
@@ -59,8 +62,9 @@ TAKEN = frozenset(
     }
 )
 """Names of our own plugins, which no other may have."""
-SERVER_HOOK = "cacheproxy_server"
+SERVER_HOOK, ADAPTATION_HOOK = "cacheproxy_server", "cacheproxy_adaptations"
 _MOST_SERVERS, _LONGEST_KIND = 100, 40
+_METHODS = ("needed", "refused", "edits")
 _CHECKED = (str, tuple, bool)
 _PATH = re.compile(r"/[!-~]*")
 _MOST_ERROR = 300
@@ -145,6 +149,7 @@ class Package:
     error: str | None = None  #: why it could not be loaded
     client: Client | None = None  #: whose requests it is for; None if it edits none
     servers: tuple[ServerKind, ...] = ()  #: kinds of servers that it brings
+    adaptations: tuple[Adaptation, ...] = ()  #: that it brings
     plugin: object = field(default=None, repr=False)  #: the module or object; None if not there
     hooks: Mapping[str, Hook] = field(default_factory=dict, repr=False)  #: what it implements
     file: Path | None = None  #: that it was read from; None: it is installed
@@ -226,6 +231,7 @@ def package_of(
         tuple(rules),
         client=client,
         servers=_servers(hooks),
+        adaptations=_adaptations(hooks),
         plugin=plugin,
         hooks=hooks,
     )
@@ -253,6 +259,22 @@ def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
         raise PluginError(f"{SERVER_HOOK} returns a kind that is there already, or twice")
     if len(found) > _MOST_SERVERS:
         raise PluginError(f"{SERVER_HOOK} returns more than {_MOST_SERVERS} kinds")
+    return found
+
+
+def _adaptations(hooks: Mapping[str, Hook]) -> tuple[Adaptation, ...]:
+    """Return those that a plugin brings; raises PluginError, and what the plugin raises."""
+    if ADAPTATION_HOOK not in hooks:
+        return ()
+    found = tuple(islice(hooks[ADAPTATION_HOOK](), _MOST_SERVERS + 1))
+    names = [getattr(one, "name", None) for one in found]
+    for one, name in zip(found, names, strict=True):
+        is_named = isinstance(name, str) and name.isprintable() and 0 < len(name) <= _LONGEST_KIND
+        if not is_named or not all(callable(getattr(one, each, None)) for each in _METHODS):
+            what = f"objects with a name, and {', '.join(_METHODS)}"
+            raise PluginError(f"{ADAPTATION_HOOK} returns {what}")
+    if len(set(names) | set(NAMES)) < len(names) + len(NAMES) or len(found) > _MOST_SERVERS:
+        raise PluginError(f"{ADAPTATION_HOOK} returns a name that is there already, or too many")
     return found
 
 

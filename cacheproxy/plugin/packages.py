@@ -9,6 +9,8 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from cacheproxy.config import Config
+from cacheproxy.core.adapt.adaptation import Adaptation
+from cacheproxy.core.adapt.table import NAMES
 from cacheproxy.core.conversation.owner import Owners
 from cacheproxy.core.conversation.plan import Plan, SessionHook
 from cacheproxy.core.conversation.session import Session
@@ -116,6 +118,12 @@ class Packages(tuple[Package, ...]):
         named = {client.name: client for client in reversed(found) if client is not None}
         return Clients(dict.fromkeys(named[client.name] for client in found if client is not None))
 
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """What packages bring, in their order; of one name the first."""
+        named = {one.name: one for package in reversed(self) for one in package.adaptations[::-1]}
+        return tuple(reversed(named.values()))
+
     def client(self, name: str, request: Request) -> Client | None:
         """Return the client called ``name``, which sent ``request``: None if no rule could tell."""
         if name == UNNAMED:
@@ -157,15 +165,19 @@ class Packages(tuple[Package, ...]):
 
 
 def choose(
-    rules: Sequence[Normalizer], enable: Iterable[str] = (), disable: Iterable[str] = ()
+    rules: Sequence[Normalizer],
+    enable: Iterable[str] = (),
+    disable: Iterable[str] = (),
+    adaptations: Iterable[str] = (),
 ) -> list[Normalizer]:
     """Return the rules that are on: their defaults, changed by ``enable`` and ``disable``.
 
-    Raises PluginError for a name nobody has.
+    ``adaptations``: names of what can be switched off, too. Raises PluginError for a name nobody
+    has.
     """
     enabled, disabled = set(enable), set(disable)
     names = {rule.name for rule in rules}
-    unknown = sorted((enabled | disabled) - names)
+    unknown = sorted((enabled | disabled.difference(adaptations)) - names)
     if unknown:
         known = ", ".join(sorted(names)) or "none: no client package is installed"
         near = meant(unknown[0], names) or f"; the rules are: {known}"
@@ -207,5 +219,6 @@ def configured(settings: Config, packages: Packages | None = None) -> Configured
         put_in_force(packages, _say)
     own = settings.rules()
     rules = packages.normalizers(own, BUILT_IN)
-    active = choose(rules, settings.enable, settings.disable)
+    others = (*NAMES, *(one.name for one in packages.adaptations))
+    active = choose(rules, settings.enable, settings.disable, others)
     return Configured(packages, tuple(own), tuple(rules), frozenset(rule.name for rule in active))

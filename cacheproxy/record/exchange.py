@@ -99,7 +99,7 @@ class Exchange:
     outcome: Outcome | None = None  #: how it ended
     error: str | None = None
     """For people, one line, without any text of the request: ours, or what a response says of its
-    own failure, whatever its status (see ``core.placement.refusal``)."""
+    own failure, whatever its status (see ``core.adapt.refusal``)."""
     usage: Usage = NOTHING  #: tokens and seconds as the server measured them
     verdict: Verdict | None = None  #: of a turn; None for other requests
     profile: Profile | None = None  #: what was known of the upstream when the verdict was reached

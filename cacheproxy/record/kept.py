@@ -12,7 +12,7 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from cacheproxy.core.servers.prefill import NAME
+from cacheproxy.core.adapt.progress import NAME
 from cacheproxy.record.exchange import Exchange, Outcome
 
 Json = dict[str, Any]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from functools import lru_cache
 
+from cacheproxy.core.adapt.late import NAME
+from cacheproxy.core.adapt.placing import count_of
+from cacheproxy.core.adapt.progress import NAME as PROGRESS
+from cacheproxy.core.adapt.refusal import WITHHELD
 from cacheproxy.core.conversation.speeds import generation_speed
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.judge.advice import advice, waiting
 from cacheproxy.core.judge.explain import command, said_of
-from cacheproxy.core.placement.placing import NAME, count_of
-from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers.kinds import name_of
-from cacheproxy.core.servers.prefill import NAME as PROGRESS
 from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import WHOLE, Exchange, Outcome
 

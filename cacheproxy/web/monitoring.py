@@ -66,8 +66,7 @@ async def health(
     if server is not None:
         state["server"] = asdict(server)
         await first.profiling.learn()  # it answers, so it can tell
-        told["placement"] = first.adapting and first.adapting.placement()
-        told["thinking"] = first.adapting and first.adapting.thinking()
+        told |= first.adapting.pages()
         told["profile"] = for_people(first.profiling.profile)
     last = list(recent)
     failed = Counter(str(exchange.status) for exchange in last if exchange.has_failed)

@@ -2,8 +2,9 @@
 
 from hypothesis import strategies as st
 
-from cacheproxy.core.placement.placement import Late, Placement, Treatment, alike
-from cacheproxy.core.placement.placing import count_of, place
+from cacheproxy.core.adapt.late import place
+from cacheproxy.core.adapt.placing import count_of
+from cacheproxy.core.servers.placement import Late, Placement, Treatment, alike
 from cacheproxy.testing import request
 
 IN_PLACE = alike(Late.REFUSED, "test")

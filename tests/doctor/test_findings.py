@@ -16,8 +16,8 @@ from cacheproxy.client_setup.checkup import Checkup
 from cacheproxy.client_setup.finding import Finding, FindingState, fail
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.dialects.messages import MESSAGES
-from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.servers.placement import Late, Placement, alike
 from cacheproxy.core.servers.profile import Profile, ServerFacts, Thinking, ThinkingProfile
 from cacheproxy.core.servers.status import MetricsPage, Slot
 from cacheproxy.doctor.examine import CHECKS

@@ -12,8 +12,8 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.diagnose.report import report
 from cacheproxy.core.judge.advice import advice
-from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.placement import Late, alike
 from cacheproxy.core.servers.profile import UNKNOWN, Memory, Profile, ServerFacts
 from cacheproxy.doctor import facts as asking
 from cacheproxy.doctor import record

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.adapt.late import place
+from cacheproxy.core.adapt.refusal import WITHHELD
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
@@ -23,12 +25,10 @@ from cacheproxy.core.conversation.verdict import (
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.judge.advice import LEFT
-from cacheproxy.core.placement.placement import Late, alike
-from cacheproxy.core.placement.placing import place
-from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.prompt.client import Client, Clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.placement import Late, alike
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.core.servers.profile import Memory, Profile, ServerFacts
 from cacheproxy.observe.log import LogLine

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cacheproxy.core.placement.refusal import WITHHELD
+from cacheproxy.core.adapt.refusal import WITHHELD
 from tests.observe.exchanges import body
 
 from .harness import Proxy, eventually, head, whole

@@ -1,22 +1,27 @@
 """Adaptation: one kind of thing that a server cannot take, and what it is sent instead.
 
-An adaptation is pure: it neither asks the server nor remembers anything. It finds what a request
-needs by what is remembered of the server (``needed``) or by the server's own refusal
-(``refused``), and makes the edits. What it found is remembered once the server has taken the
-edited request.
+An adaptation finds what a request needs by what is remembered of the server (``needed``) or by
+the server's own refusal (``refused``), and makes the edits. These three are pure. What a refusal
+taught is remembered once the server has taken the edited request. Of an adaptation of which
+nothing is remembered, nobody asks whether it is ``needed``; ``given``, an attribute that it may
+have, is remembered from the start. One that knows of the server by itself (``Learning``) is asked
+about each request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.document.edits import Edit, splice, splices_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import RuleReport, describe
 
 Remembered = Mapping[Hashable, Any]
 """What one adaptation knows of one server, by the key that it depends on."""
+NOTHING: Remembered = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,19 @@ class Need:
     facts: Remembered = field(default_factory=dict)
 
 
+class Made(NamedTuple):
+    """A request that an adaptation has edited itself: for splices that no Edit describes."""
+
+    request: Request  #: as it goes on; the same object if nothing was edited
+    edits: Sequence[Edit] = ()  #: what was done, for the report
+
+
 class Adaptation(Protocol):
     """One kind of thing that servers refuse."""
 
-    name: str  #: as a rule's: counted, shown, switched off by ``--disable``
+    @property
+    def name(self) -> str:
+        """As a rule's: counted, shown, switched off by ``--disable``."""
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
         """Return what ``request`` needs by what is ``remembered``; None for nothing. No I/O."""
@@ -54,5 +68,87 @@ class Adaptation(Protocol):
         ``need``: what it was sent with; a Need that is the same heals nothing.
         """
 
-    def edits(self, request: Request, need: Need) -> Sequence[Edit]:
+    def edits(self, request: Request, need: Need) -> Sequence[Edit] | Made:
         """Return the edits, the same for equal arguments; no two of them overlap."""
+
+
+class Telling(Adaptation, Protocol):
+    """An adaptation with words of its own for people."""
+
+    def says(self, remembered: Remembered) -> str:
+        """Return what such a server does, and what is done about it: one line behind its name."""
+
+
+class Learning(Telling, Protocol):
+    """An adaptation that is asked about each request: it knows of the server by itself."""
+
+    title: str  #: under which pages have what ``as_dict`` returns, and what it ``says``
+    fails: str  #: what it means that it failed, in the log: "reasoning is not kept"
+    whose: str  #: who needed it first, in the log; ``{client}`` is the client's name
+
+    async def learn(
+        self, request: Request, turn: Turn | None, *, begins: bool
+    ) -> Remembered | None:
+        """Return what is known that concerns ``request``, None for nothing; it may ask the server.
+
+        ``begins``: whether it is a turn, so that its answer is to be remembered.
+        """
+
+    async def learn_again(self, request: Request, need: Need | None) -> Need | None:
+        """Return what ``request`` needs by what is known now, since it was refused with ``need``.
+
+        Another server may have taken the place of the one that was known.
+        """
+
+    def remember(self, request: Request, need: Need) -> None:
+        """Take note that the server took ``request`` with what a refusal taught."""
+
+    def is_quick(self, request: Request, remembered: Remembered) -> bool:
+        """Whether the request may be edited on the reactor: that takes less than 5 ms."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what it knows as plain values for a page."""
+
+
+def make(
+    name: str,
+    request: Request,
+    edits_of: Callable[[], Sequence[Edit] | Made],
+    most: int | None = None,
+) -> tuple[Request, RuleReport | None]:
+    """Return ``request`` with the edits of the adaptation ``name``, and what was edited.
+
+    ``most``: edits that it may make, None for any number. It never raises: where the adaptation
+    fails, the request goes on without it, and the report says why (law 4).
+    """
+    try:
+        found = edits_of()
+        if isinstance(found, Made):
+            after, edits = found
+        elif not found or (document := request.document) is None:
+            return request, None
+        else:
+            edits = found
+            splices = splices_of(document, edits)
+            body = splice(request.body, splices)
+            after = request if body is request.body else request.with_body(body, splices)
+        if after is request:
+            return request, None
+        if most is not None and (len(edits) > most or after.document is None):
+            why = f"more than {most:,} edits" if len(edits) > most else "no JSON is left"
+            return request, RuleReport(name, error=why)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # law 4; a plugin's may raise whatever it likes
+        return request, RuleReport(name, error=describe(error))
+    return after, RuleReport(name, tuple(edits))
+
+
+def need_of(name: str, find: Callable[[], Need | None]) -> tuple[Need | None, RuleReport | None]:
+    """Return what the adaptation ``name`` finds that a request needs, or how it failed."""
+    try:
+        return find(), None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # law 4
+        return None, RuleReport(name, error=describe(error))

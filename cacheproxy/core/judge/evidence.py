@@ -18,12 +18,12 @@ from cacheproxy.core.conversation.verdict import Break, Rewrite
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.document.pointer import Path, to_pointer
-from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, hoisted, remade, reordered
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.core.servers.kind import Repair
 from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.placement import Late
 from cacheproxy.core.servers.profile import UNKNOWN, UNKNOWN_KIND, Profile
 from cacheproxy.core.servers.status import Look, gain
 

@@ -14,19 +14,12 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
-from cacheproxy.core.document.edits import Edit, EditError, splice, splices_of
-from cacheproxy.core.document.pointer import PathError
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.route.facts import Facts, RequestKind
-from cacheproxy.core.rules.fold import RuleReport
 
 Preference = Literal["", "latency", "cost"]
 _MILLION = 1e6
 _ROOM = 512
 """Tokens of a context that are left for the answer, at least: else the prompt has outgrown it."""
-NAME = "model"
-"""What it goes by in logs and pages, as a rule does."""
-_WHY = "the name that this upstream has for its model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +216,3 @@ def _ranked(key: str, names: tuple[str, ...]) -> list[str]:
 def _weight(key: str, name: str) -> bytes:
     text = f"{key}\0{name}".encode("utf-8", "surrogatepass")
     return blake2b(text, digest_size=8).digest()
-
-
-def asking_for(request: Request, model: str) -> tuple[Request, RuleReport | None]:
-    """Return ``request`` asking for ``model``, and what was edited; as it came if it names none."""
-    document = request.document
-    named = (request.json or {}).get("model")
-    if document is None or not isinstance(named, str) or named == model:
-        return request, None
-    edit = Edit("/model", model, _WHY)
-    try:
-        splices = splices_of(document, [edit])
-    except (EditError, PathError) as error:  # law 4: a member that is there twice
-        return request, RuleReport(NAME, error=str(error))
-    return request.with_body(splice(document.body, splices), splices), RuleReport(NAME, (edit,))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -27,6 +27,8 @@ from cacheproxy.core.servers.status import Identity, Look, UpstreamState, identi
 _MOST = 64
 """Beliefs of one subject, and models, that are kept: a client may name as many as it likes."""
 _BY_TRAFFIC = "its answers"
+_MOST_FACTS = 1024
+"""Facts that refusals taught one adaptation of one model: the digests of tools, of messages."""
 Key = tuple[Dialect | None, str]
 """A dialect and a model, None or "" for any."""
 _ANY: Key = (None, "")
@@ -95,6 +97,7 @@ class Beliefs:
     ``status``: what its pages say, None before they were read; ``formats``: see ``Look``. ``who``:
     the server that this holds for, None while it is down. ``longest``: tokens of the longest
     prompt, by the model that it asked for. ``mends``: of any placement, see ``Placement``.
+    ``taught``: what refusals taught, by the adaptation's name and the key (``core.adapt``).
     ``wall`` returns seconds since the epoch. Each subject is fed on one thread, and read on any.
     """
 
@@ -126,6 +129,7 @@ class Beliefs:
         gone = self._gone | self._held.get(PLACEMENT, {})
         self._gone = dict([*gone.items()][-_MOST:])
         self._held, self.longest = {}, dict[str, int]()
+        self.taught: dict[tuple[str, Key], Mapping[Hashable, Any]] = {}
         self.status: Profile | None = None
         self.formats: tuple[str, ...] = ()
         self.changes += 1
@@ -159,6 +163,18 @@ class Beliefs:
             self.mends = any(one.value.mends for one in placed)
         is_other = subject.replaces or belief.value != before
         self.changes += is_other or subject is MEMORY  # its grounds are shown
+
+    def teach(self, adaptation: str, key: Key, facts: Mapping[Hashable, Any]) -> None:
+        """Take note that the server took a request with these ``facts`` after it had refused it.
+
+        A mapping that was handed out does not change: any thread may read it.
+        """
+        known = self.taught.pop((adaptation, key), {})
+        kept = [(fact, value) for fact, value in known.items() if fact not in facts]
+        self.taught[adaptation, key] = dict([*kept, *facts.items()][-_MOST_FACTS:])
+        if len(self.taught) > _MOST:
+            del self.taught[next(iter(self.taught))]
+        self.changes += 1
 
     def saw_prompt(self, model: str, tokens: int) -> None:
         """Take note of the ``tokens`` of a prompt that ``model`` has read."""

@@ -11,15 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.reader import parsed
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import RuleReport
 
-NAME = "prefill-progress"
-"""Under which it is reported that we asked."""
-_MEMBER = "return_progress"
-_WHY = "the server is to say how far it is with the prompt"
 _COMMENT = re.compile(rb": ?keepalive (\d{1,12})/(\d{1,12})")
 _TOLD = re.compile(rb',\s*"prompt_progress"\s*:\s*\{[^{}]*\}')
 _ENDS = (b"\n", b"\r")
@@ -45,21 +38,6 @@ class Progress:
     def share(self) -> float:
         """From 0 to 1."""
         return self.done / max(1, self.total)
-
-
-def asking(request: Request) -> tuple[Request, RuleReport | None]:
-    """Return a request for a stream that asks for progress, and what was edited.
-
-    As it came where it wants no stream, or its client says itself whether it asks. The prompt is
-    the same: so it is done to what is sent alone, of which nobody reads the JSON any more.
-    """
-    body = request.json or {}
-    if body.get("stream") is not True or _MEMBER in body:
-        return request, None
-    before, end, after = request.body.rpartition(b"}")
-    edit = Edit(f"/{_MEMBER}", True, _WHY, adds=True)
-    asks = request.with_body(b'%b,"%b":true%b%b' % (before, _MEMBER.encode(), end, after))
-    return asks, RuleReport(NAME, (edit,))
 
 
 class PrefillReader:

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.core.servers.placement import Placement
 
 UNKNOWN_KIND = "model server"
 """What a server is called that does not tell what it is."""

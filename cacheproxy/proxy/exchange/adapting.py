@@ -1,270 +1,351 @@
-"""A request adapted to the server that it goes to, by what ``profiling`` learns of that.
+"""Requests adapted to one server: by what is known of it, and by its refusals.
 
-Late system messages go where the upstream can take them; a refusal teaches at any time. Earlier
-reasoning stays in the prompt, where its template can keep it: what the model reasoned is remembered
-by the store, in the conversation that it belongs to.
+A server has one list of adaptations (``core.adapt``). Each sees the result of the earlier ones.
+What is edited here is shown as the edits of rules are: a report for each adaptation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from cacheproxy.core.conversation.divergence import Kinship
-from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thoughts
+from cacheproxy.core.adapt.adaptation import (
+    Adaptation,
+    Learning,
+    Made,
+    Need,
+    Refusal,
+    Remembered,
+    make,
+    need_of,
+)
+from cacheproxy.core.adapt.refusal import LARGEST, STATUSES, read
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.http1.response_reader import ResponseHead
-from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, guessed
-from cacheproxy.core.placement.placing import LateMessage, late_messages, place
-from cacheproxy.core.placement.refusal import (
-    LARGEST,
-    STATUSES,
-    refuses_late,
-    wants_short_ids,
-    wants_turns,
-)
+from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.prompt.request import Request, messages_of
-from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.belief import Key
-from cacheproxy.core.servers.kinds import page_at
-from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.thinking.keeping import (
-    NO,
-    KeepingWay,
-    KeptThinking,
-    keep,
-    may_keep,
-    may_remember,
-    says,
-    way_of,
-)
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import MOST_EDITS, GivenUpError, RuleReport
+from cacheproxy.proxy.exchange.normalizing import seconds_for
+from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, peek
 
 _T = TypeVar("_T")
 _log = Logger()
-AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"
-"""What ``--placement`` may be."""
-_THREAD_ABOVE, _MOST_MESSAGES = 128 << 10, 64
-"""Bytes and messages beyond which a request is edited in a thread: to look at one message, and to
-put a block into it, takes up to 0.05 ms."""
+_SHORT, _AGAIN = 64 << 10, 32 << 10
+"""Bytes of a body beyond which a request is adapted in a thread: first, and after a refusal. How
+much is looked at, who edits knows alone."""
+_MOST_RESENDS = 6
+"""A server may refuse several things of one request, one at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A request with its late system messages placed, where that was needed."""
+class Adapted:
+    """One request as one server gets it."""
 
-    request: Request  #: as it goes on
-    report: RuleReport | None = None  #: what was edited; None: nothing
-    late: Sequence[LateMessage] = ()  #: those that it has
-    by: Placement | None = None  #: what was known of the upstream
-    guess: tuple[Key, Placement] | None = None
-    """Of what it was placed by, where that is yet to be proved."""
+    __slots__ = ("failed", "needs", "received", "reports", "request", "resends", "taught")
+
+    def __init__(self, received: Request, resends: int = 0) -> None:
+        self.received = received  #: before any adaptation
+        self.request = received  #: as it goes on
+        self.needs: dict[str, Need] = {}  #: by the names of the adaptations
+        self.taught: set[str] = set()  #: names of those whose need the server's refusals taught
+        self.reports: tuple[RuleReport, ...] = ()  #: what was edited, or failed
+        self.failed: tuple[RuleReport, ...] = ()  #: of adaptations that a refusal made fail
+        self.resends = resends  #: how often it was sent again
+
+    def take(
+        self, name: str, request: Request, need: Need | None, report: RuleReport | None
+    ) -> None:
+        """Go on with ``request``, which the adaptation ``name`` has left so."""
+        self.request = request
+        if need is not None:
+            self.needs[name] = need
+        if report is not None:
+            self.reports += (report,)
+
+
+class _Entry(NamedTuple):
+    """One adaptation of the list."""
+
+    one: Adaptation
+    learning: Learning | None  #: itself, if it knows of the server by itself
+    given: Remembered | None  #: what is remembered from the start
+    is_foreign: bool  #: it is a plugin's, which gets a thread, a deadline and its own parsed JSON
 
 
 class Adapting:
-    """Adapts requests to the upstream of ``profiling``.
+    """Adapts requests to the server of ``profiling``.
 
-    ``placing``: of late system messages, as ``--placement`` says it; ``keeping``: of reasoning, see
-    ``keeping.SETTINGS``.
+    ``adaptations``: in their order; ``foreign``: those behind them that plugins bring.
+    ``last``: done to what is sent alone, behind the translation, where the server reports progress.
     """
 
     def __init__(
-        self, reactor: Any, profiling: Profiling, store: Store, *, placing: str, keeping: str
+        self,
+        reactor: Any,
+        profiling: Profiling,
+        workers: Workers,
+        adaptations: Iterable[Adaptation],
+        *,
+        foreign: Iterable[Adaptation] = (),
+        last: Adaptation | None = None,
     ) -> None:
-        self._placing = placing
-        self._keeping = keeping
         self._reactor = reactor
-        self._profiling = profiling
-        self._store = store
+        self._server = profiling
+        self._workers = workers
+        self._all = (
+            *(_entry(one, is_foreign=False) for one in adaptations),
+            *(_entry(one, is_foreign=True) for one in foreign),
+        )
+        self._always = tuple([one for one in self._all if one.learning or one.given is not None])
+        self._last = last
         self._told: set[str] = set()
 
-    def placement(self) -> dict[str, Any]:
-        """Return what was learned of late system messages last, as plain values for a page."""
-        known = _ALWAYS if self._placing == USER else self._profiling.placement
-        if self._placing == OFF or known is None:
-            return {"setting": self._placing, "late": str(Late.UNKNOWN), "says": ""}
-        return {"setting": self._placing} | known.as_dict()
+    # What is known.
 
-    def thinking(self) -> dict[str, Any]:
-        """Return what is done with earlier reasoning, as plain values for a page."""
-        profile = self._profiling.profile
-        is_on = may_keep(self._keeping, profile)
-        return {"setting": self._keeping, "on": is_on, "says": says(self._keeping, profile)}
+    def pages(self) -> dict[str, dict[str, Any]]:
+        """Return what adaptations know of the server, as plain values for a page."""
+        return {each.learning.title: each.learning.as_dict() for each in self._all if each.learning}
 
-    # Earlier reasoning.
+    def words(self) -> dict[str, str]:
+        """Return what is known of the server, and what is done here for that, in a line each."""
+        found = {title: page["says"] for title, page in self.pages().items()}
+        for (name, _), facts in self._server.beliefs.taught.items():
+            says = next((_says(one.one) for one in self._all if one.one.name == name), None)
+            if says is not None:
+                found[name] = says(facts)
+        return found
 
-    async def keep(self, request: Request, turn: Turn | None, *, begins: bool) -> KeptThinking:
-        """Return ``request`` with its reasoning kept. It never fails for this.
+    # Requests.
+
+    async def adapt(self, request: Request, turn: Turn | None, *, begins: bool) -> Adapted:
+        """Return ``request`` as this server can take it, by what is known. It never fails.
 
         ``begins``: whether it is a turn, so that its answer is to be remembered.
         """
-        profile = self._profiling.profile
-        if turn is None or self._keeping == NO or not self._holds_for(request, profile):
-            return KeptThinking(request)
-        if self._store.readers:  # the next request comes in an instant
-            await self._in_thread(self._store.read_on, turn.session)
-        known = self._store.conversation(turn.session)
-        thoughts = Thoughts() if known is None else known.thoughts
-        way = way_of(self._keeping, profile, request, thoughts)
-        if way is None and not (begins and may_remember(self._keeping, profile)):
-            return KeptThinking(request)
-        if way is not None and begins:
-            thoughts.asked_by = next(iter(way), None)
-        is_short = request.is_quick(_THREAD_ABOVE) and thoughts.cost <= _THREAD_ABOVE
-        if is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES:
-            kept = keep(request, way, thoughts, turn.kin)
-        else:
-            kept = await self._in_thread(_kept, request, way, thoughts, turn.kin)
-        if kept.report is not None and kept.report.error is not None:
-            _log.warn("earlier reasoning is not kept: {error}", error=kept.report.error)
-        elif kept.report is not None:
-            what = says(self._keeping, self._profiling.profile)
-            if what:
-                self._say_once(f"template {what}", f"first for {turn.session.client}")
-        return kept
+        adapted = Adapted(request)
+        if not request.body:
+            return adapted
+        taught = self._server.beliefs.taught
+        for each in self._all if taught else self._always:
+            request = adapted.request
+            remembered = each.given
+            if each.learning is not None:
+                remembered = await each.learning.learn(request, turn, begins=begins)
+            elif remembered is None:
+                remembered = taught.get((each.one.name, self._server.key(request)))
+            if remembered is not None:
+                work = partial(_adapt, each, request, remembered)
+                found = await self._call(each, request, work, remembered)
+                if found is not None:
+                    adapted.take(each.one.name, *found)
+                    self._tell(each, request, turn, *found[1:])
+        return adapted
 
-    def _holds_for(self, request: Request, profile: Profile) -> bool:
-        """Whether what the profile says holds for the API in which the upstream is spoken to."""
-        page = page_at(profile.page) if profile.page else None
-        if page is None or not page.is_alone:
-            return True
-        dialect = self._profiling.key(request)[0]
-        return dialect is not None and dialect.is_rendered
+    async def heal(
+        self, adapted: Adapted, turn: Turn | None, response: UpstreamConnection
+    ) -> Adapted | None:
+        """Return the request with what ``response`` refuses mended; None: ``response`` stands.
 
-    # Late system messages.
-
-    async def place(self, request: Request) -> Placed:
-        """Return ``request`` as this upstream can take it. It never fails for this."""
-        if self._placing == OFF:
-            return Placed(request)
-        late = late_messages(request)
-        if late:
-            placement = await self._of(request)
-        elif self._profiling.beliefs.mends:
-            placement = self._profiling.known(request, fresh=False)
-        else:
-            return Placed(request)
-        if placement is None or not (placement.places or placement.mends):
-            return Placed(request, late=late, by=placement)
-        return await self._placed(request, placement, late)
-
-    async def healed(
-        self, placed: Placed, received: Request, response: UpstreamConnection, *, may_heal: bool
-    ) -> Placed | None:
-        """Return ``received`` placed in another way, if ``response`` refuses the way of ``placed``.
-
-        Else ``response`` is the answer.
+        Each adaptation is asked in turn, until one mends something.
         """
-        if self._placing == OFF or placed.request.dialect is None:
+        refusal = await self._refusal(adapted, response)
+        if refusal is None:
             return None
-        status = response.head.status
-        may = _may_refuse(response.head) and (placed.late or response.head.length is not None)
-        error = await peek(response, LARGEST) if may else None  # others pass piece by piece
-        if error is None or not may_heal:
-            self._answered(placed, status, error or b"")
+        again = Adapted(adapted.received, adapted.resends + 1)
+        again.taught |= adapted.taught
+        is_healed = False
+        for each in self._all:
+            name, request = each.one.name, again.request
+            need = adapted.needs.get(name)
+            after, report = request, None
+            if need is not None:
+                after, report = await self._make(each, request, need)
+            found = None if is_healed else await self._refused(each, refusal, request, adapted)
+            if found is not None and found != need:
+                other, done = await self._make(each, request, found)
+                is_healed = other.body != after.body
+                if is_healed:
+                    need, after, report = found, other, done
+                    again.taught.add(name)
+                    self._tell(each, request, turn, need, report)
+            again.take(name, after, need, report)
+        return again if is_healed else None
+
+    def answered(self, adapted: Adapted) -> None:
+        """Remember what refusals taught: the server has taken the request."""
+        for each in self._all:
+            name = each.one.name
+            if name in adapted.taught:
+                need = adapted.needs[name]
+                if each.learning is not None:
+                    each.learning.remember(adapted.received, need)
+                elif need.facts:
+                    key = self._server.key(adapted.received)
+                    self._server.beliefs.teach(name, key, need.facts)
+
+    def finish(self, request: Request) -> tuple[Request, RuleReport | None]:
+        """Return what is sent instead of ``request``, which is recorded, and what was edited."""
+        last, progress = self._last, self._server.progress
+        need = None if last is None or not progress else last.needed(request, {(): progress})
+        if last is None or need is None:
+            return request, None
+        return make(last.name, request, partial(last.edits, request, need))
+
+    # An adaptation, called.
+
+    async def _refusal(self, adapted: Adapted, response: UpstreamConnection) -> Refusal | None:
+        """Read the error answer, once for all; None if it is none that can be mended."""
+        head = response.head
+        if head.status not in STATUSES or adapted.resends == _MOST_RESENDS:
             return None
-        return await self._heal(placed, received, error)
+        if adapted.request.dialect is None or head.values(b"content-encoding"):
+            return None
+        if head.length is None and not adapted.needs:  # it passes piece by piece
+            return None
+        if head.length is not None and head.length > LARGEST:
+            return None
+        body = await peek(response, LARGEST)
+        return None if body is None else read(head.status, body)
 
-    async def _heal(self, placed: Placed, received: Request, error: bytes) -> Placed | None:
-        """Return ``received`` placed in another way, after the answer ``error`` to ``placed``.
+    async def _refused(
+        self, each: _Entry, refusal: Refusal, request: Request, adapted: Adapted
+    ) -> Need | None:
+        """Return what one adaptation makes of ``refusal``."""
+        name = each.one.name
+        need = adapted.needs.get(name)
+        found = await self._call(each, request, partial(_refused, each, refusal, request, need))
+        if found is not None and found[1] is not None and each.learning is not None:
+            if name in adapted.taught:
+                return found[1]
+            need = await each.learning.learn_again(request, need)
+            found = _refused(each, refusal, request, need)
+        if found is None:
+            return None
+        if found[2] is not None:
+            adapted.failed += (found[2],)
+            self._tell(each, request, None, None, found[2])
+        return found[1]
 
-        None where the error is about something else, or nothing else can be done.
+    async def _make(
+        self, each: _Entry, request: Request, need: Need
+    ) -> tuple[Request, RuleReport | None]:
+        found = await self._call(each, request, partial(_made, each, request, need))
+        return (request, None) if found is None else (found[0], found[2])
+
+    async def _call(
+        self,
+        each: _Entry,
+        request: Request,
+        work: Callable[[], _Step],
+        remembered: Remembered | None = None,
+    ) -> _Step | None:
+        """Return what ``work`` comes to, in a thread if it may hold the reactor up; None: nothing.
+
+        A plugin's may hang.
         """
-        joins, short_ids = wants_turns(error), wants_short_ids(error)
-        if not (joins or short_ids or (placed.late and refuses_late(error))):
-            return None
-        known = self._profiling.known(received)
-        if known is not None and known == placed.by:
-            # Another server, or model, may have taken the place of the one we knew.
-            self._profiling.forget()
-            known = await self._of(received, quietly=True)
-        unknown = _ALWAYS if self._placing == USER else _UNKNOWN
-        guess = (placed.guess[1] if placed.guess else known) or unknown
-        if not guess.places and placed.late and not short_ids:
-            guess = replace(_LATE, joins_user=guess.joins_user, short_ids=guess.short_ids)
-        guess = _with(guess, error)
-        again = await self._placed(received, guess, placed.late)
-        if again.request.body == placed.request.body:
-            return None
-        return replace(
-            again, guess=None if guess == known else (self._profiling.key(received), guess)
-        )
+        if each.is_foreign:
+            try:
+                return await self._workers.run(each.one.name, work, seconds_for(request))
+            except (GivenUpError, KeyboardInterrupt) as error:  # from a thread it is not the user's
+                self._workers.failed(each.one.name, error)
+                return None
+        if remembered is None:
+            is_quick = len(request.body) <= _AGAIN
+        elif each.learning is not None:
+            is_quick = each.learning.is_quick(request, remembered)
+        else:
+            is_quick = len(request.body) <= _SHORT
+        return work() if is_quick else await in_thread(self._reactor, _and_read, work)
 
-    def _answered(self, placed: Placed, status: int, error: bytes = b"") -> None:
-        """Take note of how a request fared that was placed by a guess: a success proves it."""
-        if placed.guess is None:
+    def _tell(
+        self,
+        each: _Entry,
+        request: Request,
+        turn: Turn | None,
+        need: Need | None,
+        report: RuleReport | None,
+    ) -> None:
+        """Log what was left out, each time; what is done for the server, once."""
+        name = each.one.name
+        if report is None:
             return
-        key, guess = placed.guess
-        if status < 400:
-            self._profiling.keep(key, guess)
-        elif (more := _with(guess, error)) != guess:
-            self._profiling.keep(key, more)
-
-    async def _of(self, request: Request, *, quietly: bool = False) -> Placement | None:
-        known = self._profiling.known
-        if self._placing == USER:
-            return known(request) or _ALWAYS
-        await self._profiling.learn_for(request, quietly=quietly or self._placing == QUIET)
-        return known(request) or known(request, fresh=False)
-
-    async def _placed(
-        self, request: Request, placement: Placement, late: Sequence[LateMessage]
-    ) -> Placed:
-        # To join takes ten times as long as to give a message to the user in its place; to mend
-        # looks at each message there is.
-        is_short = len(request.body) <= _THREAD_ABOVE
-        is_few = not placement.joins_tool or len(late) <= _MOST_MESSAGES
-        if is_short or (is_few and not placement.mends and request.is_quick(_THREAD_ABOVE)):
-            after, report = place(request, placement, late)
-        else:
-            after, report = await self._in_thread(place, request, placement, late)
-        if report is not None and report.error is not None:
-            _log.warn("late system messages stay as they are: {error}", error=report.error)
-        elif report is not None:
-            whose = f"{client_of(request)} sends such messages"
-            self._say_once(f"upstream {placement.says}", whose)
-        return Placed(after, report, late=late, by=placement)
-
-    def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
-        pool = self._reactor.getThreadPool()
-        return deferToThreadPool(self._reactor, pool, work, *arguments)
-
-    def _say_once(self, what: str, whose: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
-            _log.info("the {what} (logged once; {whose})", what=what, whose=whose)
+        if report.error is not None:
+            self._workers.failures.of(name).failed += 1
+            fails = f"adaptation {name} was left out of a request"
+            fails = fails if each.learning is None else each.learning.fails
+            _log.warn("{fails}: {error}", fails=fails, error=report.error)
+        elif need is not None and each.given is None:
+            client = client_of(request) if turn is None else turn.session.client
+            whose = "first for {client}" if each.learning is None else each.learning.whose
+            says = _says(each.one)
+            what = f"upstream refused a request for its shape: {report.edits[0].why}"
+            what = what if says is None else says(need.facts)
+            if what and what not in self._told:
+                self._told.add(what)
+                whose = whose.format(client=client)
+                _log.info("the {what} (logged once; {whose})", what=what, whose=whose)
 
 
-def _kept(
-    request: Request, way: KeepingWay | None, thoughts: Thoughts, kin: Kinship | None
-) -> KeptThinking:
-    kept = keep(request, way, thoughts, kin)
-    _ = kept.request.document  # read it here: on the reactor it will be asked for
-    return kept
+def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
+    """Call ``work`` in a thread of the ``reactor``'s."""
+    return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
 
 
-def _may_refuse(head: ResponseHead) -> bool:
-    """Whether a response with ``head`` may refuse late messages."""
-    has_length = head.length is None or head.length <= LARGEST
-    return head.status in STATUSES and has_length and not head.values(b"content-encoding")
+_Step = tuple[Request, Need | None, RuleReport | None]
+"""A request after one adaptation, what it needed of that, and what was edited."""
 
 
-def _with(guess: Placement, error: bytes) -> Placement:
-    """Return ``guess`` with what the answer ``error`` says that the server refuses."""
-    if wants_turns(error):
-        guess = replace(guess, joins_user=True, joins_tool=True)
-    return replace(guess, short_ids=True) if wants_short_ids(error) else guess
+def _entry(one: Adaptation, *, is_foreign: bool) -> _Entry:
+    learning: Any = one if hasattr(one, "learn") and not is_foreign else None
+    return _Entry(one, learning, getattr(one, "given", None), is_foreign)
 
 
-_ALWAYS = guessed(Late.REFUSED, BY_OPTION)
-_BY_ANSWER = "its answer to a request"
-_UNKNOWN = guessed(Late.UNKNOWN, _BY_ANSWER)
-_LATE = guessed(Late.REFUSED, _BY_ANSWER)
+def _says(one: Adaptation) -> Callable[[Remembered], str] | None:
+    return getattr(one, "says", None)
+
+
+def _adapt(each: _Entry, request: Request, remembered: Remembered) -> _Step:
+    """Edit ``request`` by what is remembered."""
+    shown = _shown(each, request)
+    need, failed = need_of(each.one.name, partial(each.one.needed, shown, remembered))
+    return (request, None, failed) if need is None else _made(each, request, need)
+
+
+def _made(each: _Entry, request: Request, need: Need) -> _Step:
+    """Edit ``request``; what fails is not needed."""
+    one, shown = each.one, _shown(each, request)
+
+    def edits() -> Sequence[Edit] | Made:
+        if each.is_foreign:
+            found: Iterable[Any] = one.edits(shown, need)
+            return tuple(islice(found, MOST_EDITS + 1))
+        return one.edits(shown, need)
+
+    after, report = make(one.name, request, edits, MOST_EDITS if each.is_foreign else None)
+    has_failed = report is not None and report.error is not None
+    return after, None if has_failed else need, report
+
+
+def _refused(each: _Entry, refusal: Refusal, request: Request, need: Need | None) -> _Step:
+    """Ask what ``request`` needs after ``refusal``."""
+    shown = _shown(each, request)
+    found, failed = need_of(each.one.name, partial(each.one.refused, refusal, shown, need))
+    return request, found, failed
+
+
+def _shown(each: _Entry, request: Request) -> Request:
+    return replace(request, memo=None) if each.is_foreign else request
+
+
+def _and_read(work: Callable[[], _Step]) -> _Step:
+    step = work()
+    _ = step[0].document  # read it here: on the reactor it will be asked for
+    return step

@@ -6,24 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproxy.core.adapt.thinking import NAME as THINKING
+from cacheproxy.core.adapt.thinking import KeptNeed
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.route.route import asking_for
-from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.prefill import NAME as PROGRESS
-from cacheproxy.core.servers.prefill import Progress, asking
-from cacheproxy.proxy.exchange.adapting import Placed
+from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.holding import Holding
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
-
-_HEALS = 3
-"""A template may refuse late messages, users in a row and long ids of calls, one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +75,10 @@ class Attempt:
         self.hides = False
         self._context, self._server, self._record = context, server, record
         self._came, self._started, self._turn = came, started, prepared.turn
-        self._request, record.reports = prepared.request, prepared.reports
+        self._request, self._reports = prepared.request, prepared.reports
         if not server.edits:
-            self._request, record.reports = record.received, ()
+            self._request, self._reports = record.received, ()
         record.sent = record.edited_after = record.sent_after = None  # by another server
-        if server.model:
-            self._request, report = asking_for(self._request, server.model)
-            record.reports += () if report is None else (report,)
 
     async def send(
         self, no_head: tuple[float, Callable[[], object]] | None = None
@@ -97,71 +88,53 @@ class Attempt:
         ``no_head``: who is told if no head comes, and after how many seconds; None: nobody. It is
         not kept: who is told has the attempt. What goes wrong is raised.
         """
-        context, server, record, request = self._context, self._server, self._record, self._request
-        adapting, translating, turn = server.adapting, server.translating, self._turn
-        # 3. Earlier reasoning stays in it, where this upstream's template can keep it.
-        if adapting is not None and request.body:
-            begins = record.turn > 0  # then its answer is to be remembered
-            kept = await adapting.keep(request, turn, begins=begins)
-            if kept.report is not None:
-                record.reports += (kept.report,)
-            self.asked = kept.asked if begins else None
-            request = kept.request
-        # 4. Its late system messages go to where this upstream can take them.
-        placed = Placed(request) if adapting is None else await adapting.place(request)
-        if placed.report is not None or placed.late:
-            self._report(placed)
+        context, server, record, turn = self._context, self._server, self._record, self._turn
+        adapting, translating, upstream = server.adapting, server.translating, server.upstream
+        begins = record.turn > 0
+        # 3. It is adapted to what is known of this server.
+        adapted = await adapting.adapt(self._request, turn, begins=begins)
         record.edited_after = context.clock.seconds() - self._started
         stamp: Headers = ()
         if server.stamp.names:
             stamp = server.stamp.headers(record.received, None if turn is None else turn.session)
-        heals = _HEALS
         while True:
+            kept = adapted.needs.get(THINKING)
+            self.asked = kept.asked if begins and isinstance(kept, KeptNeed) else None
             translated = self.translated = None
             if translating.is_needed:
-                # 5. A count of tokens that the upstream does not know is answered here.
-                self.counted = await translating.count(placed.request)
+                # 4. A count of tokens that the upstream does not know is answered here.
+                self.counted = await translating.count(adapted.request)
                 if self.counted is not None:
                     return None
-                # 6. Where the upstream speaks Chat Completions alone, it is translated into that.
+                # 5. Where the upstream speaks Chat Completions alone, it is translated into that.
                 spellings = context.store.spellings(record.session)
-                translated = await translating.translate(placed.request, spellings)
+                translated = await translating.translate(adapted.request, spellings)
                 self.translated = translated
-            record.sent = sent = placed.request if translated is None else translated.sent
-            # 7. It is sent; packed, if it came so and the upstream is not ours to edit for.
+            record.sent = sent = adapted.request if translated is None else translated.sent
+            # 6. It is sent; packed, if it came so and the upstream is not ours to edit for.
             record.sent_after = context.clock.seconds() - self._started
             goes = self._came if sent is record.received and not server.edits else sent
-            if sent.dialect in server.profiling.progress and translated is None and server.edits:
-                goes, report = asking(goes)
+            record.reports = self._reports + adapted.reports
+            if server.profiling.progress and translated is None:
+                goes, report = adapting.finish(goes)
                 self.hides = report is not None
-                self._replace(PROGRESS, report)
-            upstream = server.upstream
+                record.reports += () if report is None else (report,)
             connection = upstream.connection(goes, via=b"1.1 " + context.via, also=stamp)
             self.connection, connection.no_head = connection, no_head
             response = await connection.start(upstream.endpoint)
             if self.hides and response.head.values(b"content-encoding"):
                 server.profiling.progress = ()  # somebody packs it: it cannot be taken out again
-            if response.head.status < 400 and placed.guess is None:
+            if response.head.status < 400:
+                if adapted.taught:
+                    adapting.answered(adapted)
                 return response
-            # 8. It is sent once more, at most, after the upstream did not know the dialect,
-            if translated is None and await translating.learns_from(response, placed.request):
-                placed = Placed(request) if adapting is None else await adapting.place(request)
-                self._report(placed)
+            # 7. It is sent once more, if the upstream did not know the dialect,
+            if translated is None and await translating.learns_from(response, adapted.request):
+                adapted = await adapting.adapt(self._request, turn, begins=begins)
                 continue
-            # and after it refused what stands where in the messages: once for each such thing.
-            if adapting is None:
-                return response
-            healed = await adapting.healed(placed, request, response, may_heal=heals > 0)
+            # or refused what an adaptation mends.
+            healed = await adapting.heal(adapted, turn, response)
             if healed is None:
+                record.reports += adapted.failed
                 return response
-            placed, heals = healed, heals - 1
-            self._report(placed)
-
-    def _report(self, placed: Placed) -> None:
-        """Report what was placed last."""
-        if placed.report is not None or placed.late:
-            self._replace(NAME, placed.report)
-
-    def _replace(self, rule: str, report: RuleReport | None) -> None:
-        others = tuple([one for one in self._record.reports if one.rule != rule])
-        self._record.reports = others + (() if report is None else (report,))
+            adapted = healed

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
+from cacheproxy.core.adapt.refusal import ErrorReader, words
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import UsageReader
@@ -22,7 +23,6 @@ from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
 from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
-from cacheproxy.core.placement.refusal import PlacementRefusal, words
 from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
@@ -82,7 +82,7 @@ class _Running:
         self.attempt: Attempt | None = None  #: the last to have it answered
         self.chosen: Chosen | None = None  #: the servers that may answer it
         self.reply = b""  #: an answer of our own making, or translated as a whole
-        self.tap: UsageReader | PlacementRefusal | None = None  #: reads along
+        self.tap: UsageReader | ErrorReader | None = None  #: reads along
         self.relay: Relay | None = None  #: of the body that goes down
         self.unable: tuple[Server, ...] = ()  #: those of ``chosen`` that do not serve its API
         self.gone: Failure | None = None  #: how the client left
@@ -441,7 +441,7 @@ class _Running:
         also = _LENGTH if chunked else frozenset[bytes]()
         record.response_headers = end_to_end(head.headers, also, but=FOR_PAGES)
         if head.status >= 400:
-            self.tap = PlacementRefusal(record.response_headers, self.server.upstream.keys)
+            self.tap = ErrorReader(record.response_headers, self.server.upstream.keys)
         elif record.turn:
             # A translation sees the end by itself; what is framed has its end from there.
             tells_no_end = head.length is None and not chunked

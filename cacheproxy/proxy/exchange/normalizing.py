@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from cacheproxy.core.adapt.placing import late_messages
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.history import NOTHING
 from cacheproxy.core.conversation.plan import Plan
@@ -23,7 +24,6 @@ from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
 from cacheproxy.core.http1.content_coding import CodingError, are_known, codings_of, unpack
-from cacheproxy.core.placement.placing import late_messages
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, RuleReport, advance
@@ -34,7 +34,7 @@ from cacheproxy.proxy.exchange.workers import Workers
 _T = TypeVar("_T")
 _log = Logger()
 _BOM = b"\xef\xbb\xbf"
-_THREAD_ABOVE = 128 << 10
+THREAD_ABOVE = 128 << 10
 """Bytes to be scanned beyond which the work goes to a thread, so that nothing holds the reactor for
 5 ms, even where all messages are tiny (benchmarks/README.md)."""
 _SLOW = 0.02
@@ -46,6 +46,11 @@ _SECONDS = 1.0
 _SECONDS_PER_MIB = 0.25
 """A plugin's deadline. Where all messages are tiny, our own slowest rule takes 0.05 s per MiB of
 body and reading the JSON 0.03 s; a machine at work on other things takes several times that."""
+
+
+def seconds_for(request: Request) -> float:
+    """Return the seconds that a plugin's function may take for ``request``."""
+    return _SECONDS + _SECONDS_PER_MIB * len(request.body) / (1 << 20)
 
 
 class Unpacking:
@@ -156,7 +161,7 @@ class Normalizing:
     ) -> Prepared | Foreign[Any]:
         """Go on with ``work``: here if it takes no time, and rules have seldom taken long here."""
         is_slow = self._slow_here >= max(_OFTEN, self._ran_here // _ONE_IN)
-        if is_slow or not request.is_quick(_THREAD_ABOVE):
+        if is_slow or not request.is_quick(THREAD_ABOVE):
             return await self._in_thread(work, given)
         begun = worked()
         step = advance(work, given)
@@ -166,9 +171,8 @@ class Normalizing:
 
     async def _guarded(self, call: Foreign[Any], request: Request) -> Any:
         """Make a call of others' code; return what it gave, or a GivenUpError."""
-        seconds = _SECONDS + _SECONDS_PER_MIB * len(request.body) / (1 << 20)
         try:
-            return await self._workers.run(call.name, call.function, seconds)
+            return await self._workers.run(call.name, call.function, seconds_for(request))
         except GivenUpError as error:
             return error
         except KeyboardInterrupt:  # from a thread it is not the user's

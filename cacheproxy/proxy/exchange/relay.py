@@ -11,12 +11,12 @@ from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from cacheproxy.core.adapt.refusal import ErrorReader
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.reshape import Transform
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
-from cacheproxy.core.placement.refusal import PlacementRefusal
 from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.listener import Listener
@@ -134,7 +134,7 @@ class Relay:
         connection: UpstreamConnection,
         clock: IReactorTime,
         *,
-        tap: UsageReader | PlacementRefusal | None = None,
+        tap: UsageReader | ErrorReader | None = None,
         through: Transform | None = None,
         pings: Pings | None = None,
         keep: bool = False,

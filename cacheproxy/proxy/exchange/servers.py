@@ -265,21 +265,20 @@ class Server:
     proving: Proving  #: asks it what it rendered, and for its counters
     health: Health  #: asked where there are several
     target: Target  #: what a choice looks at
-    adapting: Adapting | None = None  #: edits requests for it; None where nothing is edited
+    adapting: Adapting  #: edits requests for it, by what is known of it
+    edits: bool = True  #: whether requests to it are edited, but for the model's name
     stamp: Stamp = field(default_factory=Stamp)
     """Headers that tell routers whose conversation it is."""
     max_context: int | None = None  #: tokens of a prompt; None: what it says itself
-    model: str = ""  #: asked for instead of the client's, "" for the client's
     warming: Warming | None = None  #: has it read prompts again after a restart; None: nobody does
 
     under_way: set[Any] = field(default_factory=set)
     """The exchanges that are under way there: each says whether it ``waits`` for a first token."""
 
     name: str = field(init=False)  #: as the configuration has it; "" where it is the only one
-    edits: bool = field(init=False)  #: whether requests to it are edited
 
     def __post_init__(self) -> None:
-        self.name, self.edits = self.target.name, self.adapting is not None
+        self.name = self.target.name
 
     @property
     def slots(self) -> float:
@@ -313,11 +312,7 @@ class Server:
 
     def words(self) -> dict[str, str]:
         """Return what is known of it, and what is done here for that, in a line each."""
-        found = {
-            "placement": "" if self.adapting is None else self.adapting.placement()["says"],
-            "thinking": "" if self.adapting is None else self.adapting.thinking()["says"],
-            **says(self.profiling.profile),
-        }
+        found = self.adapting.words() | says(self.profiling.profile)
         return {name: text for name, text in found.items() if text}
 
     def refused(self) -> None:

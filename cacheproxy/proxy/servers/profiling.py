@@ -14,17 +14,17 @@ from collections.abc import Awaitable, Callable
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.logger import Logger
 
+from cacheproxy.core.adapt.late import place, refuses_late
+from cacheproxy.core.adapt.refusal import STATUSES
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import RENDERED
 from cacheproxy.core.document.reader import parsed
-from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
-from cacheproxy.core.placement.placing import place
-from cacheproxy.core.placement.refusal import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.belief import PLACEMENT, TEMPLATE, Beliefs, Key
-from cacheproxy.core.servers.kinds import all_kinds, kind_of
+from cacheproxy.core.servers.kinds import all_kinds, kind_of, page_at
 from cacheproxy.core.servers.looking import KnownPages, profile_from_look
+from cacheproxy.core.servers.placement import Late, Placement, alike, guessed
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
@@ -107,6 +107,15 @@ class Profiling:
             if found is not None:
                 return found
         return None
+
+    def is_rendered(self, request: Request) -> bool:
+        """Whether what the template does holds for the API in which ``request`` is sent there."""
+        profile = self.profile
+        page = page_at(profile.page) if profile.page else None
+        if page is None or not page.is_alone:
+            return True
+        dialect = self._spoken(request)
+        return dialect is not None and dialect.is_rendered
 
     def keep(self, key: Key, placement: Placement) -> None:
         """Know this from now on."""

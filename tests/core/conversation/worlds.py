@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cacheproxy.config import Config
+from cacheproxy.core.adapt.late import place
 from cacheproxy.core.conversation.hearing import Heard
 from cacheproxy.core.conversation.plan import Plan
 from cacheproxy.core.conversation.prepare import prepare
@@ -21,13 +22,12 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.dialects.answer import said
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.placement.placement import Late, alike
-from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.thinking.keeping import keep
+from cacheproxy.core.servers.placement import Late, alike
 from cacheproxy.plugin.packages import configured
+from tests.core.adapt.talk import keep
 
 CANARY = re.compile(r"C(\d+)([A-Z])(\d+)")
 WORD = ("preserve_thinking", True)

@@ -32,8 +32,8 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.http1.ending import ending_of
-from cacheproxy.core.placement.placement import Late, alike
-from cacheproxy.core.placement.placing import place
+from cacheproxy.core.servers.placement import Late, alike
+from cacheproxy.core.adapt.late import place
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cacheproxy.core.adapt.late import place
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT
@@ -9,9 +10,8 @@ from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.judge.evidence import Before, as_repaired, as_unaided
-from cacheproxy.core.placement.placement import BY_OPTION, Late, alike
-from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
+from cacheproxy.core.servers.placement import BY_OPTION, Late, alike
 from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.testing import request
 from tests.core.judging import judged

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.adapt.progress import PrefillProgress
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
@@ -21,7 +22,7 @@ from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.kinds import BUILT_IN
 from cacheproxy.core.servers.llama_cpp import LLAMA_CPP, MORE_SLOTS, RAM_CACHE, SIMILARITY
 from cacheproxy.core.servers.metrics_page import sample_of
-from cacheproxy.core.servers.prefill import PrefillReader, asking
+from cacheproxy.core.servers.prefill import PrefillReader
 from cacheproxy.core.servers.profile import (
     MemoryKind,
     Profile,
@@ -39,6 +40,7 @@ from cacheproxy.core.servers.status import (
     UpstreamState,
 )
 from tests import transcript
+from tests.core.adapt.adapted import adapted
 
 MANUAL = Path(__file__).parents[3] / "docs" / "servers.md"
 URL = "http://localhost:8080"
@@ -91,7 +93,8 @@ def prefill(*chunks):
 
 def asked(body):
     """A request as it asks for progress, and what was edited."""
-    request, report = asking(Request("POST", "/v1/chat/completions", (), body))
+    came = Request("POST", "/v1/chat/completions", (), body)
+    request, _, report = adapted(PrefillProgress(), came, {(): (came.dialect,)})
     return request.body, report
 
 

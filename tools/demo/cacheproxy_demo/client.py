@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain
+from cacheproxy.core.adapt.late import refuses_late
+from cacheproxy.core.adapt.refusal import STATUSES
 from cacheproxy.core.conversation.usage import Usage, usage_of
-from cacheproxy.core.placement.refusal import STATUSES, refuses_late
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ The message alone is taken, from whichever shape the body has: OpenAI's and Anth
 ``error.message``, Ollama's ``error``, FastAPI's ``detail``, or plain text. Servers repeat what
 they could not read (pydantic's ``input``, a JSON parser's "last read"). So no text of the request
 is quoted: a quoted part becomes ``…``, and a message that shares a longer run of text with the
-request is not shown at all. Whether it is about the order or the roles of messages is told, too.
+request is not shown at all. ``read`` returns the whole of it to whoever mends the request.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cacheproxy.core.adapt.adaptation import Refusal
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.privacy.credentials import hide_text
@@ -27,7 +28,7 @@ _KEPT = 8 << 10
 _LOOKED_AT = 400
 """Characters of a message from which the line is made."""
 _LONGEST = 160
-_DEEPEST = 4
+_DEEPEST, _MOST_DETAILS = 4, 64
 _RUN, _STEP = 32, 8
 """Every run of text of 39 characters that stands in the request is found, none shorter than 32."""
 _LARGEST = 8 << 20
@@ -39,34 +40,45 @@ _OF_THE_API = re.compile(r"[a-z_.]{1,24}")
 """What fields and roles are called: quoted though requests have them, too."""
 _RAISED = "Jinja Exception: "
 """Before it llama-server shows the template; behind it stands what the template said."""
-STATUSES = frozenset({400, 404, 422, 500})
-"""How servers answer when a template raises: llama-server and vLLM 400, mlx-lm 404, others 500."""
+STATUSES = frozenset({400, 404, 413, 422, 500})
+"""How servers answer a request that they cannot take: when a template raises, llama-server and vLLM
+400, mlx-lm 404, others 500."""
 LARGEST = 64 << 10
 """Bytes of an error answer that are looked at."""
-# Templates raise such errors while the prompt is rendered, before anything is evaluated. Words of:
-# Qwen3.5 and Ministral ("System message must be at the beginning."), Mistral and Gemma
-# ("conversation roles must alternate user/assistant/…"), Mistral-Small ("Only user, assistant and
-# tool roles are supported, got system."), Qwen and Apertus ("Unexpected message role.", "Invalid
-# role: system"), Mistral's of September 2024 on ("Tool call IDs should be alphanumeric strings with
-# length 9!"), pydantic's literal checks ("Input should be 'user' or 'assistant'").
-_ORDER = re.compile(
-    rb"system (?:message|role|prompt)s?\b.{0,80}"
-    rb"\b(?:beginning|first|start|only|once|multiple|support|allow|expect)",
-    re.IGNORECASE | re.DOTALL,
-)
-_ROLE = re.compile(
-    rb"\b(?:only|unexpected|unknown|invalid|unsupported|unrecognized|expected)\b.{0,80}\brole"
-    rb"|\broles?\b.{0,60}\b(?:not supported|unsupported|not allowed|invalid|unknown)"
-    rb"|should be .{0,4}user.{0,12}assistant",
-    re.IGNORECASE | re.DOTALL,
-)
-_ALTERNATE = re.compile(
-    rb"\broles?\b.{0,20}\bmust alternate|\balternat\w+ .{0,40}\brole", re.IGNORECASE
-)
-_SHORT_IDS = re.compile(rb"\bids? should be alphanumeric\b.{0,40}\b9\b", re.IGNORECASE)
 
 
-class PlacementRefusal:
+def read(status: int, body: bytes) -> Refusal:
+    """Return what an error answer says, from whichever shape its ``body`` has."""
+    text = body[:LARGEST].decode("utf-8", "replace")
+    value = parsed(text.strip(), strict=False)
+    words = "\n".join(_messages(value, every=True)) or text
+    if len(words) > _KEPT:  # llama-server: the template, and behind it what it has to say
+        words = f"{words[: _KEPT // 2]}\n{words[-_KEPT // 2 :]}"
+    return Refusal(status, words, _code(value), next(_paths(value), ()))
+
+
+def _code(value: Any) -> str:
+    error = value.get("error", value) if isinstance(value, dict) else None
+    found = (error.get(name) for name in ("type", "code")) if isinstance(error, dict) else ()
+    return next((one.lower() for one in found if isinstance(one, str) and one), "")
+
+
+def _paths(value: Any, depth: int = 0) -> Iterator[tuple[str | int, ...]]:
+    """Yield the members that pydantic names, as far as FastAPI's answers hold them."""
+    if depth == _DEEPEST:
+        return
+    if isinstance(value, dict):
+        where = value.get("loc")
+        if isinstance(where, list) and all(type(step) in (str, int) for step in where):
+            yield tuple(where[1:] if where[:1] == ["body"] else where)
+        for name in ("error", "detail"):
+            yield from _paths(value.get(name), depth + 1)
+    elif isinstance(value, list):
+        for one in value[:_MOST_DETAILS]:
+            yield from _paths(one, depth + 1)
+
+
+class ErrorReader:
     """Keeps the first bytes of an error's body as they pass.
 
     ``headers``: the response's. ``keys``: credentials of ours that it may repeat.
@@ -117,20 +129,22 @@ def _message_in(text: str) -> str | None:
     return next(_messages(value), None)
 
 
-def _messages(value: Any, depth: int = 0) -> Iterator[str]:
+def _messages(value: Any, depth: int = 0, *, every: bool = False) -> Iterator[str]:
+    """Yield the messages in an error; ``every``: those of all details, not of the first alone."""
     if isinstance(value, str) and value.strip():
         yield value
     elif depth == _DEEPEST:
         return
     elif isinstance(value, dict):
         for name in ("error", "message", "detail"):
-            yield from _messages(value.get(name), depth + 1)
+            yield from _messages(value.get(name), depth + 1, every=every)
         if isinstance(value.get("msg"), str):  # FastAPI's list of details: where, and what
             place = value.get("loc")
             steps = place if isinstance(place, list) else ()
             yield ": ".join(filter(None, (".".join(map(str, steps)), value["msg"])))
-    elif isinstance(value, list) and value:
-        yield from _messages(value[0], depth + 1)
+    elif isinstance(value, list):
+        for one in value[: _MOST_DETAILS if every else 1]:
+            yield from _messages(one, depth + 1, every=every)
 
 
 def _fit_to_show(raw: str, requests: Sequence[Request], keys: frozenset[bytes]) -> str | None:
@@ -165,19 +179,3 @@ def _spellings(text: str) -> set[bytes]:
     """Return how ``text`` may stand in a body: as it is, or in JSON in either way."""
     spelled = {text, *(json.dumps(text, ensure_ascii=ascii_)[1:-1] for ascii_ in (True, False))}
     return {each.encode("utf-8", "surrogatepass") for each in spelled}
-
-
-def refuses_late(body: bytes) -> bool:
-    """Whether the error answer may be about a system message that comes late."""
-    text = body[:LARGEST]
-    return any(words.search(text) for words in (_ORDER, _ROLE, _ALTERNATE))
-
-
-def wants_short_ids(body: bytes) -> bool:
-    """Whether it says that the ids of calls have to be nine letters or digits."""
-    return _SHORT_IDS.search(body[:LARGEST]) is not None
-
-
-def wants_turns(body: bytes) -> bool:
-    """Whether it says that user and assistant have to take turns."""
-    return _ALTERNATE.search(body[:LARGEST]) is not None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.placement.placement import Late, Placement, Treatment, alike
+from cacheproxy.core.servers.placement import Late, Placement, Treatment, alike
 
 
 @pytest.mark.parametrize("late", Late)

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cacheproxy.core.placement.refusal import (
-    LARGEST,
-    WITHHELD,
-    PlacementRefusal,
-    refuses_late,
-    wants_turns,
-)
+from cacheproxy.core.adapt.late import refuses_late, wants_turns
+from cacheproxy.core.adapt.refusal import LARGEST, WITHHELD, ErrorReader
 from cacheproxy.core.prompt.request import Request
 from tests.core.held import most_held
 
@@ -35,7 +30,7 @@ def asked(body=BODY, *, headers=(), ascii_=True):
 
 
 def said(body, *requests, headers=(), pieces=1000):
-    refusal = PlacementRefusal(headers)
+    refusal = ErrorReader(headers)
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     for start in range(0, len(body), pieces):
         refusal.feed(body[start : start + pieces])
@@ -84,7 +79,7 @@ def test_only_the_first_kilobytes_are_kept():
     """The message is found in them, though the rest is missing."""
     assert said({"error": {"message": "too long", "of": "x" * 100_000}}) == "too long"
     assert said({"of": "x" * 100_000, "error": {"message": "too long"}}) is None
-    refusal = PlacementRefusal(())
+    refusal = ErrorReader(())
     assert most_held(lambda: refusal.feed(b"x" * 1000), 1000) < 100_000
 
 

@@ -23,18 +23,16 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from cacheproxy.core.adapt.adaptation import Made
+from cacheproxy.core.adapt.joining import WHY, ends_with_result, join_late, re_role
 from cacheproxy.core.dialects.content import call_ids_in
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
 from cacheproxy.core.document.pointer import PathStep, to_pointer
-from cacheproxy.core.placement.joining import WHY, ends_with_result, join_late, re_role
-from cacheproxy.core.placement.placement import ROLES, Placement
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.prompt.request import Request, messages_of
-from cacheproxy.core.rules.fold import RuleReport, describe
+from cacheproxy.core.servers.placement import ROLES, Placement
 
-NAME = "late-system-messages"
-"""Under which placed messages are reported and counted, beside the rules."""
 _EMPTY = "late system message without any text left out"
 _SYSTEM = PathStep("*", key="role", values=ROLES)
 _PLAIN = re.compile(
@@ -77,44 +75,32 @@ def count_of(edits: Sequence[Edit]) -> int:
     return sum(edit.why in (WHY, _EMPTY) for edit in edits)
 
 
-def place(
-    request: Request, placement: Placement, late: Sequence[LateMessage] | None = None
-) -> tuple[Request, RuleReport | None]:
-    """Return ``request`` with its late messages where ``placement`` says, and what was done.
-
-    ``late``: these, where they have been looked for.
-    It never raises: what cannot be placed goes on as it came, and the report says why.
-    """
+def placed(request: Request, placement: Placement, late: Sequence[LateMessage]) -> Made:
+    """Return ``request`` with its ``late`` messages where ``placement`` says."""
     (root, items), document = messages_of(request), request.document
     if document is None or not items:
-        return request, None
+        return Made(request)
     splices: list[Splice] = []
-    try:
-        late = late_messages(request) if late is None else late
-        moved, gone = _needed(late, items, placement)
-        edits = [Edit(f"/{root}/{number}", REMOVE, _EMPTY) for number in sorted(gone)]
-        done = list(edits)
-        if placement.joins_user or (moved and placement.joins_tool):
-            edits += join_late(items, moved, gone, placement, f"/{root}")
-            done = edits
-        else:
-            for number in sorted(moved):
-                pointer = f"/{root}/{number}"
-                plain = _plainly(document, root, number)
-                splices += [] if plain is None else [plain]
-                edits += re_role(pointer, items[number]) if plain is None else ()
-                done.append(Edit(f"{pointer}/role", "user", WHY))
-        placed = _edited(request, [*splices_of(document, edits), *splices])
-        if placement.short_ids:  # in what was placed: a result may have become another
-            spelled = list(short_ids(messages_of(placed)[1], f"/{root}"))
-            if spelled and placed.document is not None:
-                placed = _edited(placed, splices_of(placed.document, spelled))
-                done = [*done, *spelled]
-    except Exception as error:  # law 4
-        return request, RuleReport(NAME, error=describe(error))
-    if placed is request:
-        return request, None
-    return placed, RuleReport(NAME, tuple(done))
+    moved, gone = _needed(late, items, placement)
+    edits = [Edit(f"/{root}/{number}", REMOVE, _EMPTY) for number in sorted(gone)]
+    done = list(edits)
+    if placement.joins_user or (moved and placement.joins_tool):
+        edits += join_late(items, moved, gone, placement, f"/{root}")
+        done = edits
+    else:
+        for number in sorted(moved):
+            pointer = f"/{root}/{number}"
+            plain = _plainly(document, root, number)
+            splices += [] if plain is None else [plain]
+            edits += re_role(pointer, items[number]) if plain is None else ()
+            done.append(Edit(f"{pointer}/role", "user", WHY))
+    after = _edited(request, [*splices_of(document, edits), *splices])
+    if placement.short_ids:  # in what was placed: a result may have become another
+        spelled = list(short_ids(messages_of(after)[1], f"/{root}"))
+        if spelled and after.document is not None:
+            after = _edited(after, splices_of(after.document, spelled))
+            done = [*done, *spelled]
+    return Made(after, done)
 
 
 def _edited(request: Request, splices: list[Splice]) -> Request:

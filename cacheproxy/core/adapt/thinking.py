@@ -8,14 +8,17 @@ rendered prompt only grows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
+from cacheproxy.core.adapt.adaptation import Made, Need, Refusal, Remembered
 from cacheproxy.core.conversation.divergence import Kinship
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.thoughts import Thoughts, place_of
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.dialects.content import blocks_of
 from cacheproxy.core.dialects.reasoning import Putting, has_reasoning
@@ -24,7 +27,6 @@ from cacheproxy.core.document.edits import Edit, splice, splices_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.prompt.segments import Piece
-from cacheproxy.core.rules.fold import RuleReport, describe
 from cacheproxy.core.servers.kind import as_object
 from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.template.rendering import KEEPERS
@@ -37,6 +39,8 @@ AUTO, YES, NO = "auto", "yes", "no"
 SETTINGS = (AUTO, YES, NO)
 """What ``--keep-thinking`` may be."""
 _KWARGS = "chat_template_kwargs"
+_SCANNED, _MOST_MESSAGES = 128 << 10, 64
+"""Bytes and messages beyond which reasoning is put back in a thread."""
 
 _SAID = attrgetter("role", "text")
 
@@ -46,16 +50,6 @@ KeepingWay = tuple[Word, ...]
 """How reasoning is kept: what is asked for; (): the template keeps it unasked."""
 _WHOSE = "conversations keep it if the client sends it back"
 _OFF = "the model reads its earlier reasoning (--keep-thinking no leaves it out)"
-
-
-@dataclass(frozen=True, slots=True)
-class KeptThinking:
-    """A request with its earlier reasoning in it, where that is kept."""
-
-    request: Request  #: as it goes on
-    report: RuleReport | None = None  #: what was edited; None: nothing
-    asked: int | None = None
-    """Where its answer will stand, see ``place_of``; None: none is expected."""
 
 
 def may_keep(setting: str, profile: Profile) -> bool:
@@ -99,32 +93,129 @@ def way_of(
     return (word,) if begins else None
 
 
-def keep(
-    request: Request, way: KeepingWay | None, thoughts: Thoughts, kin: Kinship | None = None
-) -> KeptThinking:
-    """Return ``request`` with its reasoning kept in this ``way``; it never raises.
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What earlier reasoning is kept by, in one conversation."""
 
-    ``kin``: of the request before pins put anything back. What was pinned or noted is no history: a
-    client that asks anew does not know of it.
+    way: KeepingWay | None  #: how it is kept; None: it is not, but its answer is remembered
+    thoughts: Thoughts  #: what the model had reasoned
+    kin: Kinship | None = None
+    """Of the request before pins put anything back. What was pinned or noted is no history: a
+    client that asks anew does not know of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptNeed(Need):
+    """Reasoning to be put back: ``places`` of the model's messages, by their numbers."""
+
+    sources: Sources | None = None
+    places: Mapping[int, int] = field(default_factory=dict)
+    asked: int | None = None
+    """Where the answer will stand, see ``place_of``; None: none is expected."""
+
+
+class KeptThinking:
+    """Keeps earlier reasoning; ``setting``: of ``--keep-thinking``.
+
+    ``in_thread``: calls a function with arguments in a thread.
     """
-    document = request.document
-    if document is None:
-        return KeptThinking(request)
-    try:
-        places, asked = _places(request, thoughts, kin)
-        if way is None:
-            return KeptThinking(request, asked=asked)
-        edits = [*_asked(request, way)]
+
+    name, title = NAME, "thinking"
+    fails, whose = "earlier reasoning is not kept", "first for {client}"
+
+    def __init__(
+        self,
+        setting: str,
+        server: KnownServer,
+        store: Store,
+        in_thread: Callable[..., Awaitable[None]],
+    ) -> None:
+        self._setting = setting
+        self._server = server
+        self._store = store
+        self._in_thread = in_thread
+
+    async def learn(
+        self, request: Request, turn: Turn | None, *, begins: bool
+    ) -> Remembered | None:
+        """Return what there is of the reasoning in the conversation that ``turn`` belongs to."""
+        setting = self._setting
+        if turn is None or setting == NO or not self._server.is_rendered(request):
+            return None
+        profile = self._server.profile
+        if self._store.readers:  # the next request comes in an instant
+            await self._in_thread(self._store.read_on, turn.session)
+        known = self._store.conversation(turn.session)
+        thoughts = Thoughts() if known is None else known.thoughts
+        way = way_of(setting, profile, request, thoughts)
+        if way is None and not (begins and may_remember(setting, profile)):
+            return None
+        if way is not None and begins:
+            thoughts.asked_by = next(iter(way), None)
+        return {(): Sources(way, thoughts, turn.kin)}
+
+    def needed(self, request: Request, remembered: Remembered) -> Need | None:
+        """Return which of its messages had which reasoning, and where its answer will stand."""
+        sources: Sources = remembered[()]
+        if request.document is None:
+            return None
+        places, asked = _places(request, sources.thoughts, sources.kin)
+        return KeptNeed({}, sources, places, asked)
+
+    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
+        """Return None: a template takes what its page has rendered."""
+        return None
+
+    def edits(self, request: Request, need: Need) -> Made:
+        """Return the request with its reasoning kept."""
+        assert isinstance(need, KeptNeed)
+        sources, document = need.sources, request.document
+        if sources is None or sources.way is None or document is None:
+            return Made(request)
+        edits = [*_asked(request, sources.way)]
         splices = splices_of(document, edits)
-        for edit, more in _given(request, document, places, thoughts):
+        for edit, more in _given(request, document, need.places, sources.thoughts):
             edits.append(edit)
             splices.extend(more)
         body = splice(document.body, splices)
-    except Exception as error:  # law 4
-        return KeptThinking(request, RuleReport(NAME, error=describe(error)))
-    if body is request.body:
-        return KeptThinking(request, asked=asked)
-    return KeptThinking(request.with_body(body, splices), RuleReport(NAME, tuple(edits)), asked)
+        if body is request.body:
+            return Made(request)
+        return Made(request.with_body(body, splices), edits)
+
+    async def learn_again(self, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
+        """Return ``need``: it is never refused."""
+        return need
+
+    def remember(self, request: Request, need: Need) -> None:
+        """Remember nothing: no refusal taught it."""
+
+    def is_quick(self, request: Request, remembered: Remembered) -> bool:
+        """Whether the request may be edited on the reactor: its history is read."""
+        sources: Sources = remembered[()]
+        is_short = request.is_quick(_SCANNED) and sources.thoughts.cost <= _SCANNED
+        return is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES
+
+    def says(self, remembered: Remembered) -> str:  # noqa: ARG002
+        """Return what the template does with reasoning, and what is done about it."""
+        does = says(self._setting, self._server.profile)
+        return f"template {does}" if does else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is done with earlier reasoning, as plain values for a page."""
+        setting, profile = self._setting, self._server.profile
+        is_on = may_keep(setting, profile)
+        return {"setting": setting, "on": is_on, "says": says(setting, profile)}
+
+
+class KnownServer(Protocol):
+    """What is known of one server."""
+
+    @property
+    def profile(self) -> Profile:
+        """All of it."""
+
+    def is_rendered(self, request: Request) -> bool:
+        """Whether what the profile says of the template holds for ``request``."""
 
 
 def _places(
@@ -210,7 +301,7 @@ def _asked(request: Request, way: KeepingWay) -> Iterator[Edit]:
 
 
 def _given(
-    request: Request, document: Document, places: dict[int, int], thoughts: Thoughts
+    request: Request, document: Document, places: Mapping[int, int], thoughts: Thoughts
 ) -> Iterator[tuple[Edit, list[Splice]]]:
     """Yield the edits that put reasoning back, with what each changes in the body."""
     reasoning, (_, messages) = _reasoning(request), messages_of(request)

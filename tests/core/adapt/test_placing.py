@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.placement.placement import Late, Placement, Treatment, alike
-from cacheproxy.core.placement.placing import LateMessage, late_messages, place, short_id
+from cacheproxy.core.adapt.late import place
+from cacheproxy.core.adapt.placing import LateMessage, late_messages, short_id
+from cacheproxy.core.servers.placement import Late, Placement, Treatment, alike
 from cacheproxy.testing import request
 from tests.core.late import (
     CACHE,

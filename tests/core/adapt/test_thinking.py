@@ -6,20 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.adapt import thinking
+from cacheproxy.core.adapt.thinking import (
+    AUTO,
+    NO,
+    way_of,
+)
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts, place_of
 from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.servers.profile import MemoryKind
-from cacheproxy.core.thinking import keeping
-from cacheproxy.core.thinking.keeping import (
-    AUTO,
-    NO,
-    keep,
-    way_of,
-)
 from cacheproxy.testing import request
 from tests import transcript
 
-from .talk import PATHS, TURNS, WORD, Talk, answer, profile, result, talk, user, without
+from .talk import PATHS, TURNS, WORD, Talk, answer, keep, profile, result, talk, user, without
 
 CHAT, MESSAGES = PATHS["chat"], PATHS["messages"]
 KWARGS = "chat_template_kwargs"
@@ -169,7 +168,7 @@ def test_no_body_is_too_strange(messages, path):
 
 def test_what_goes_wrong_is_told_and_nothing_is_changed(monkeypatch):
     """The request goes on as it came (law 4)."""
-    monkeypatch.setattr(keeping, "splice", lambda *_: 1 / 0)
+    monkeypatch.setattr(thinking, "splice", lambda *_: 1 / 0)
     asked = request({"messages": [user("x")]}, CHAT)
     kept = keep(asked, (WORD,), Thoughts())
     assert kept.request is asked

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import NamedTuple
 
+from cacheproxy.core.adapt.thinking import AUTO, KeptThinking, Sources, way_of
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts, place_of
 from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.document.edits import encode
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Thinking
 from cacheproxy.core.servers.profile import ThinkingProfile as Fare
-from cacheproxy.core.thinking.keeping import keep, way_of
 from cacheproxy.testing import request
 from tests.core.templates import thinking
+
+from .adapted import adapted
 
 WORD = ("preserve_thinking", True)
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
@@ -42,6 +47,21 @@ def answer(text, thought="", calls=()):
             for number, function in enumerate(functions)
         ]
     return made
+
+
+class Kept(NamedTuple):
+    """A request with its reasoning kept, what was edited, and where its answer will stand."""
+
+    request: Request
+    report: RuleReport | None
+    asked: int | None
+
+
+def keep(asked, way, thoughts, kin=None):
+    """Keep the reasoning of a request in this ``way``."""
+    one = KeptThinking(AUTO, None, None, None)
+    after, need, report = adapted(one, asked, {(): Sources(way, thoughts, kin)})
+    return Kept(after, report, None if need is None else need.asked)
 
 
 class Talk:

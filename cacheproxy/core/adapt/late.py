@@ -1,0 +1,238 @@
+"""Late system messages, users in a row and ids of calls: where and how a server takes them.
+
+What a server does with them is told by its template, by two short prompts, or by its refusal. See
+``core.servers.placement`` for the knowledge, ``placing`` for the edits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from cacheproxy.core.adapt.adaptation import (
+    Made,
+    Need,
+    Refusal,
+    Remembered,
+    make,
+)
+from cacheproxy.core.adapt.placing import LateMessage, late_messages, placed
+from cacheproxy.core.adapt.refusal import LARGEST
+from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import RuleReport
+from cacheproxy.core.servers.belief import Beliefs, Key
+from cacheproxy.core.servers.placement import BY_OPTION, Late, Placement, guessed
+
+NAME = "late-system-messages"
+"""Under which placed messages are reported and counted, beside the rules."""
+AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"
+"""What ``--placement`` may be."""
+_SCANNED, _MOST_MESSAGES = 128 << 10, 64
+"""Bytes and messages beyond which a request is edited in a thread: to look at one message, and to
+put a block into it, takes up to 0.05 ms."""
+_ALWAYS = guessed(Late.REFUSED, BY_OPTION)
+_BY_ANSWER = "its answer to a request"
+_UNKNOWN = guessed(Late.UNKNOWN, _BY_ANSWER)
+_LATE = guessed(Late.REFUSED, _BY_ANSWER)
+# Templates raise such errors while the prompt is rendered, before anything is evaluated. Words of:
+# Qwen3.5 and Ministral ("System message must be at the beginning."), Mistral and Gemma
+# ("conversation roles must alternate user/assistant/…"), Mistral-Small ("Only user, assistant and
+# tool roles are supported, got system."), Qwen and Apertus ("Unexpected message role.", "Invalid
+# role: system"), Mistral's of September 2024 on ("Tool call IDs should be alphanumeric strings with
+# length 9!"), pydantic's literal checks ("Input should be 'user' or 'assistant'").
+_ORDER = re.compile(
+    rb"system (?:message|role|prompt)s?\b.{0,80}"
+    rb"\b(?:beginning|first|start|only|once|multiple|support|allow|expect)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ROLE = re.compile(
+    rb"\b(?:only|unexpected|unknown|invalid|unsupported|unrecognized|expected)\b.{0,80}\brole"
+    rb"|\broles?\b.{0,60}\b(?:not supported|unsupported|not allowed|invalid|unknown)"
+    rb"|should be .{0,4}user.{0,12}assistant",
+    re.IGNORECASE | re.DOTALL,
+)
+_ALTERNATE = re.compile(
+    rb"\broles?\b.{0,20}\bmust alternate|\balternat\w+ .{0,40}\brole", re.IGNORECASE
+)
+_SHORT_IDS = re.compile(rb"\bids? should be alphanumeric\b.{0,40}\b9\b", re.IGNORECASE)
+
+
+def refuses_late(body: bytes) -> bool:
+    """Whether the error answer may be about a system message that comes late."""
+    text = body[:LARGEST]
+    return any(words.search(text) for words in (_ORDER, _ROLE, _ALTERNATE))
+
+
+def wants_short_ids(body: bytes) -> bool:
+    """Whether it says that the ids of calls have to be nine letters or digits."""
+    return _SHORT_IDS.search(body[:LARGEST]) is not None
+
+
+def wants_turns(body: bytes) -> bool:
+    """Whether it says that user and assistant have to take turns."""
+    return _ALTERNATE.search(body[:LARGEST]) is not None
+
+
+class KnownPlacement(Protocol):
+    """Where late messages stand at one server, as far as it is known; it can be asked."""
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """What is thought of it; ``mends``: whether other requests have to be edited, too."""
+
+    @property
+    def placement(self) -> Placement | None:
+        """What was learned last; None for nothing."""
+
+    def key(self, request: Request) -> Key:
+        """Return what it depends on."""
+
+    def known(self, request: Request, *, fresh: bool = True) -> Placement | None:
+        """Return what is known for ``request``; ``fresh``: of the server that is there now."""
+
+    def keep(self, key: Key, placement: Placement) -> None:
+        """Know this from now on."""
+
+    def forget(self) -> None:
+        """Ask again: what is known may be of another server."""
+
+    async def learn_for(self, request: Request, *, quietly: bool) -> None:
+        """Ask for ``request``, which waits; ``quietly``: without short prompts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateNeed(Need):
+    """``facts``: the Placement under ``()``, where one is known. ``late``: the late messages."""
+
+    late: Sequence[LateMessage] = ()
+
+    @property
+    def placement(self) -> Placement | None:
+        """What it is placed by."""
+        return self.facts.get(())
+
+
+class LateMessages:
+    """Places late system messages; ``setting``: as ``--placement`` says it."""
+
+    name, title = NAME, "placement"
+    fails, whose = "late system messages stay as they are", "{client} sends such messages"
+
+    def __init__(self, setting: str, server: KnownPlacement) -> None:
+        self._setting = setting
+        self._server = server
+
+    async def learn(
+        self,
+        request: Request,
+        turn: Turn | None,  # noqa: ARG002
+        *,
+        begins: bool,  # noqa: ARG002
+    ) -> Remembered | None:
+        """Return where late messages stand, if ``request`` has some, or something else to mend."""
+        if self._setting == OFF:
+            return None
+        if late := late_messages(request):
+            placement = await self._known(request)
+        elif self._server.beliefs.mends:
+            placement = self._server.known(request, fresh=False)
+            if placement is None or not (placement.places or placement.mends):
+                return None
+        else:
+            return None
+        return {LateMessage: late} if placement is None else {(): placement, LateMessage: late}
+
+    def needed(self, request: Request, remembered: Remembered) -> Need | None:  # noqa: ARG002
+        """Return the need of what ``learn`` found."""
+        facts: Remembered = {key: value for key, value in remembered.items() if key == ()}
+        return LateNeed(facts, remembered[LateMessage])
+
+    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
+        """Return the need of what the server's words ask for beside what was done."""
+        if self._setting == OFF or request.dialect is None:
+            return None
+        late = need.late if isinstance(need, LateNeed) else ()
+        words = refusal.words.encode("utf-8", "replace")
+        joins, ids = wants_turns(words), wants_short_ids(words)
+        if not (joins or ids or (late and refuses_late(words))):
+            return None
+        unknown = _ALWAYS if self._setting == USER else _UNKNOWN
+        guess = (need.placement if isinstance(need, LateNeed) else None) or unknown
+        if not guess.places and late and not ids:
+            guess = replace(_LATE, joins_user=guess.joins_user, short_ids=guess.short_ids)
+        if joins:
+            guess = replace(guess, joins_user=True, joins_tool=True)
+        if ids:
+            guess = replace(guess, short_ids=True)
+        return LateNeed({(): guess}, late)
+
+    def edits(self, request: Request, need: Need) -> Made:
+        """Return the request with its late messages where the server takes them."""
+        assert isinstance(need, LateNeed)
+        placement = need.placement
+        if placement is None or not (placement.places or placement.mends):
+            return Made(request)
+        return placed(request, placement, need.late)
+
+    async def learn_again(self, request: Request, need: Need | None) -> Need | None:
+        """Return the need by what the server says now, if it was placed by what it said before."""
+        by, late = (need.placement, need.late) if isinstance(need, LateNeed) else (None, ())
+        known = self._server.known(request)
+        if known is not None and known == by:
+            self._server.forget()
+            known = await self._known(request, quietly=True)
+        return LateNeed({} if known is None else {(): known}, late)
+
+    def remember(self, request: Request, need: Need) -> None:
+        """Know the placement by which the server took ``request``."""
+        assert isinstance(need, LateNeed)
+        placement = need.placement
+        if placement is not None and placement != self._server.known(request):
+            self._server.keep(self._server.key(request), placement)
+
+    def is_quick(self, request: Request, remembered: Remembered) -> bool:
+        """Whether the request may be edited on the reactor.
+
+        To join takes ten times as long as to give a message to the user in its place; to mend looks
+        at each message there is.
+        """
+        placement: Placement | None = remembered.get(())
+        if len(request.body) <= _SCANNED or placement is None:
+            return True
+        if not (placement.places or placement.mends):
+            return True
+        is_few = not placement.joins_tool or len(remembered[LateMessage]) <= _MOST_MESSAGES
+        return is_few and not placement.mends and request.is_quick(_SCANNED)
+
+    def says(self, remembered: Remembered) -> str:
+        """Return what the server does with late messages, and what is done about it."""
+        return f"upstream {remembered[()].says}" if () in remembered else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what was learned last as plain values for a page."""
+        known = _ALWAYS if self._setting == USER else self._server.placement
+        if self._setting == OFF or known is None:
+            return {"setting": self._setting, "late": str(Late.UNKNOWN), "says": ""}
+        return {"setting": self._setting} | known.as_dict()
+
+    async def _known(self, request: Request, *, quietly: bool = False) -> Placement | None:
+        known = self._server.known
+        if self._setting == USER:
+            return known(request) or _ALWAYS
+        await self._server.learn_for(request, quietly=quietly or self._setting == QUIET)
+        return known(request) or known(request, fresh=False)
+
+
+def place(
+    request: Request, placement: Placement, late: Sequence[LateMessage] | None = None
+) -> tuple[Request, RuleReport | None]:
+    """Return ``request`` with its late messages where ``placement`` says, and what was done.
+
+    ``late``: these, where they have been looked for. It never raises, see ``make``.
+    """
+    found = late_messages(request) if late is None else late
+    return make(NAME, request, partial(placed, request, placement, found))

@@ -1,0 +1,39 @@
+"""The adaptations that there are, in the order in which they edit a request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from cacheproxy.core.adapt import late, model, progress, thinking
+from cacheproxy.core.adapt.adaptation import Adaptation
+from cacheproxy.core.conversation.store import Store
+
+MENDING: tuple[Adaptation, ...] = ()
+"""Those that know of a server what its refusals taught, and nothing else (``--mend``)."""
+NAMES = (model.NAME, thinking.NAME, *(one.name for one in MENDING), late.NAME, progress.NAME)
+"""As ``--disable`` takes them."""
+
+
+class KnownServer(late.KnownPlacement, thinking.KnownServer, Protocol):
+    """What is known of one server."""
+
+
+def adaptations(
+    server: KnownServer,
+    store: Store,
+    in_thread: Callable[..., Awaitable[None]],
+    *,
+    placement: str,
+    keep_thinking: str,
+    mending: Iterable[Adaptation],
+) -> list[Adaptation]:
+    """Return those that a server of the user's own gets, behind the model's name.
+
+    ``placement``, ``keep_thinking``: the settings. ``mending``: MENDING, or a part of it.
+    """
+    return [
+        thinking.KeptThinking(keep_thinking, server, store, in_thread),
+        *mending,
+        late.LateMessages(placement, server),
+    ]

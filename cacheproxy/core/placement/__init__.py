@@ -1,1 +1,0 @@
-"""Late system messages: what a server does with them, and how they are placed."""
