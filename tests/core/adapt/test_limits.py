@@ -14,8 +14,8 @@ WORDS = {
     "completion). Please reduce the length of the messages or completion.",
     "vLLM's next": f"'max_tokens' or 'max_completion_tokens' is too large: 28000. {MOST} and your "
     "request has 12000 input tokens (28000 > 32768 - 12000).",
-    "vLLM's other": f"{MOST}. However, your request has 12000 input tokens plus 28000 'max_tokens'. "
-    "Please reduce one or the other.",
+    "vLLM's other": f"{MOST}. However, your request has 12000 input tokens plus 28000 "
+    "'max_tokens'. Please reduce one or the other.",
     "SGLang": "Requested token count exceeds the model's maximum context length of 32768 tokens. "
     "You requested a total of 40000 tokens: 12000 tokens from the input messages and 28000 tokens "
     "for the completion.",
@@ -69,7 +69,7 @@ def test_a_model_whose_answers_are_shorter():
 
 
 def test_a_prompt_that_was_not_counted_to_its_end():
-    """The server, vLLM, stops at the first token that is too many: the number is what the limit leaves."""
+    """The server, vLLM, stops at the first token that is too many: nobody knows how many come."""
     words = AT_LEAST.format(65_535, 62_466)
     asked = {"messages": HI, "max_tokens": 65_535}
     assert mended(LIMIT, "chat", asked, words)[0] == {"messages": HI}
