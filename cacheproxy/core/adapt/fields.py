@@ -64,6 +64,17 @@ _LOCATED = re.compile(
     re.IGNORECASE,
 )
 """What is said of a member that the error locates (Pydantic's ``loc``)."""
+_EFFORT = "reasoning_effort"
+_EFFORTS = (
+    "/reasoning_effort",
+    "/think",
+    "/thinking",
+    "/output_config/effort",
+    "/reasoning/effort",
+)
+"""Members that ask for reasoning, in whichever API: a translated request has another's."""
+_THINKS = re.compile(r"\bdoes not support (?:thinking|reasoning)\b", re.IGNORECASE)
+"""Ollama's words for a model that does not reason."""
 _UNSIGNED = re.compile(
     r"\bsignature\b[^.\n]{0,60}\b(?:required|missing)|missing[^.\n]{0,20}signature"
 )
@@ -122,6 +133,10 @@ def _named(refusal: Refusal, document: Document) -> Iterator[str]:
     )
     if signs and _first(document, _THINKING) is not None:
         yield _THINKING
+    elif _THINKS.search(refusal.words) or (
+        refusal.path == (_EFFORT,) and _EFFORT not in document.value
+    ):
+        yield from (pattern for pattern in _EFFORTS if _first(document, pattern) is not None)
     elif where and _LOCATED.search(refusal.words):
         yield where
     elif not refusal.path:

@@ -21,6 +21,7 @@ _WHY = {
     "video": "the model server takes no video",
     "file": "the model server takes no files",
 }
+_UPLOADED = "the model server does not have what was uploaded elsewhere"
 _UNKNOWN = "the model server does not know this type of content"
 _HOLDERS = ("source", "image_url", "input_audio", "audio_url", "video_url", "file")
 """Members of a block in which its data may stand, one level deeper."""
@@ -45,17 +46,21 @@ def worded(block: _Json, why: str = "") -> str:
     told += [media] if media else []
     told += [f"{size} bytes"] if size else []
     told = [", ".join(told)] if told else []
-    return f"[{what} not shown: {'; '.join([*told, why or _WHY.get(kind, _UNKNOWN)])}]"
+    usual = _UPLOADED if _is_uploaded(block) else _WHY.get(kind, _UNKNOWN)
+    return f"[{what} not shown: {'; '.join([*told, why or usual])}]"
 
 
 def text_of(block: _Json) -> str | None:
     """Return the text of a block that is nothing but text in another spelling, None for others.
 
-    A refusal; a document or a search result whose source is text: title and origin come first.
+    A refusal; a compaction that has its summary; a document or a search result whose source is
+    text: title and origin come first.
     """
     if isinstance(block.get("refusal"), str):
         return str(block["refusal"])
     kind, source = block.get("type"), block.get("source")
+    if kind == "compaction" and isinstance(block.get("content"), str):
+        return str(block["content"])
     if kind == "search_result":
         return _joined(block.get("title"), source, *_texts(block.get("content")))
     if kind == "document" and isinstance(source, dict):
@@ -90,8 +95,7 @@ def _name(block: _Json) -> str:
 
 def media_of(block: _Json) -> tuple[str, int]:
     """Return the media type of a block's data and its size in bytes; "" and 0: not known."""
-    holders = [block, *(block[name] for name in _HOLDERS if isinstance(block.get(name), dict))]
-    for holder in reversed(holders):
+    for holder in reversed(_holders(block)):
         media = _short(holder.get("media_type") or holder.get("format"))
         for member in _DATA:
             data = holder.get(member)
@@ -103,9 +107,17 @@ def media_of(block: _Json) -> tuple[str, int]:
 
 def is_remote(block: _Json) -> bool:
     """Whether the data of ``block`` stands elsewhere, at a URL."""
-    holders = [block, *(block[name] for name in _HOLDERS if isinstance(block.get(name), dict))]
-    found = [holder.get(member) for holder in holders for member in _DATA]
+    found = [holder.get(member) for holder in _holders(block) for member in _DATA]
     return any(isinstance(data, str) and data.startswith(_REMOTE) for data in found)
+
+
+def _is_uploaded(block: _Json) -> bool:
+    """Whether a block holds but the id of a file that was uploaded to a vendor."""
+    return any(isinstance(holder.get("file_id"), str) for holder in _holders(block))
+
+
+def _holders(block: _Json) -> list[_Json]:
+    return [block, *(block[name] for name in _HOLDERS if isinstance(block.get(name), dict))]
 
 
 def _data(data: str) -> tuple[str, int]:

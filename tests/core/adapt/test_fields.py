@@ -121,6 +121,24 @@ def test_several_one_after_the_other_and_one_inside_another():
 
 
 @pytest.mark.parametrize(
+    ("api", "more"),
+    [
+        ("ollama", {"think": True}),
+        ("chat", {"reasoning_effort": "high"}),
+        ("responses", {"reasoning": {"effort": "high"}}),
+        ("messages", {"thinking": {"type": "adaptive"}}),
+        ("messages", {"output_config": {"effort": "high"}}),
+    ],
+)
+def test_a_model_that_does_not_reason(api, more):
+    words = '"llama3" does not support thinking'
+    assert without(api, {"a": 1, **more}, words) in ("a", "a" + "".join(more))
+    if api == "messages":  # it may have been translated
+        words = refusal("Input should be 'low'", 422, "reasoning_effort")
+        assert without(api, {"a": 1, **more}, words) in ("a", "a" + "".join(more))
+
+
+@pytest.mark.parametrize(
     "words",
     [
         refusal("Field required", 400, "messages", 1, "content", 0, "thinking", "signature"),

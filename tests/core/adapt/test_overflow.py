@@ -13,7 +13,8 @@ LLAMA = "request (18018 tokens) exceeds the available context size (2048 tokens)
 SGLANG = "The input (18018 tokens) is longer than the model's context length (2048 tokens)."
 VLLM = (
     "This model's maximum context length is 2048 tokens. However, you requested 18022 tokens "
-    "(18018 in the messages, 4 in the completion). Please reduce the length of the messages or completion."
+    "(18018 in the messages, 4 in the completion). Please reduce the length of the messages or "
+    "completion."
 )
 LM_STUDIO = (
     "Trying to keep the first 18018 tokens when context the overflows. However, the model is "
