@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cacheproxy.core.adapt.wording import text_of, worded
 from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path
@@ -16,9 +17,12 @@ from cacheproxy.translate.reading import SEAM, Json, needed, raw_at, text_in, wr
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
 _FAILED = "Error: "
-_LEFT_OUT = ("redacted_thinking", "server_tool_use", "container_upload")
-"""Blocks of an answer that only Anthropic's own servers understand; so are the results of its
-server-run tools (``web_search_tool_result`` and the like, by their ending)."""
+_LEFT_OUT = ("redacted_thinking", "container_upload")
+_ENDS = ("_tool_use", "_tool_result")
+"""Blocks of an answer that only Anthropic's own servers understand; so are the calls and results of
+its server-run tools (``server_tool_use``, ``web_search_tool_result``, by their endings)."""
+_MODELS = frozenset({"tool_use", "thinking", "tool_result"})
+"""Blocks that stand elsewhere: in an answer, or by themselves in a user's message."""
 _PDF = "application/pdf"
 
 
@@ -34,7 +38,8 @@ def chat_messages(body: Document, spellings: Spellings) -> list[Json]:
     * Thinking is ``reasoning_content``, joined; what an answer said is joined without a seam, as
       chat servers do. Its tool calls follow, their arguments as the model wrote them if
       ``spellings`` knows it, else as the client did.
-    * What says nothing (an empty list of blocks) is left out.
+    * What says nothing (an empty list of blocks) is left out. A block that Chat Completions has no
+      word for becomes a line of text that says what stood there.
     """
     said: list[Json] = []
     system = body.value.get("system")
@@ -59,10 +64,7 @@ def chat_messages(body: Document, spellings: Spellings) -> list[Json]:
 
 def _system_text(content: Any, path: Path) -> str:
     parts = parts_of(content, path)
-    for index, part in enumerate(parts):
-        if part["type"] != "text":
-            raise wrong((*path, index), "a system text holds text only")
-    return SEAM.join(part["text"] for part in parts)
+    return SEAM.join(part["text"] if part["type"] == "text" else worded(part) for part in parts)
 
 
 def _user(content: Any, path: Path) -> list[Json]:
@@ -111,8 +113,10 @@ def _assistant(body: Document, content: Any, path: Path, spellings: Spellings) -
             thoughts.append(text_in(block, "thinking", place))
         elif kind == "tool_use":
             calls.append(_call(body, block, place, spellings))
-        elif not isinstance(kind, str) or not (kind in _LEFT_OUT or kind.endswith("_tool_result")):
+        elif not isinstance(kind, str) or kind == "tool_result":
             raise wrong((*place, "type"), "a block of this type cannot be said in an answer")
+        elif kind not in _LEFT_OUT and not kind.endswith(_ENDS):
+            texts.append(f"{SEAM if texts else ''}{_said(block)}")
     text, thought = "".join(texts), "".join(thoughts)
     if not (text or thought or calls):
         return []
@@ -152,10 +156,10 @@ def part_of(block: Json, path: Path) -> list[Json]:
     kind = block.get("type")
     if kind == "text":  # by far the most of them
         return [_text(text_in(block, "text", path))]
-    make = _BLOCKS.get(kind) if isinstance(kind, str) else None
-    if make is None:
+    if not isinstance(kind, str) or kind in _MODELS:
         raise wrong((*path, "type"), "a block of this type cannot be said in chat completions here")
-    return make(block, path)
+    make = _BLOCKS.get(kind)
+    return [_text(_said(block))] if make is None else make(block, path)
 
 
 def content_of(parts: list[Json]) -> str | list[Json]:
@@ -169,6 +173,12 @@ def content_of(parts: list[Json]) -> str | list[Json]:
     return parts
 
 
+def _said(block: Json) -> str:
+    """Return the text of a block that has no other place."""
+    text = text_of(block)
+    return worded(block) if text is None else text
+
+
 def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
@@ -180,13 +190,13 @@ def _image(block: Json, path: Path) -> list[Json]:
         url = text_in(source, "url", path)
     elif source.get("type") == "base64":
         url = _data_url(source, path)
-    else:
-        raise wrong((*path, "type"), "an image is either base64 or a URL in chat completions")
+    else:  # an uploaded file
+        return [_text(worded(block))]
     return [{"type": "image_url", "image_url": {"url": url}}]
 
 
 def _document(block: Json, path: Path) -> list[Json]:
-    """A text as text; a base64 PDF as a file; a URL or an uploaded file chat has no word for."""
+    """A text as text; a base64 PDF as a file; a URL or an uploaded file in words."""
     title, context = block.get("title"), block.get("context")
     path = (*path, "source")
     source = needed(dict, block.get("source"), path)
@@ -200,7 +210,7 @@ def _document(block: Json, path: Path) -> list[Json]:
         name = title if isinstance(title, str) and title else "document.pdf"
         file = {"filename": name, "file_data": _data_url(source, path)}
         return [*head[1 if name is title else 0 :], {"type": "file", "file": file}]
-    raise wrong((*path, "type"), "chat completions take documents as text or as base64 PDF only")
+    return [_text(worded(block))]
 
 
 def _data_url(source: Json, path: Path) -> str:

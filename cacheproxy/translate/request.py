@@ -28,8 +28,10 @@ from cacheproxy.translate.reading import (
 
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
 _NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")
-SERVER_RUN = ("web_search_", "web_fetch_", "code_execution_", "tool_search_tool_", "mcp_toolset")
-"""How the types of the tools begin that Anthropic's servers run themselves."""
+_EFFORTS = {"xhigh": "high", "max": "high"} | {name: name for name in ("low", "medium", "high")}
+"""Anthropic's words for effort, in those that all chat servers know."""
+_BUDGETS = ((4_096, "low"), (16_384, "medium"))
+"""Tokens for reasoning, up to which the effort is what stands beside; "high" beyond."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
@@ -70,12 +72,12 @@ def chat_body(body: Document, spellings: Spellings) -> Json:
 
     Handed on: model, max_tokens, temperature, top_p, top_k (local servers know it),
     stop_sequences, tools, tool_choice, metadata.user_id, stream, the JSON schema of
-    ``output_config.format`` or ``output_format``, and chat_template_kwargs, which is meant for a
-    local server. A streamed answer is asked to state its usage.
+    ``output_config.format`` or ``output_format``, the effort or the budget for reasoning, and
+    chat_template_kwargs, which is meant for a local server. A streamed answer is asked to state its
+    usage.
 
     All else is dropped, known or new: it steers what only Anthropic's servers have (caching,
-    context edits, service tiers, betas), or, as ``thinking`` and ``effort``, has no counterpart
-    that all chat servers take; theirs is set where the server is started.
+    context edits, service tiers, betas).
     """
     value = body.value
     said: Json = {}
@@ -86,7 +88,7 @@ def chat_body(body: Document, spellings: Spellings) -> Json:
     choice = tool_choice(body)
     if tools:  # without them, OpenAI's API refuses a choice
         said["tools"] = tools
-        said |= choice
+        said |= _possible(choice, tools)
     for name in _NUMBERS:
         if value.get(name) is not None:
             said[name] = _number(body, name)
@@ -100,7 +102,7 @@ def chat_body(body: Document, spellings: Spellings) -> Json:
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     if isinstance(user, str) and user:
         said["user"] = user
-    said |= _response_format(body)
+    said |= _response_format(body) | _effort(value)
     if isinstance(value.get("chat_template_kwargs"), dict):
         said["chat_template_kwargs"] = raw_at(body, ("chat_template_kwargs",))
     stream = value.get("stream")
@@ -118,6 +120,27 @@ def _number(body: Document, name: str) -> msgspec.Raw:
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) == float("inf"):
         raise wrong((name,), "a number is needed here")
     return raw_at(body, (name,))
+
+
+def _effort(value: Json) -> Json:
+    """Return how much reasoning is asked for, where anything is said of it."""
+    config, thinking = value.get("output_config"), value.get("thinking")
+    effort = config.get("effort") if isinstance(config, dict) else None
+    if isinstance(effort, str) and effort in _EFFORTS:
+        return {"reasoning_effort": _EFFORTS[effort]}
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    if type(budget) is not int:
+        return {}
+    return {"reasoning_effort": next((word for most, word in _BUDGETS if budget <= most), "high")}
+
+
+def _possible(choice: Json, tools: list[Json]) -> Json:
+    """Return ``choice`` without the name of a tool that was left out."""
+    wanted = choice.get("tool_choice")
+    names = [tool["function"]["name"] for tool in tools]
+    if isinstance(wanted, dict) and wanted["function"]["name"] not in names:
+        return {name: choice[name] for name in choice if name != "tool_choice"}
+    return choice
 
 
 def _response_format(body: Document) -> Json:
@@ -140,10 +163,10 @@ def chat_tools(body: Document) -> list[Json]:
     templates join it to others. Deferred tools (``defer_loading``) are given from the start: a
     list that grew as they are found would change the head of the prompt.
 
-    Tools that Anthropic's servers run are left out, because nobody behind a chat server runs them;
-    clients do without where a model never calls them. Tools that a client runs with a schema
-    known to Anthropic's models alone (``bash_…``, ``text_editor_…``) have none to send: as any
-    tool without ``input_schema`` they raise TranslationError, which names the place.
+    Tools of Anthropic's own types are left out where they have no schema: those that its servers
+    run (``web_search_…``), because nobody behind a chat server runs them, and those whose schema
+    its models alone know (``bash_…``). Clients do without where a model never calls them. Any other
+    tool without ``input_schema`` raises TranslationError, which names the place.
     """
     tools = body.value.get("tools")
     found: list[Json] = []
@@ -151,7 +174,7 @@ def chat_tools(body: Document) -> list[Json]:
         path = ("tools", index)
         kind = needed(dict, tool, path).get("type")
         schema = tool.get("input_schema")
-        if schema is None and isinstance(kind, str) and kind.startswith(SERVER_RUN):
+        if schema is None and isinstance(kind, str) and kind != "custom":
             continue
         function: Json = {"name": text_in(tool, "name", path)}
         description = tool.get("description")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproxy.core.document.reader import parsed
 
@@ -25,7 +25,7 @@ _PROMPT = re.compile(
 )
 _OUTPUT = re.compile(
     r"(?<!\d)(\d+) in the completion|requested (\d+) output tokens|is too large: (\d+)"
-    r"|(?<!\d)(\d+) tokens for the completion"
+    r"|(?<!\d)(\d+) tokens for the completion|plus (\d+) 'max_tokens'"
 )
 _LIMIT = re.compile(
     r"context length (?:is only|is|of) (\d+)|maximum model length of (\d+)"
@@ -52,6 +52,19 @@ def as_json(message: str) -> str:
     return json.dumps({"type": "error", "error": error}, ensure_ascii=False)
 
 
+class Counts(NamedTuple):
+    """Tokens that the message of a refusal names; None: it does not."""
+
+    prompt: int | None
+    output: int | None  #: that the answer may have
+    limit: int | None  #: of both together
+
+
+def counts_in(message: str) -> Counts:
+    """Return the numbers that servers name where a request does not fit."""
+    return Counts(_number(_PROMPT, message), _number(_OUTPUT, message), _number(_LIMIT, message))
+
+
 def too_long(status: int, error: dict[str, Any], message: str) -> str | None:
     """Return what Anthropic says of a prompt that does not fit, None if ``error`` is another one.
 
@@ -60,16 +73,17 @@ def too_long(status: int, error: dict[str, Any], message: str) -> str | None:
     """
     if not is_overflow(status, message, error.get("type"), error.get("code")):
         return None
+    counts = counts_in(message)
     prompt, limit = error.get("n_prompt_tokens"), error.get("n_ctx")  # llama.cpp
     if type(prompt) is not int or type(limit) is not int:
-        prompt, limit = _number(_PROMPT, message), _number(_LIMIT, message)
+        prompt, limit = counts.prompt, counts.limit
     if prompt is None or limit is None:
         told = message if _ANTHROPIC.search(message) else f"prompt is too long: {message}"
         return told[:_LONGEST]
-    output = _number(_OUTPUT, message)
-    if output is not None and prompt < limit:
+    if counts.output is not None and prompt < limit:
         return (
-            f"input length and `max_tokens` exceed context limit: {prompt} + {output} > {limit}, "
+            "input length and `max_tokens` exceed context limit: "
+            f"{prompt} + {counts.output} > {limit}, "
             "decrease input length or `max_tokens` and try again"
         )
     return f"prompt is too long: {prompt} tokens > {limit} maximum"

@@ -47,6 +47,9 @@ def _as_chat(body: _Json) -> _Json:
     for item in items:
         _add(messages, item)
     found = {**body, "messages": messages}
+    reasoning = body.get("reasoning")
+    if isinstance(reasoning, dict) and isinstance(reasoning.get("effort"), str):
+        found["reasoning_effort"] = reasoning["effort"]
     if isinstance(body.get("tools"), list):
         found["tools"] = [
             {

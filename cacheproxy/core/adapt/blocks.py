@@ -1,0 +1,197 @@
+"""Blocks of messages that a server may not take: where they stand, and what is sent instead.
+
+A block's *keys* are what the server's refusal of it may be remembered by: images, audio and video
+by themselves, since a model takes them or does not; all else with the API that it is spelled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from cacheproxy.core.adapt.wording import is_remote, kind_of, text_of, worded
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.ollama import OLLAMA
+from cacheproxy.core.dialects.responses import RESPONSES
+from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.document.pointer import Path, to_pointer
+
+Json = dict[str, Any]
+Key = tuple[str, ...]
+RESULT = "result"
+"""As a place: in what a tool returned. Elsewhere it is the message's role."""
+BEHIND = "behind"
+"""As a fact: images of this place go behind it, into a user's message."""
+REMOTE = ("image", "url")
+"""The key of images that the server would have to fetch."""
+_NATIVE = frozenset({"text", "tool_use", "tool_result", "thinking"})
+"""Types of blocks that every server knows that speaks Messages; of the others, Chat has text."""
+_TEXTS = frozenset({"text", "input_text", "output_text", None})
+_HIDDEN = frozenset({"thinking", "redacted_thinking", "reasoning", "fallback"})
+"""Types of blocks that hold nothing for the reader of a conversation."""
+_MOVED = "[image: see below]"
+_WHY = "part of a message that the server cannot take, in words"
+_RESPELLED = "type of a text, as the server spells it"
+_GONE = "reasoning of another provider left out"
+_BEHIND = "image in a tool's result, sent as a user's"
+
+
+class Block(NamedTuple):
+    """A block that a server may refuse."""
+
+    keys: tuple[Key, ...]  #: the widest first
+    path: Path  #: where it stands
+    value: Any  #: as the request has it
+    place: str  #: the role of its message, or RESULT
+    item: int  #: the number of its message
+    is_alone: bool  #: nothing else in its message would remain without such blocks
+
+    @property
+    def kind(self) -> str:
+        """``image``, ``audio``, ``video``, ``file``, or "" for all else."""
+        return kind_of(self.value)
+
+
+def blocks_in(items: list[Json], root: str, dialect: Dialect) -> Iterator[Block]:
+    """Yield the blocks that a server may refuse, in their order."""
+    for number, item in enumerate(items):
+        place = str(item.get("role") or "user")
+        if dialect is OLLAMA:
+            for index, data in enumerate(_list(item.get("images"))):
+                block = {"type": "image", "data": data}
+                at = (root, number, "images", index)
+                yield Block(_keys(block, place, dialect), at, block, place, number, False)
+        elif dialect is RESPONSES and str(item.get("type")).endswith("_output"):
+            if is_content(item.get("output")):
+                inside = (root, number, "output")
+                yield from _listed(item["output"], inside, RESULT, number, dialect)
+        elif dialect is not RESPONSES or item.get("type") in (None, "message"):
+            place = RESULT if place == "tool" else place
+            path = (root, number, "content")
+            yield from _listed(item.get("content"), path, place, number, dialect)
+
+
+def _listed(content: Any, path: Path, place: str, number: int, dialect: Dialect) -> Iterator[Block]:
+    found = []
+    blocks = _list(content)
+    for index, block in enumerate(blocks):
+        at = (*path, index)
+        if isinstance(block, dict) and block.get("type") == "tool_result":
+            inside = (*at, "content")
+            yield from _listed(block.get("content"), inside, RESULT, number, dialect)
+        elif keys := _keys(block, place, dialect):
+            found.append((keys, at, block))
+    for keys, at, block in found:
+        yield Block(keys, at, block, place, number, len(found) == len(blocks))
+
+
+def _keys(block: Any, place: str, dialect: Dialect) -> tuple[Key, ...]:
+    """Return what ``block`` may be remembered by, () where no server refuses it."""
+    if isinstance(block, str):
+        return ((dialect.name, "", place),)
+    if not isinstance(block, dict):
+        return ()
+    kind, medium, source = block.get("type"), kind_of(block), block.get("source")
+    if kind == text_type(place, dialect) or (dialect.head_in_blocks and kind in _NATIVE):
+        return ()
+    if kind in _TEXTS and isinstance(block.get("text"), str):
+        return ((dialect.name, kind or "", place),)
+    if medium == "image" and isinstance(source, dict) and source.get("type") == "file":
+        return ((dialect.name, "image", "file"),)
+    if medium == "image":
+        remote = (REMOTE,) if is_remote(block) else ()
+        return (("image",), *remote, (dialect.name, "image", place))
+    return ((medium,),) if medium in ("audio", "video") else ((dialect.name, str(kind)),)
+
+
+def is_content(output: Any) -> bool:
+    """Whether a tool's output is a list of blocks, as messages have them."""
+    return isinstance(output, list) and all(
+        isinstance(block, dict) and isinstance(block.get("type"), str) for block in output
+    )
+
+
+def text_type(place: str, dialect: Dialect) -> str:
+    """Return the type of a block of text there."""
+    if dialect is not RESPONSES:
+        return "text"
+    return "output_text" if place == "assistant" else "input_text"
+
+
+def edits_of(
+    blocks: list[Block], behind: set[Path], items: list[Json], root: str, dialect: Dialect
+) -> Iterator[Edit]:
+    """Yield the edits that put text in place of ``blocks``; of those ``behind``, they move."""
+    moved: dict[int, list[Block]] = {}
+    images: dict[int, list[Block]] = {}
+    for block in blocks:
+        if block.path in behind:
+            moved.setdefault(block.item, []).append(block)
+            new = {"type": text_type(block.place, dialect), "text": _MOVED}
+            yield Edit(to_pointer(block.path), new, _BEHIND)
+        elif dialect is OLLAMA:
+            images.setdefault(block.item, []).append(block)
+        else:
+            yield _plain(block, dialect)
+    for number, gone in images.items():
+        yield from _without_images(f"/{root}/{number}", items[number], gone)
+    yield from _moved(moved, items, root, dialect)
+
+
+def _plain(block: Block, dialect: Dialect) -> Edit:
+    pointer, value, kind = to_pointer(block.path), block.value, text_type(block.place, dialect)
+    if isinstance(value, str):
+        return Edit(pointer, {"type": kind, "text": value}, _RESPELLED)
+    if value.get("type") in _TEXTS and isinstance(value.get("text"), str):
+        return Edit(f"{pointer}/type", kind, _RESPELLED, adds="type" not in value)
+    if value.get("type") in _HIDDEN and not block.is_alone:
+        return Edit(pointer, REMOVE, _GONE)
+    text = text_of(value)
+    return Edit(pointer, {"type": kind, "text": worded(value) if text is None else text}, _WHY)
+
+
+def _without_images(pointer: str, item: Json, gone: list[Block]) -> Iterator[Edit]:
+    """Yield Ollama's: the images stand beside a text, which the words are added to."""
+    lines = "\n".join(worded(block.value) for block in gone)
+    whole = len(gone) == len(_list(item.get("images")))
+    for pointed in [f"{pointer}/images"] if whole else [to_pointer(one.path) for one in gone]:
+        yield Edit(pointed, REMOVE, _WHY)
+    text = item.get("content")
+    if isinstance(text, str) and text:
+        yield Edit(f"{pointer}/content", f"\n{lines}", _WHY, span=(len(text), len(text)))
+    else:
+        yield Edit(f"{pointer}/content", lines, _WHY, adds="content" not in item)
+
+
+def _moved(
+    moved: dict[int, list[Block]], items: list[Json], root: str, dialect: Dialect
+) -> Iterator[Edit]:
+    """Yield the edits that put images behind the tools' results that they stood in."""
+    waiting: list[Any] = []
+    for number, item in enumerate(items):
+        waiting += [block.value for block in moved.get(number, ())]
+        if not waiting:
+            continue
+        if dialect.head_in_blocks:  # Messages: results stand in a user's message
+            content = item["content"]
+            kinds = [block.get("type") if isinstance(block, dict) else "" for block in content]
+            last = len(kinds) - kinds[::-1].index("tool_result")
+            pointer = f"/{root}/{number}/content/{last if last < len(kinds) else '-'}"
+            for value in waiting:
+                yield Edit(pointer, value, _BEHIND, adds=True)
+            waiting = []
+        elif not is_result(items[number + 1] if number + 1 < len(items) else {}):
+            pointer = f"/{root}/{number + 1 if number + 1 < len(items) else '-'}"
+            new: Json = {"role": "user", "content": waiting}
+            new = {"type": "message", **new} if dialect is RESPONSES else new
+            yield Edit(pointer, new, _BEHIND, adds=True)
+            waiting = []
+
+
+def is_result(item: Json) -> bool:
+    """Whether ``item`` is what a tool returned, by itself: Chat's message, Responses' item."""
+    return item.get("role") == "tool" or str(item.get("type")).endswith("_call_output")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,87 @@
+"""Items of the Responses API that a server may not know: another provider's, or odd spellings.
+
+Calls and results of any kind of tool become calls of functions and their results, with all that
+they say; a compaction is worded, since what it stands for is gone; all else (reasoning without
+text, references, searches that another provider ran) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from cacheproxy.core.adapt.blocks import is_content
+from cacheproxy.core.adapt.wording import worded
+from cacheproxy.core.dialects.responses import RESPONSES
+from cacheproxy.core.document.edits import REMOVE, Edit, encode
+
+_Json = dict[str, Any]
+Key = tuple[str, ...]
+_CALL, _OUTPUT = "function_call", "function_call_output"
+_KNOWN = frozenset({"message", _CALL, _OUTPUT})
+_COMPACTED = "earlier parts of this conversation were compacted by another provider"
+_BESIDE = frozenset({"type", "id", "call_id", "status", "name", "namespace"})
+_GONE = "item of another provider left out"
+_AS_CALL = "item of another provider, sent as the call of a function"
+_TYPED = "type of an item, as the server needs it"
+
+
+class Item(NamedTuple):
+    """An item that a server may refuse."""
+
+    key: Key  #: what its refusal is remembered by
+    number: int
+    value: _Json
+    is_reasoning: bool  #: llama.cpp has words of their own for reasoning without text
+
+
+def items_in(items: list[_Json]) -> Iterator[Item]:
+    """Yield the items that a server may refuse, in their order."""
+    for number, item in enumerate(items):
+        kind = item.get("type")
+        if kind is None and item.get("role") == "assistant":
+            yield Item((RESPONSES.name, "item", ""), number, item, False)
+        elif kind == "reasoning":
+            content = item.get("content")
+            if not isinstance(content, list) or not content:
+                yield Item((RESPONSES.name, "item", "reasoning"), number, item, True)
+            elif not isinstance(item.get("summary"), list):
+                yield Item((RESPONSES.name, "item", "reasoning", "summary"), number, item, False)
+        elif isinstance(kind, str) and (kind not in _KNOWN or _is_odd(item)):
+            yield Item((RESPONSES.name, "item", kind), number, item, False)
+
+
+def _is_odd(item: _Json) -> bool:
+    """Whether ``item`` is a function's result that is neither a text nor a list of blocks."""
+    return item["type"] == _OUTPUT and not isinstance(item.get("output"), str | list)
+
+
+def edits_of(item: Item, root: str) -> Iterator[Edit]:
+    """Yield the edits that put another item in the place of ``item``, or none."""
+    pointer, value, kind = f"/{root}/{item.number}", item.value, str(item.value.get("type"))
+    call = value.get("call_id")
+    if item.key[-1] == "":
+        yield Edit(f"{pointer}/type", "message", _TYPED, adds=True)
+    elif item.key[-1] == "summary":
+        yield Edit(f"{pointer}/summary", [], _TYPED, adds="summary" not in value)
+    elif kind.endswith("_call_output") and isinstance(call, str):
+        yield Edit(f"{pointer}/type", _OUTPUT, _AS_CALL)
+        output = value.get("output")
+        if not isinstance(output, str) and not is_content(output):
+            yield Edit(f"{pointer}/output", encode(output), _AS_CALL, adds="output" not in value)
+    elif kind.endswith("_call") and isinstance(call, str):
+        said = {name: one for name, one in value.items() if name not in _BESIDE}
+        name = value.get("name") if isinstance(value.get("name"), str) else kind[: -len("_call")]
+        new = {"type": _CALL, "call_id": call, "name": name, "arguments": encode(said)}
+        yield Edit(pointer, new, _AS_CALL)
+    elif "compaction" in kind and kind != "compaction_trigger":
+        text = {"type": "input_text", "text": worded({"type": kind}, _COMPACTED)}
+        yield Edit(pointer, {"type": "message", "role": "user", "content": [text]}, _GONE)
+    else:
+        yield Edit(pointer, REMOVE, _GONE)
+
+
+def remains(items: list[_Json], gone: list[Item]) -> bool:
+    """Whether anything is left of ``items`` without those of ``gone`` that are left out."""
+    removed = sum(edit.new is REMOVE for item in gone for edit in edits_of(item, ""))
+    return removed < len(items)

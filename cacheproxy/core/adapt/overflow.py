@@ -1,0 +1,92 @@
+"""Overflow: a prompt that does not fit, in the words on which the client compacts it.
+
+Servers have a sentence each; clients look for those of the vendor whose API they speak. Sources:
+Claude Code's two sentences (``core.dialects.errors``), Cline's ``context-error-handling.ts``, Qwen
+Code's ``contextLengthError.ts``, pi's ``overflow.ts``; Codex's ``api_bridge.rs``, which takes no
+error status for an overflow, only the event ``response.failed``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from cacheproxy.core.adapt.adaptation import Refusal
+from cacheproxy.core.dialects.chat import CHAT
+from cacheproxy.core.dialects.completion import COMPLETION
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.errors import counts_in, is_overflow, too_long
+from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.dialects.responses import RESPONSES
+from cacheproxy.core.document.edits import encode
+
+_JSON, _EVENTS = b"application/json", b"text/event-stream"
+_CODE = "context_length_exceeded"
+_MESSAGES = re.compile(r"prompt is too long|exceed context limit")
+_CHAT = re.compile(r"maximum context length is \d+ tokens")
+"""Words that a client of the API knows as they are."""
+_WINDOW = "Your input exceeds the context window of this model. Please {} and try again."
+
+
+class OverflowAnswer(NamedTuple):
+    """What the client is answered."""
+
+    status: int
+    content_type: bytes
+    body: bytes
+
+
+def overflow_answer(
+    refusal: Refusal, dialect: Dialect, *, streams: bool = False
+) -> OverflowAnswer | None:
+    """Return the error answer in the words of ``dialect``, the server's own behind them.
+
+    ``streams``: the client asked for a stream. None where it is no overflow, or where the client
+    knows the server's words.
+    """
+    status, words = refusal.status, refusal.words
+    if not is_overflow(status, words, refusal.code):
+        return None
+    if dialect is MESSAGES:
+        if status == 400 and _MESSAGES.search(words):
+            return None
+        told = too_long(status, {"code": refusal.code}, words)
+        return None if told is None else _json(dialect, _behind(told, words))
+    if dialect is RESPONSES and streams:
+        message = _behind(_WINDOW.format("adjust your input"), words)
+        return OverflowAnswer(200, _EVENTS, dialect.late_error(400, message, False))
+    if status == 400 and refusal.code == _CODE:
+        return None
+    if dialect is RESPONSES:
+        return _openai(_behind(_WINDOW.format("adjust your input"), words), "input")
+    if dialect in (CHAT, COMPLETION) and not (status == 400 and _CHAT.search(words)):
+        param = dialect.items or dialect.texts[0]
+        return _openai(_behind(_chat(words), words), param)
+    return None
+
+
+def _chat(words: str) -> str:
+    """Return what OpenAI says of such a request in Chat Completions."""
+    prompt, output, limit = counts_in(words)
+    if prompt is None or limit is None:
+        return _WINDOW.format("reduce the length of the messages")
+    most = f"This model's maximum context length is {limit} tokens. However, "
+    if output is None or prompt > limit:
+        counted, what = f"your messages resulted in {prompt} tokens", "messages"
+    else:
+        counted = f"you requested {prompt + output} tokens ({prompt} in the messages, {output} in "
+        counted, what = f"{counted}the completion)", "messages or completion"
+    return f"{most}{counted}. Please reduce the length of the {what}."
+
+
+def _behind(told: str, words: str) -> str:
+    return told if words in told else f"{told} (the model server: {words})"
+
+
+def _json(dialect: Dialect, message: str) -> OverflowAnswer:
+    return OverflowAnswer(400, _JSON, encode(dialect.error(400, message)).encode())
+
+
+def _openai(message: str, param: str) -> OverflowAnswer:
+    error = {"message": message, "type": "invalid_request_error", "param": param, "code": _CODE}
+    return OverflowAnswer(400, _JSON, encode({"error": error}).encode())

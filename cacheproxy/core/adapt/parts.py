@@ -1,0 +1,222 @@
+"""Unreadable parts: what a server cannot read in a message, sent as one line of text (law 2b).
+
+Images, audio, video, files and blocks of unknown types, and the Responses API's items of other
+providers. A text in an odd spelling is respelled; an image in a tool's result that the server
+takes from a user alone goes behind it. A text that a user wrote or a tool returned stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cacheproxy.core.adapt import items as other
+from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
+from cacheproxy.core.adapt.blocks import BEHIND, REMOTE, RESULT, Block, blocks_in, edits_of
+from cacheproxy.core.adapt.items import Item, items_in
+from cacheproxy.core.dialects.responses import RESPONSES
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.document.pointer import Path
+from cacheproxy.core.prompt.request import Request, messages_of
+
+_STATUSES = frozenset({400, 404, 415, 422, 500, 501})
+"""How servers answer: llama.cpp 500 for images, mlx-lm 404, Pydantic 422, all others 400."""
+
+
+def _lacking(what: str) -> re.Pattern[str]:
+    """Return the pattern of words that say that the model does not take ``what``."""
+    does_not = r"(?:not? (?:support|accept|allow|handle)|unsupported|cannot contain)"
+    is_not = r"(?:not (?:supported|allowed|enabled|accepted|available)|unsupported)"
+    return re.compile(
+        rf"\b{does_not}\w*[^.\n]{{0,40}}\b(?:{what})s?\b"
+        rf"|\b(?:{what})s?\b[^.\n]{{0,40}}\b{is_not}\b",
+        re.IGNORECASE,
+    )
+
+
+# Words of llama.cpp ("image input is not supported"), vLLM ("X is not a multimodal model", "At most
+# 0 image(s) may be provided"), Ollama ("this model does not support image input", "missing data
+# required for image input"), LM Studio ("Model does not support images"), OpenAI ("Image URLs are
+# only allowed for messages with role 'user'"), templates ("System message cannot contain images").
+_LACKING = {
+    "image": _lacking("image|image_url|vision|image input"),
+    "audio": _lacking("audio|input_audio"),
+    "video": _lacking("video|video_url"),
+}
+_TEXT_ONLY = re.compile(
+    r"\bnot a (?:multi-?modal|vision)\b|\bmissing data required for image|\btext-only model\b",
+    re.IGNORECASE,
+)
+_AT_MOST = re.compile(r"\bat most (\d{1,4}) (image|audio|video)\b", re.IGNORECASE)
+_BY_ROLE = re.compile(
+    r"\b(system|developer|assistant|tool)\b['\"]? (?:message|result|output|response)s?\b"
+    r"[^.\n]{0,40}\bimages?\b|\bimages?\b[^.\n]{0,40}\bonly\b[^.\n]{0,40}\b(user)\b",
+    re.IGNORECASE,
+)
+_IN_RESULT = re.compile(
+    r"\boutput of tool call should be\b|\btool\b['\"]? (?:message|result|output|response)s?\b"
+    r"[^.\n]{0,40}\b(?:only|must|should)\b[^.\n]{0,40}\b(?:text|string)",
+    re.IGNORECASE,
+)
+_FETCHED = re.compile(
+    r"\b(?:invalid|download|fetch|load)\w*\b[^.\n]{0,20}\bimage|\bimage[^.\n]{0,30}\bbase64\b",
+    re.IGNORECASE,
+)
+# llama.cpp's ("unsupported content[].type", "'type' must be one of …", "Cannot determine type of
+# 'item'"), its older "Unsupported content part type", mlx-lm's "Only 'text' content type is
+# supported", Ollama's "invalid message format" and "unknown input item type", Pydantic's and
+# serde's for a value that is none of those allowed, templates' "Unexpected item type in content".
+_TYPE = re.compile(
+    r"content\[\]\.type|\bcontent (?:part |block |item |chunk )?types?\b|'type' must be one of"
+    r"|\btype of 'item'|\binvalid message format|\binput item type|\bInput tag\b"
+    r"|\bInput should be\b[^\n]{0,400}'text'|\bInput should be a valid string\b"
+    r"|\bunknown variant\b|\bitem type in content|\b(?:is|are) not supported by llama"
+    r"|\b(?:only|unsupported|unknown|unexpected|invalid|unrecognized)\b[^.\n]{0,40}"
+    r"\b(?:content|part|block|chunk|item)s?\b",
+    re.IGNORECASE,
+)
+_REASONING = re.compile(r"item\['content'\] is (?:not an array|empty)")
+_NOTHING = re.compile(
+    r"\bno (?:user query|user message|messages?)\b[^.\n]{0,20}\b(?:found|provided)"
+    r"|\broles must alternate",
+    re.IGNORECASE,
+)
+"""Templates' words, where a server drops blocks silently and nothing is left of a message."""
+_ALLOWED = re.compile(r"\b(?:must be|should be|expected|allowed)\b|; messages = ")
+"""Behind it stand the types that a server knows, or the request."""
+_QUOTED = re.compile(r"['\"`]([a-z_]{3,40})['\"`]")
+
+
+class UnreadableParts:
+    """The adaptation of messages to what a server can read in them."""
+
+    name = "unreadable-parts"
+
+    def needed(self, request: Request, remembered: Remembered) -> Need | None:
+        """Return what is known of the parts that ``request`` has, None for nothing."""
+        if not remembered:
+            return None
+        blocks, items = _found(request)
+        keys = [*(key for one in blocks for key in one.keys), *(one.key for one in items)]
+        facts: dict[Any, Any] = {key: remembered[key] for key in keys if key in remembered}
+        return Need(facts) if facts else None
+
+    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
+        """Return what the words of ``refusal`` say of the parts of ``request``."""
+        if refusal.status not in _STATUSES:
+            return None
+        known: dict[Any, Any] = {} if need is None else dict(need.facts)
+        blocks, items = _found(request)
+        more = _of_items(refusal, items, known) | _of_blocks(refusal, _at(refusal, blocks), known)
+        new = {key: value for key, value in more.items() if known.get(key) != value}
+        gone = [item for item in items if item.key in new or item.key in known]
+        if not new or (gone and not other.remains(messages_of(request)[1], gone)):
+            return None
+        return Need(known | new)
+
+    def edits(self, request: Request, need: Need) -> Sequence[Edit]:
+        """Return the edits: see ``blocks.edits_of`` and ``items.edits_of``."""
+        dialect = request.dialect
+        if dialect is None:
+            return []
+        root, messages = messages_of(request)
+        found, items = _found(request)
+        blocks, behind, seen = [], set[Path](), Counter[str]()
+        for block in found:
+            how = next((need.facts[key] for key in block.keys if key in need.facts), None)
+            if how == BEHIND:
+                behind.add(block.path)
+            elif isinstance(how, int) and block.keys[0] in need.facts:
+                seen[block.kind] += 1
+                how = None if seen[block.kind] <= how else how
+            blocks += [] if how is None else [block]
+        edits = [*edits_of(blocks, behind, messages, root, dialect)]
+        for item in items:
+            edits += other.edits_of(item, root) if item.key in need.facts else ()
+        return edits
+
+
+def _found(request: Request) -> tuple[list[Block], list[Item]]:
+    root, messages = messages_of(request)
+    if not messages or request.dialect is None:
+        return [], []
+    items = list(items_in(messages)) if request.dialect is RESPONSES else []
+    return list(blocks_in(messages, root, request.dialect)), items
+
+
+def _of_items(refusal: Refusal, items: list[Item], known: Remembered) -> dict[Any, Any]:
+    if _REASONING.search(refusal.words):
+        found = [item for item in items if item.is_reasoning]
+    elif refusal.path[:1] == ("input",) or _TYPE.search(refusal.words):
+        named = _named(refusal, (item.key[2] for item in items))
+        found = [item for item in items if not named or item.key[2] in named]
+    else:
+        found = []
+    return {item.key: 0 for item in found if item.key not in known}
+
+
+def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict[Any, Any]:
+    """Return what is to be remembered of the blocks that ``refusal`` is about."""
+    words = refusal.words
+    images = [block for block in blocks if block.kind == "image"]
+    if most := _AT_MOST.search(words):
+        count, medium = int(most[1]), most[2].lower()
+        return {(medium,): count} if any(block.kind == medium for block in blocks) else {}
+    results = [block for block in images if block.place == RESULT]
+    fresh = [block for block in results if block.keys[-1] not in known]
+    if _IN_RESULT.search(words) and "image'" not in words.lower() and fresh:
+        return {fresh[0].keys[-1]: BEHIND}
+    if role := _BY_ROLE.search(words):
+        said = (role[1] or "").lower()
+        place = RESULT if said == "tool" else said
+        of_role = [one for one in images if (one.place == place if said else one.place != "user")]
+        return {one.keys[-1]: BEHIND if one.place == RESULT else 0 for one in of_role}
+    if _TEXT_ONLY.search(words):
+        return {(block.kind,): 0 for block in blocks if block.kind in _LACKING}
+    lacking = [medium for medium, pattern in _LACKING.items() if pattern.search(words)]
+    if lacks := {(block.kind,): 0 for block in blocks if block.kind in lacking}:
+        return lacks
+    remote = [block for block in images if REMOTE in block.keys]
+    if _FETCHED.search(words) and remote:
+        return {REMOTE: 0}
+    left = [block for block in blocks if block.keys[0] not in known]
+    if _NOTHING.search(words):
+        return _first(block for block in left if block.is_alone)
+    if _IN_RESULT.search(words):
+        return _first(one for one in left if one.place == RESULT and one.kind != "image")
+    if not _TYPE.search(words):
+        return {}
+    named = _named(refusal, (str(_type_of(block)) for block in blocks))
+    return _first(block for block in left if not named or _type_of(block) in named)
+
+
+def _first(blocks: Iterable[Block]) -> dict[Any, Any]:
+    """Return the keys of one kind of ``blocks``: first the odd ones, last what models may take."""
+    found = list(blocks)
+    for kind in ("", "file", "audio", "video", "image"):
+        if keys := {block.keys[0]: 0 for block in found if block.kind == kind}:
+            return keys
+    return {}
+
+
+def _at(refusal: Refusal, blocks: list[Block]) -> list[Block]:
+    """Return those of ``blocks`` where the error says that something is wrong; else all."""
+    if not refusal.path:
+        return blocks
+    blocks = [block for block in blocks if block.path[0] == refusal.path[0]]
+    numbers = [step for step in refusal.path if isinstance(step, int)]
+    inside = [block for block in blocks if [block.item] == numbers[:1]]
+    placed = [block for block in inside if block.path[3:4] == tuple(numbers[1:2])]
+    return placed or inside or blocks
+
+
+def _named(refusal: Refusal, types: Iterable[str]) -> set[str]:
+    """Return those of ``types`` that the error names as refused, not as one of those allowed."""
+    words = _ALLOWED.split(refusal.words, maxsplit=1)[0]
+    return set(_QUOTED.findall(words)).intersection(types)
+
+
+def _type_of(block: Block) -> Any:
+    return block.value.get("type") if isinstance(block.value, dict) else ""

@@ -1,0 +1,61 @@
+"""Served model: a model that the server does not have is asked for under the name of one it has.
+
+Subagents and titles ask for models of their own (``claude-haiku-…``). They get the model that the
+main thread of their conversation is served by; where there is none, the refusal stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.request import Request
+
+Serving = Callable[[Request], str]
+"""Returns the model that the main thread of a request's conversation is served by, "" for none."""
+_STATUSES = frozenset({400, 404, 422, 500})
+# Ollama's ("model 'x' not found"), vLLM's ("The model `x` does not exist."), LM Studio's, LiteLLM's
+# ("Invalid model name"), mlx-lm's (Hugging Face's "Repository Not Found"), llama-swap's ("could not
+# find suitable inference handler for x").
+_MISSING = re.compile(
+    r"\bmodel\b[^\n]{0,200}\b(?:not found|does(?: not|n't) exist"
+    r"|is not (?:available|loaded|served))"
+    r"|\b(?:unknown|invalid|no such) model\b|\brepository not found\b|\bmodel_not_found\b"
+    r"|\b(?:could not find|no) (?:suitable )?(?:inference )?handler\b",
+    re.IGNORECASE,
+)
+_WHY = "model that the server does not have: the one that the conversation is served by"
+
+
+class ServedModel:
+    """The adaptation of the model's name; ``serving`` knows that of the main thread."""
+
+    name = "served-model"
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    def needed(self, request: Request, remembered: Remembered) -> Need | None:
+        """Return the name to ask for, where the server did not have the one that is asked for."""
+        return self._need(request) if remembered and _key(request) in remembered else None
+
+    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
+        """Return the name to ask for after ``refusal`` of the one that was asked for."""
+        says = f"{refusal.code} {refusal.words}"
+        is_missing = refusal.status in _STATUSES and _MISSING.search(says) is not None
+        return self._need(request) if is_missing and need is None else None
+
+    def edits(self, request: Request, need: Need) -> Sequence[Edit]:
+        """Return the edit of the name."""
+        return [Edit("/model", need.facts[_key(request)], _WHY)]
+
+    def _need(self, request: Request) -> Need | None:
+        asked, served = _key(request)[1], self._serving(request)
+        return Need({_key(request): served}) if asked and served and served != asked else None
+
+
+def _key(request: Request) -> tuple[str, str]:
+    asked = (request.json or {}).get("model")
+    return "model", asked if isinstance(asked, str) else ""
