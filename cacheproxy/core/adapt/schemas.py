@@ -41,6 +41,7 @@ _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"}) | {
     *("minProperties", "maxProperties", "minContains", "maxContains"),
 }
 _NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_NOTHING: frozenset[str] = frozenset()
 _PATTERNS = frozenset({"pattern", "format"})
 _UNSAID = frozenset({"$ref", "$defs", "definitions", "$dynamicRef", "$recursiveRef"}) | {
     *("$anchor", "$dynamicAnchor", "$recursiveAnchor", "$id", "patternProperties"),
@@ -83,10 +84,17 @@ class _Place(NamedTuple):
 
 def healed(schema: Any, level: int) -> Any:
     """Return ``schema`` without what leaves it at ``level``; what came is not altered."""
-    if level >= Level.NAMES:
-        plain = _walked(schema, Level.PLAIN)
-        return _outline(plain if isinstance(plain, dict) else {}, named=level == Level.NAMES)
-    return _walked(schema, level) if level >= Level.BOUNDS else schema
+    if level < Level.BOUNDS:
+        return schema
+    if level < Level.NAMES:
+        return _walked(schema, level)
+    plain = _walked(schema, Level.PLAIN)
+    return _outline(plain if isinstance(plain, dict) else {}, named=level == Level.NAMES)
+
+
+def without_words(schema: Any) -> Any:
+    """Return ``schema`` without descriptions, of which no grammar is made."""
+    return _walked(schema, 0, frozenset({"description"}))
 
 
 def changes(old: Any, new: Any, at: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -120,7 +128,7 @@ def resolved(schema: Any, pointer: str) -> Any:
     return schema
 
 
-def _walked(root: Any, level: int) -> Any:
+def _walked(root: Any, level: int, dropped: frozenset[str] = _NOTHING) -> Any:
     found = [root]
     todo, left = [_Place(found, 0, root)], _MOST_WRITTEN_OUT
     while todo:
@@ -136,9 +144,9 @@ def _walked(root: Any, level: int) -> Any:
         made: Json = {}
         holder[key] = made
         for name, value in schema.items():
-            if name in _PATTERNS and level >= Level.PATTERNS:
+            if name in dropped or (level >= Level.PATTERNS and name in _PATTERNS):
                 continue
-            if (name in _LENGTHS or name in _NUMBERS) and _is_large(name, value):
+            if level >= Level.BOUNDS and _is_large(name, value):
                 continue
             if level >= Level.PLAIN and (value := _plainly(name, value)) is REMOVE:
                 continue
@@ -157,7 +165,7 @@ def _walked(root: Any, level: int) -> Any:
 def _is_large(name: str, value: Any) -> bool:
     if name in _NUMBERS:
         return not isinstance(value, int | float) or not -_EXACT <= value <= _EXACT
-    return type(value) is not int or not 0 <= value < _LARGE
+    return name in _LENGTHS and (type(value) is not int or not 0 <= value < _LARGE)
 
 
 def _written_out(
