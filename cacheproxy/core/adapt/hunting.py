@@ -26,43 +26,47 @@ _MOST = 64
 class Hunt:
     """The search for what is at fault in ``request``, which was sent with ``facts``."""
 
-    def __init__(self, request: Request, refusal: Refusal, facts: Remembered) -> None:
-        self._request, self._refusal, self._facts = request, refusal, facts
+    def __init__(self, request: Request, facts: Remembered) -> None:
+        self._request, self._facts = request, facts
         self._left = _MOST
         self._all = {one.digest: one for one in carriers(request)}
 
     def run(self, suspects: Facts) -> Asking:
         """Return the levels of those at fault; {}: it is none of them.
 
-        ``suspects``: the digests of those to be asked for first.
+        ``suspects``: the digests of those to be asked for first, those of the lowest level before.
         """
         if (yield from self._asked([])) is not None:
             return {}
-        first = [one for digest, one in self._all.items() if digest in suspects]
-        others = [one for digest, one in self._all.items() if digest not in suspects]
-        for group in (first, others, [*first, *others]):
-            if group and (yield from self._asked(group)) is not None:
-                return (yield from self._searched(group))
+        rest = [one for digest, one in self._all.items() if digest not in suspects]
+        groups = [
+            [self._all[digest] for digest, level in suspects.items() if level == each]
+            for each in sorted(set(suspects.values()))
+        ]
+        for group in (*groups, rest, list(self._all.values())):
+            said = (yield from self._asked(group)) if group else None
+            if said is not None:
+                return (yield from self._searched(group, said))
         return {}
 
-    def _searched(self, group: list[Carrier]) -> Asking:
+    def _searched(self, group: list[Carrier], said: Refusal) -> Asking:
         """Return the levels of those at fault in a ``group`` that was refused, by halving it."""
         found: Facts = {}
-        todo = [(group, True)]
-        while todo:
-            group, is_refused = todo.pop()
+        todo: list[tuple[list[Carrier], Refusal | None, bool]] = [(group, said, True)]
+        while todo:  # each group with its own refusal, or with whether it would be refused
+            group, told, is_refused = todo.pop()
             if self._left <= 0:
                 found |= levels_of(group, 0, self._facts)
             elif len(group) == 1:
-                said = yield from self._asked(group)
-                if said is not None or is_refused:
-                    found |= yield from self._climbed(group[0], said or self._refusal)
+                told = told or (yield from self._asked(group))
+                if told is not None or is_refused:
+                    found |= yield from self._climbed(group[0], told or said)
             elif is_refused or (yield from self._asked(group)) is not None:
                 half = len(group) // 2
-                is_left = (yield from self._asked(group[:half])) is not None
-                todo.append((group[half:], not is_left))
-                if is_left:
-                    todo.append((group[:half], True))
+                told = yield from self._asked(group[:half])
+                todo.append((group[half:], None, told is None))
+                if told is not None:
+                    todo.append((group[:half], told, True))
         return found
 
     def _climbed(self, one: Carrier, said: Refusal) -> Asking:

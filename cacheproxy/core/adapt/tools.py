@@ -71,7 +71,7 @@ class Tools:
         new = {key: value for key, value in guess.facts.items() if known.get(key) != value}
         if any(isinstance(key, tuple) for key in new) or (len(new) == 1 and not new.keys() & known):
             return guess
-        found = yield from Hunt(request, refusal, known).run(new)
+        found = yield from Hunt(request, known).run(new)
         return Need(known | found) if found else None
 
     def edits(self, request: Request, need: Need) -> Sequence[Edit]:
