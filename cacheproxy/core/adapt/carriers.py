@@ -1,0 +1,144 @@
+"""What has a schema in a request: its tools, and what asks for an answer of some form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from cacheproxy.core.adapt.schemas import Level, changes, healed
+from cacheproxy.core.dialects.dialect import Json
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.prompt.request import Request
+
+Names = tuple[str, ...]
+_OF_TOOLS: tuple[Names, ...] = (("function", "parameters"), ("input_schema",), ("parameters",))
+"""Where the schema stands in a tool: Chat Completions and Ollama, Messages, Responses."""
+_OF_ANSWERS: tuple[tuple[Names, Names], ...] = (
+    (("response_format",), ("json_schema", "schema")),
+    (("response_format",), ("schema",)),
+    (("text", "format"), ("schema",)),
+    (("output_config", "format"), ("schema",)),
+    (("output_format",), ("schema",)),
+    (("json_schema",), ()),
+    (("format",), ()),
+)
+"""What asks for an answer of some form, and where in it the schema stands."""
+
+
+class Carrier(NamedTuple):
+    """A tool, or what asks for an answer of some form."""
+
+    number: int  #: of the tool; -1: an answer's
+    path: Names  #: where its schema stands, for a tool within it
+    schema: Any  #: as it came; None for an answer that has none
+    digest: str  #: of the schema; an answer's, also of whether there are tools
+    name: str = ""  #: of the tool
+    whole: Names = ()  #: where that which asks for an answer stands
+
+    def next_level(self, now: int, least: int = 0) -> Level | None:
+        """Return the next level above ``now`` that changes the schema, ``least`` or higher."""
+        before = healed(self.schema, now)
+        for level in Level:
+            if level <= now or level < least:
+                continue
+            if level == Level.GONE:
+                return None if self.number >= 0 else level
+            has_schema = self.number >= 0 or self.schema is not None
+            if has_schema and any(True for _ in changes(before, healed(self.schema, level))):
+                return level
+        return None
+
+
+def carriers(request: Request) -> list[Carrier]:
+    """Return what has a schema in ``request``, in its order; of tools the digests are noted."""
+    document = request.document
+    if document is None:
+        return []
+    found: list[Carrier] = []
+    array = document.array("tools")
+    if array is not None:
+        before, count = array.before
+        if "schemas" not in array.notes:  # of those that the request before had they are known
+            known: list[str] = before.get("schemas", [])[:count]
+            new = enumerate(array.values[len(known) :], len(known))
+            array.notes["schemas"] = known + [_noted(document, at, tool) for at, tool in new]
+        for number, digest in enumerate(array.notes["schemas"]):
+            tool = array.values[number]
+            if (path := schema_path(tool)) is not None:
+                found.append(Carrier(number, path, _at(tool, path), digest, name_of(tool)))
+    answer = _answer(document.value, has_tools=bool(found))
+    return found if answer is None else [*found, answer]
+
+
+def tools_of(request: Request) -> Sequence[Any]:
+    """Return the tools of ``request`` as they came."""
+    tools = (request.json or {}).get("tools")
+    return tools if isinstance(tools, list) else ()
+
+
+def kind_of(tool: Any) -> str:
+    """Return the type of a tool that is no function with a schema; "" for one that is."""
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    is_other = isinstance(kind, str) and kind != "function" and schema_path(tool) is None
+    return str(kind) if is_other else ""
+
+
+def name_of(tool: Json) -> str:
+    """Return the name of a tool, or of one that is chosen; its type where it has none."""
+    inner = tool.get(str(tool.get("type")))
+    name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
+    return name if isinstance(name, str) else str(tool.get("type"))
+
+
+def schema_path(tool: Any) -> Names | None:
+    """Return where in ``tool`` the schema stands, or None."""
+    for path in _OF_TOOLS:
+        holder = _at(tool, path[:-1])
+        if isinstance(holder, dict) and path[-1] in holder:
+            return path
+    return None
+
+
+def placed(value: Json, path: Names, new: Any) -> Json:
+    """Return ``value`` with ``new`` at ``path``, where something stands."""
+    return value | {path[0]: placed(value[path[0]], path[1:], new) if path[1:] else new}
+
+
+def _at(value: Any, path: Names) -> Any:
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _noted(document: Document, number: int, tool: Any) -> str:
+    path = schema_path(tool)
+    try:
+        return "" if path is None else _digest(_at(tool, path))
+    except RecursionError:  # it is nested too deeply to be spelled anew
+        entry = document.entry(("tools", number))
+        return _blake2b(document.body[entry.value_start : entry.end])
+
+
+def _digest(value: Any) -> str:
+    return _blake2b(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _blake2b(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def _answer(body: Json, *, has_tools: bool) -> Carrier | None:
+    """Return what asks for an answer of some form, the first that has a schema, or None."""
+    found: Carrier | None = None
+    for whole, path in _OF_ANSWERS:
+        value = _at(body, whole)
+        is_text = isinstance(value, dict) and value.get("type") == "text"
+        if not value or not isinstance(value, dict | str) or is_text:
+            continue
+        schema = _at(value, path)
+        if isinstance(schema, dict):
+            return Carrier(-1, (*whole, *path), schema, _digest([has_tools, value]), whole=whole)
+        found = found or Carrier(-1, whole, None, _digest([has_tools, value]), whole=whole)
+    return found

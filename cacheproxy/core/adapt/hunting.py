@@ -1,0 +1,126 @@
+"""Finding the schemas that a server refused, by short requests of our own.
+
+Each has one message and some of the tools, without their descriptions. A server reads the schemas
+before it evaluates anything, so that what it refuses costs a few milliseconds; what it takes costs
+these tools' tokens, and one of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from cacheproxy.core.adapt.adaptation import Refusal, Remembered
+from cacheproxy.core.adapt.blaming import Facts, is_about_schemas, level_said, levels_of
+from cacheproxy.core.adapt.carriers import Carrier, carriers, placed, schema_path, tools_of
+from cacheproxy.core.adapt.schemas import Level, healed, without_words
+from cacheproxy.core.dialects.dialect import Json
+from cacheproxy.core.document.edits import encode
+from cacheproxy.core.prompt.request import Request
+
+Asking = Generator[Request, Refusal | None, Facts]
+"""Yields probes, is sent the refusal of each, or None where the server took it."""
+_MOST = 64
+"""Probes; beyond them, all schemas that may still be at fault are healed."""
+
+
+class Hunt:
+    """The search for what is at fault in ``request``, which was sent with ``facts``."""
+
+    def __init__(self, request: Request, facts: Remembered) -> None:
+        self._request, self._facts = request, facts
+        self._left = _MOST
+        self._all = {one.digest: one for one in carriers(request)}
+
+    def run(self, suspects: Facts) -> Asking:
+        """Return the levels of those at fault; {}: it is none of them.
+
+        ``suspects``: the digests of those to be asked for first, those of the lowest level before.
+        """
+        if (yield from self._asked([])) is not None:
+            return {}
+        rest = [one for digest, one in self._all.items() if digest not in suspects]
+        groups = [
+            [self._all[digest] for digest, level in suspects.items() if level == each]
+            for each in sorted(set(suspects.values()))
+        ]
+        for group in (*groups, rest, list(self._all.values())):
+            said = (yield from self._asked(group)) if group else None
+            if said is not None:
+                return (yield from self._searched(group, said))
+        return {}
+
+    def _searched(self, group: list[Carrier], said: Refusal) -> Asking:
+        """Return the levels of those at fault in a ``group`` that was refused, by halving it."""
+        found: Facts = {}
+        todo: list[tuple[list[Carrier], Refusal | None, bool]] = [(group, said, True)]
+        while todo:  # each group with its own refusal, or with whether it would be refused
+            group, told, is_refused = todo.pop()
+            if self._left <= 0:
+                found |= levels_of(group, 0, self._facts)
+            elif len(group) == 1:
+                told = told or (yield from self._asked(group))
+                if told is not None or is_refused:
+                    found |= yield from self._climbed(group[0], told or said)
+            elif is_refused or (yield from self._asked(group)) is not None:
+                half = len(group) // 2
+                told = yield from self._asked(group[:half])
+                todo.append((group[half:], None, told is None))
+                if told is not None:
+                    todo.append((group[:half], told, True))
+        return found
+
+    def _climbed(self, one: Carrier, said: Refusal) -> Asking:
+        """Return the least level at which the server takes the schema."""
+        level = self._facts.get(one.digest, 0)
+        while (above := one.next_level(level, level_said(said))) is not None:
+            level = above
+            answer = yield from self._asked([one], level)
+            if answer is None or self._left <= 0:
+                break
+            said = answer
+        return {one.digest: level} if level else {}
+
+    def _asked(
+        self, group: Sequence[Carrier], level: int | None = None
+    ) -> Generator[Request, Refusal | None, Refusal | None]:
+        """Probe with the schemas of ``group`` alone; None: taken, or refused for another reason."""
+        self._left -= 1
+        said = yield self._probe(group, level)
+        return said if said is not None and is_about_schemas(said) else None
+
+    def _probe(self, group: Sequence[Carrier], level: int | None) -> Request:
+        request = self._request
+        asked, dialect, given = request.json, request.dialect, tools_of(request)
+        assert asked is not None
+        assert dialect is not None
+        body: Json = {"model": asked["model"]} if "model" in asked else {}
+        body |= {dialect.items: [{"role": "user", "content": "hi"}], "stream": False}
+        body |= dialect.limited({}, 1)
+        tools: list[Json] = []
+        for one in group:
+            at = self._facts.get(one.digest, 0) if level is None else level
+            if one.number >= 0:
+                schema = without_words(healed(one.schema, at))
+                tools.append(_tool(given[one.number], one.path, schema))
+            elif at != Level.GONE:
+                whole = (
+                    asked if one.schema is None else placed(asked, one.path, healed(one.schema, at))
+                )
+                body[one.path[0]] = whole[one.path[0]]
+        if group and not tools:  # an answer's form may be refused beside tools alone
+            paths = ((tool, schema_path(tool)) for tool in given)
+            first = next(((tool, path) for tool, path in paths if path is not None), None)
+            tools += () if first is None else (_tool(*first, {"type": "object", "properties": {}}),)
+        if tools:
+            body["tools"] = tools
+        return Request(request.method, request.target, request.headers, encode(body).encode())
+
+
+def _tool(tool: Json, path: tuple[str, ...], schema: object) -> Json:
+    """Return ``tool`` with another schema, and without its description."""
+    found = placed(tool, path, schema)
+    for step in ((), *((one,) for one in path[:-1])):
+        holder = found[step[0]] if step else found
+        if "description" in holder:
+            found = placed(found, (*step, "description"), "")
+    return found

@@ -1,0 +1,233 @@
+"""JSON schemas of which a server cannot make a grammar, and what is left of them.
+
+The walk knows which members of a schema are keywords, which hold schemas, and which hold values: a
+parameter that is called ``pattern``, a ``default``, a ``const`` and the values of an ``enum`` stay.
+It needs no stack of calls, however deep a schema is nested. Source: JSON Schema 2020-12 and
+draft 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from cacheproxy.core.dialects.dialect import Json
+from cacheproxy.core.document.edits import REMOVE
+from cacheproxy.core.document.pointer import Path, PathError, index_in, parse_pointer
+
+
+class Level(IntEnum):
+    """How much leaves a schema; each level has those before it in it."""
+
+    BOUNDS = 1  #: lengths and numbers of items that are too large
+    PATTERNS = 2  #: patterns and formats
+    PLAIN = 3  #: references are written out; types have their names; what no grammar says leaves
+    NAMES = 4  #: an object with the names, plain types and descriptions of its members
+    BARE = 5  #: an object
+    GONE = 6  #: the schema and what asks for it: for that of an answer alone
+
+
+_LARGE = 1_000
+"""Lengths and numbers of items from which llama.cpp refused some: 2,000, by build."""
+_EXACT = 2**53
+"""Integers up to which every JSON reader is exact (RFC 8259, section 6)."""
+_MOST_WRITTEN_OUT = 200
+"""Schemas that references are replaced by: behind them a reference becomes its type alone."""
+_DEEPEST = 32
+"""References that lead to references."""
+_LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"}) | {
+    *("minProperties", "maxProperties", "minContains", "maxContains"),
+}
+_NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_NOTHING: frozenset[str] = frozenset()
+_PATTERNS = frozenset({"pattern", "format"})
+_UNSAID = frozenset({"$ref", "$defs", "definitions", "$dynamicRef", "$recursiveRef"}) | {
+    *("$anchor", "$dynamicAnchor", "$recursiveAnchor", "$id", "patternProperties"),
+    *("propertyNames", "not", "if", "then", "else", "dependencies", "dependentSchemas"),
+    *("dependentRequired", "contains", "minContains", "maxContains", "uniqueItems"),
+    *("unevaluatedItems", "unevaluatedProperties", "contentSchema", "multipleOf"),
+}
+"""Keywords that a plain schema has none of: grammars do not say them, or servers refuse them."""
+_MAYBE = frozenset({"additionalProperties", "additionalItems"})
+"""Hold a schema or say yes or no."""
+_ONE = _MAYBE | {
+    *("items", "contains", "not", "if", "then", "else", "propertyNames", "unevaluatedItems"),
+    *("unevaluatedProperties", "contentSchema"),
+}
+_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
+_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"}) | {
+    *("dependentSchemas", "dependencies"),
+}
+_SCALARS = ("string", "integer", "number", "boolean")
+_TYPES = {name: name for name in (*_SCALARS, "object", "array", "null")} | {
+    **dict.fromkeys(("str", "text"), "string"),
+    **dict.fromkeys(("int", "long"), "integer"),
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    **dict.fromkeys(("dict", "map"), "object"),
+    **dict.fromkeys(("list", "tuple", "set"), "array"),
+    "bool": "boolean",
+    "none": "null",
+}
+"""Names of types, in lower case, as other languages have them; ``any`` and others say nothing."""
+
+
+class _Place(NamedTuple):
+    """A schema to be healed."""
+
+    holder: Any  #: the new object or list that it goes into
+    key: Any  #: its place there
+    schema: Any  #: as it came
+    within: tuple[str, ...] = ()  #: the references that led to it
+
+
+def healed(schema: Any, level: int) -> Any:
+    """Return ``schema`` without what leaves it at ``level``; what came is not altered."""
+    if level < Level.BOUNDS:
+        return schema
+    if level < Level.NAMES:
+        return _walked(schema, level)
+    plain = _walked(schema, Level.PLAIN)
+    return _outline(plain if isinstance(plain, dict) else {}, named=level == Level.NAMES)
+
+
+def without_words(schema: Any) -> Any:
+    """Return ``schema`` without descriptions, of which no grammar is made."""
+    return _walked(schema, 0, frozenset({"description"}))
+
+
+def changes(old: Any, new: Any, at: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield what makes ``old`` into ``new``: paths from ``at`` on, with the new value or REMOVE."""
+    todo = [(at, old, new)]
+    while todo:
+        path, old, new = todo.pop()
+        if old is new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict) and new.keys() <= old.keys():
+            yield from (((*path, name), REMOVE) for name in old if name not in new)
+            todo += [((*path, name), old[name], new[name]) for name in new]
+        elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+            todo += [((*path, number), old[number], new[number]) for number in range(len(old))]
+        elif isinstance(old, dict | list) or type(old) is not type(new) or old != new:
+            yield path, new
+
+
+def resolved(schema: Any, pointer: str) -> Any:
+    """Return what ``pointer``, a fragment with its ``#``, leads to in ``schema``, or None."""
+    try:
+        steps = parse_pointer(unquote(pointer[1:])) if pointer.startswith("#") else ("",)
+    except PathError:
+        return None
+    for step in steps:
+        if isinstance(schema, list):
+            number = index_in(step, schema)
+            schema = None if number is None else schema[number]
+        else:
+            schema = schema.get(step) if isinstance(schema, dict) else None
+    return schema
+
+
+def _walked(root: Any, level: int, dropped: frozenset[str] = _NOTHING) -> Any:
+    found = [root]
+    todo, left = [_Place(found, 0, root)], _MOST_WRITTEN_OUT
+    while todo:
+        place = todo.pop()
+        holder, key, schema, within = place
+        if not isinstance(schema, dict):
+            if level >= Level.PLAIN:
+                holder[key] = {}
+            continue
+        if level >= Level.PLAIN:
+            left -= bool(within)
+            schema, within = _written_out(schema, root, within, left)
+        made: Json = {}
+        holder[key] = made
+        for name, value in schema.items():
+            if name in dropped or (level >= Level.PATTERNS and name in _PATTERNS):
+                continue
+            if level >= Level.BOUNDS and _is_large(name, value):
+                continue
+            if level >= Level.PLAIN and (value := _plainly(name, value)) is REMOVE:
+                continue
+            made[name] = value
+            if isinstance(value, dict) and name in _ONE:
+                todo.append(_Place(made, name, value, within))
+            elif isinstance(value, dict) and name in _MAPS:
+                made[name] = inner = dict(value)
+                todo += [_Place(inner, one, value[one], within) for one in value]
+            elif isinstance(value, list) and name in _LISTS:
+                made[name] = listed = list(value)
+                todo += [_Place(listed, at, one, within) for at, one in enumerate(value)]
+    return found[0]
+
+
+def _is_large(name: str, value: Any) -> bool:
+    if name in _NUMBERS:
+        return not isinstance(value, int | float) or not -_EXACT <= value <= _EXACT
+    return name in _LENGTHS and (type(value) is not int or not 0 <= value < _LARGE)
+
+
+def _written_out(
+    schema: Json, root: Any, within: tuple[str, ...], left: int
+) -> tuple[Json, tuple[str, ...]]:
+    """Return ``schema`` with what its reference leads to, and the references that led there."""
+    while isinstance(reference := schema.get("$ref"), str):
+        own = {name: value for name, value in schema.items() if name != "$ref"}
+        target = resolved(root, reference)
+        if not isinstance(target, dict):
+            return own, within
+        if reference in within or len(within) == _DEEPEST or left <= 0:
+            kind = _plainly("type", target.get("type"))
+            return own if kind is REMOVE else {"type": kind, **own}, within
+        schema, within = target | own, (*within, reference)
+    return schema, within
+
+
+def _plainly(name: str, value: Any) -> Any:
+    """Return the value of the keyword ``name`` in a plain schema; REMOVE: it has none."""
+    if name in _UNSAID:
+        return REMOVE
+    if name == "type":
+        listed = isinstance(value, list)
+        kinds = [kind for kind in map(_type, value if listed else (value,)) if kind]
+        return REMOVE if not kinds else kinds if listed else kinds[0]
+    if name in _MAYBE:
+        fits = isinstance(value, bool | dict)
+    elif name == "items":
+        fits = isinstance(value, dict) or (isinstance(value, list) and bool(value))
+    elif name in _MAPS:
+        fits = isinstance(value, dict)
+    elif name in _LISTS or name in ("enum", "required"):
+        fits = isinstance(value, list) and bool(value)
+    else:
+        fits = isinstance(value, str) or name not in ("description", "title")
+    return value if fits else REMOVE
+
+
+def _type(name: Any) -> str | None:
+    return _TYPES.get(name.lower()) if isinstance(name, str) else None
+
+
+def _outline(schema: Json, *, named: bool) -> Json:
+    """Return what a plain schema is; ``named``: with its members."""
+    kind = schema.get("type")
+    found: Json = {"type": kind if isinstance(kind, str) else "object"}
+    if not named:
+        return found
+    members: Json = schema.get("properties") or {}
+    if "description" in schema:
+        found["description"] = schema["description"]
+    if found["type"] == "object":
+        found["properties"] = {
+            name: {
+                key: value
+                for key, value in member.items()
+                if key == "description" or (key == "type" and value in _SCALARS)
+            }
+            for name, member in members.items()
+        }
+    required = schema.get("required")
+    if required and all(isinstance(name, str) and name in members for name in required):
+        found["required"] = required
+    return found

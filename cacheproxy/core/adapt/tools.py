@@ -1,0 +1,111 @@
+"""Tools: schemas of which a server cannot make a grammar, and kinds of tools that it does not know.
+
+A schema loses the least that heals it (``Level``). What is remembered depends on the schema alone,
+so that a tool that comes or goes leaves the others' bytes as they are. Most servers do not say
+which tool they refused: where several may be at fault, short prompts of our own, with some of the
+tools, find out which (``Tools.probes``). Kinds that the server does not know (custom, web_search,
+mcp, namespace …) are left out, and a ``tool_choice`` of one becomes ``auto``. The schema of an
+answer (``response_format``) is healed likewise; a server that refuses it beside tools gets none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
+from cacheproxy.core.adapt.blaming import KIND, Facts, kinds_refused, suspected
+from cacheproxy.core.adapt.carriers import carriers, kind_of, name_of, tools_of
+from cacheproxy.core.adapt.hunting import Hunt
+from cacheproxy.core.adapt.schemas import Level, changes, healed
+from cacheproxy.core.dialects.dialect import Json
+from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.document.pointer import Path, to_pointer
+from cacheproxy.core.prompt.request import Request
+
+_WHY: dict[int, str] = {
+    Level.BOUNDS: "a bound that the server refuses",
+    Level.PATTERNS: "a pattern or bound that the server refuses",
+    Level.PLAIN: "spelled plainly, since the server refuses the schema",
+    Level.NAMES: "an object with these members, since the server refuses the schema",
+    Level.BARE: "an object, since the server refuses the schema",
+    Level.GONE: "left out, since the server refuses it",
+}
+_NO_KIND = "a kind of tool that the server does not know"
+_NO_CHOICE = "the chosen tool is left out"
+
+
+class Tools:
+    """The adaptation."""
+
+    name = "tool-schemas"
+
+    def needed(self, request: Request, remembered: Remembered) -> Need | None:
+        """Return the levels of its schemas and the kinds of its tools that are remembered."""
+        if not remembered:
+            return None
+        keys: list[Any] = [one.digest for one in carriers(request)]
+        keys += ((KIND, kind) for kind in map(kind_of, tools_of(request)) if kind)
+        found = {key: remembered[key] for key in keys if key in remembered}
+        return Need(found) if found else None
+
+    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
+        """Return what heals it without a probe: all that may be at fault loses its least."""
+        facts: Facts = dict(need.facts) if need is not None else {}
+        found = kinds_refused(refusal, request, facts) or suspected(refusal, request, facts)
+        return Need(facts | found) if found else None
+
+    def probes(
+        self, refusal: Refusal, request: Request, need: Need | None
+    ) -> Generator[Request, Refusal | None, Need | None]:
+        """Return what ``refused`` does, for those alone that are at fault.
+
+        Yields requests of our own, and is sent the refusal of each, or None where the server took
+        it. None is yielded where one guess can be made. There are 64 at most, as a rule twice the
+        binary logarithm of the number of tools for each at fault.
+        """
+        guess = self.refused(refusal, request, need)
+        known: Facts = dict(need.facts) if need is not None else {}
+        if guess is None or request.dialect is None:
+            return None
+        new = {key: value for key, value in guess.facts.items() if known.get(key) != value}
+        if any(isinstance(key, tuple) for key in new) or (len(new) == 1 and not new.keys() & known):
+            return guess
+        found = yield from Hunt(request, known).run(new)
+        return Need(known | found) if found else None
+
+    def edits(self, request: Request, need: Need) -> Sequence[Edit]:
+        """Return the edits of schemas, and those that leave out tools and their choice."""
+        facts, body, tools = need.facts, request.json or {}, tools_of(request)
+        gone = [at for at, tool in enumerate(tools) if (KIND, kind_of(tool)) in facts]
+        found: list[Edit] = []
+        if gone and len(gone) == len(tools):
+            names = [name for name in ("tools", "tool_choice") if name in body]
+            found += (Edit(f"/{name}", REMOVE, _NO_KIND) for name in names)
+        elif gone:
+            found += (Edit(f"/tools/{at}", REMOVE, _NO_KIND) for at in gone)
+            found += _choice(body.get("tool_choice"), [tools[at] for at in gone])
+        for one in carriers(request):
+            level = facts.get(one.digest, 0)
+            if level == Level.GONE:
+                found.append(Edit(to_pointer(one.whole), REMOVE, _WHY[level]))
+            elif level:
+                at: Path = one.path if one.number < 0 else ("tools", one.number, *one.path)
+                changed = changes(one.schema, healed(one.schema, level), at)
+                found += (Edit(to_pointer(path), new, _WHY[level]) for path, new in changed)
+        return found
+
+
+def _choice(choice: Any, gone: Sequence[Json]) -> list[Edit]:
+    """Return the edit of a ``tool_choice`` that names one of ``gone``."""
+    if not isinstance(choice, dict):
+        return []
+    kinds = {tool["type"] for tool in gone}
+    names = {name_of(tool) for tool in gone}
+    inner = choice.get("allowed_tools", choice)
+    allowed = inner.get("tools") if isinstance(inner, dict) else None
+    named = [one for one in (choice, *(allowed or ())) if isinstance(one, dict)]
+    if not any(name_of(one) in names or one.get("type") in kinds for one in named):
+        return []
+    auto = {"type": "auto"} if choice.get("type") == "tool" else "auto"
+    return [Edit("/tool_choice", auto, _NO_CHOICE)]
