@@ -7,14 +7,14 @@ main thread of their conversation is served by; where there is none, the refusal
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 
-Serving = Callable[[Request], str]
-"""Returns the model that the main thread of a request's conversation is served by, "" for none."""
 _STATUSES = frozenset({400, 404, 422, 500})
 # Ollama's ("model 'x' not found"), vLLM's ("The model `x` does not exist."), LM Studio's, LiteLLM's
 # ("Invalid model name"), mlx-lm's (Hugging Face's "Repository Not Found"), llama-swap's ("could not
@@ -30,12 +30,21 @@ _WHY = "model that the server does not have: the one that the conversation is se
 
 
 class ServedModel:
-    """The adaptation of the model's name; ``serving`` knows that of the main thread."""
+    """The adaptation of the model's name to ``served``, that of the main thread, "" for none."""
 
     name = "served-model"
 
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
+    def __init__(self, store: Store, served: str = "") -> None:
+        self._store, self._served = store, served
+
+    def bound(self, turn: Turn | None) -> ServedModel:
+        """Return it for the requests of ``turn``."""
+        for session in () if turn is None else (turn.root, turn.session):
+            known = None if session is None else self._store.conversation(session)
+            lane = None if known is None else known.lane(known.main)
+            if lane is not None and lane.before is not None:
+                return ServedModel(self._store, lane.before.sent.model)
+        return ServedModel(self._store)
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
         """Return the name to ask for, where the server did not have the one that is asked for."""
@@ -52,7 +61,7 @@ class ServedModel:
         return [Edit("/model", need.facts[_key(request)], _WHY)]
 
     def _need(self, request: Request) -> Need | None:
-        asked, served = _key(request)[1], self._serving(request)
+        asked, served = _key(request)[1], self._served
         return Need({_key(request): served}) if asked and served and served != asked else None
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from cacheproxy.core.adapt import late, model, progress, thinking
 from cacheproxy.core.adapt.adaptation import Adaptation
+from cacheproxy.core.adapt.fields import RefusedFields
+from cacheproxy.core.adapt.limits import AnswerLimit
+from cacheproxy.core.adapt.parts import UnreadableParts
+from cacheproxy.core.adapt.served import ServedModel
+from cacheproxy.core.adapt.tools import Tools
 from cacheproxy.core.conversation.store import Store
 
-MENDING: tuple[Adaptation, ...] = ()
+MENDING: tuple[Adaptation, ...] = (AnswerLimit(), RefusedFields(), Tools(), UnreadableParts())
 """Those that know of a server what its refusals taught, and nothing else (``--mend``)."""
-NAMES = (model.NAME, thinking.NAME, *(one.name for one in MENDING), late.NAME, progress.NAME)
+NAMES = (
+    *(model.NAME, thinking.NAME, *(one.name for one in MENDING), ServedModel.name),
+    *(late.NAME, progress.NAME),
+)
 """As ``--disable`` takes them."""
 
 
@@ -26,7 +34,7 @@ def adaptations(
     *,
     placement: str,
     keep_thinking: str,
-    mending: Iterable[Adaptation],
+    mending: Sequence[Adaptation],
 ) -> list[Adaptation]:
     """Return those that a server of the user's own gets, behind the model's name.
 
@@ -35,5 +43,6 @@ def adaptations(
     return [
         thinking.KeptThinking(keep_thinking, server, store, in_thread),
         *mending,
+        *((ServedModel(store),) if mending else ()),
         late.LateMessages(placement, server),
     ]

@@ -6,13 +6,13 @@ What is edited here is shown as the edits of rules are: a report for each adapta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
@@ -31,7 +31,7 @@ from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import MOST_EDITS, GivenUpError, RuleReport
+from cacheproxy.core.rules.fold import MOST_EDITS, GivenUpError, RuleReport, describe
 from cacheproxy.proxy.exchange.normalizing import seconds_for
 from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.servers.profiling import Profiling
@@ -46,10 +46,26 @@ _MOST_RESENDS = 6
 """A server may refuse several things of one request, one at a time."""
 
 
+Asked = Callable[[Request], Awaitable[Refusal | None]]
+"""Sends the server a request of our own; returns its refusal, None if it took the request."""
+_Probing = Callable[
+    [Refusal, Request, Need | None], Generator[Request, Refusal | None, Need | None]
+]
+
+
 class Adapted:
     """One request as one server gets it."""
 
-    __slots__ = ("failed", "needs", "received", "reports", "request", "resends", "taught")
+    __slots__ = (
+        "failed",
+        "needs",
+        "received",
+        "refusal",
+        "reports",
+        "request",
+        "resends",
+        "taught",
+    )
 
     def __init__(self, received: Request, resends: int = 0) -> None:
         self.received = received  #: before any adaptation
@@ -59,6 +75,7 @@ class Adapted:
         self.reports: tuple[RuleReport, ...] = ()  #: what was edited, or failed
         self.failed: tuple[RuleReport, ...] = ()  #: of adaptations that a refusal made fail
         self.resends = resends  #: how often it was sent again
+        self.refusal: Refusal | None = None  #: the last one, where it could be read
 
     def take(
         self, name: str, request: Request, need: Need | None, report: RuleReport | None
@@ -78,6 +95,13 @@ class _Entry(NamedTuple):
     learning: Learning | None  #: itself, if it knows of the server by itself
     given: Remembered | None  #: what is remembered from the start
     is_foreign: bool  #: it is a plugin's, which gets a thread, a deadline and its own parsed JSON
+    probes: _Probing | None = None  #: finds by requests of our own what was refused
+    bound: Callable[[Turn | None], Adaptation] | None = None
+    """Returns it for the requests of one turn, which it needs to know."""
+
+    def of(self, turn: Turn | None) -> _Entry:
+        """Return it as it is for ``turn``."""
+        return self if self.bound is None else self._replace(one=self.bound(turn))
 
 
 class Adapting:
@@ -142,6 +166,7 @@ class Adapting:
             elif remembered is None:
                 remembered = taught.get((each.one.name, self._server.key(request)))
             if remembered is not None:
+                each = each.of(turn)  # noqa: PLW2901
                 work = partial(_adapt, each, request, remembered)
                 found = await self._call(each, request, work, remembered)
                 if found is not None:
@@ -150,25 +175,29 @@ class Adapting:
         return adapted
 
     async def heal(
-        self, adapted: Adapted, turn: Turn | None, response: UpstreamConnection
+        self, adapted: Adapted, turn: Turn | None, response: UpstreamConnection, ask: Asked
     ) -> Adapted | None:
         """Return the request with what ``response`` refuses mended; None: ``response`` stands.
 
-        Each adaptation is asked in turn, until one mends something.
+        Each adaptation is asked in turn, until one mends something. ``ask``: by which it may find
+        out what exactly was refused.
         """
-        refusal = await self._refusal(adapted, response)
-        if refusal is None:
+        refusal = adapted.refusal = await self._refusal(adapted, response)
+        if refusal is None or adapted.resends == _MOST_RESENDS:
             return None
         again = Adapted(adapted.received, adapted.resends + 1)
         again.taught |= adapted.taught
         is_healed = False
         for each in self._all:
+            each = each.of(turn)  # noqa: PLW2901
             name, request = each.one.name, again.request
             need = adapted.needs.get(name)
             after, report = request, None
             if need is not None:
                 after, report = await self._make(each, request, need)
-            found = None if is_healed else await self._refused(each, refusal, request, adapted)
+            found = None
+            if not is_healed:
+                found = await self._refused(each, refusal, request, adapted, ask)
             if found is not None and found != need:
                 other, done = await self._make(each, request, found)
                 is_healed = other.body != after.body
@@ -204,7 +233,7 @@ class Adapting:
     async def _refusal(self, adapted: Adapted, response: UpstreamConnection) -> Refusal | None:
         """Read the error answer, once for all; None if it is none that can be mended."""
         head = response.head
-        if head.status not in STATUSES or adapted.resends == _MOST_RESENDS:
+        if head.status not in STATUSES:
             return None
         if adapted.request.dialect is None or head.values(b"content-encoding"):
             return None
@@ -216,12 +245,17 @@ class Adapting:
         return None if body is None else read(head.status, body)
 
     async def _refused(
-        self, each: _Entry, refusal: Refusal, request: Request, adapted: Adapted
+        self, each: _Entry, refusal: Refusal, request: Request, adapted: Adapted, ask: Asked
     ) -> Need | None:
         """Return what one adaptation makes of ``refusal``."""
         name = each.one.name
         need = adapted.needs.get(name)
-        found = await self._call(each, request, partial(_refused, each, refusal, request, need))
+        found: _Step | None
+        if each.probes is not None:
+            found = await self._probed(each, each.probes(refusal, request, need), request, ask)
+        else:
+            work = partial(_refused, each, refusal, request, need)
+            found = await self._call(each, request, work)
         if found is not None and found[1] is not None and each.learning is not None:
             if name in adapted.taught:
                 return found[1]
@@ -233,6 +267,28 @@ class Adapting:
             adapted.failed += (found[2],)
             self._tell(each, request, None, None, found[2])
         return found[1]
+
+    async def _probed(
+        self,
+        each: _Entry,
+        probing: Generator[Request, Refusal | None, Need | None],
+        request: Request,
+        ask: Asked,
+    ) -> _Step:
+        """Return what an adaptation finds by requests of our own."""
+        said: Refusal | None = None
+        is_quick = len(request.body) <= _AGAIN
+        try:
+            while True:
+                step = partial(_next, probing, said)
+                probe, need = step() if is_quick else await in_thread(self._reactor, step)
+                if probe is None:
+                    return request, need, None
+                said = await ask(probe)
+        except CancelledError:
+            raise
+        except Exception as error:  # law 4, or the server is gone
+            return request, None, RuleReport(each.one.name, error=describe(error))
 
     async def _make(
         self, each: _Entry, request: Request, need: Need
@@ -305,7 +361,18 @@ _Step = tuple[Request, Need | None, RuleReport | None]
 
 def _entry(one: Adaptation, *, is_foreign: bool) -> _Entry:
     learning: Any = one if hasattr(one, "learn") and not is_foreign else None
-    return _Entry(one, learning, getattr(one, "given", None), is_foreign)
+    found = (None if is_foreign else getattr(one, name, None) for name in ("probes", "bound"))
+    return _Entry(one, learning, getattr(one, "given", None), is_foreign, *found)
+
+
+def _next(
+    probing: Generator[Request, Refusal | None, Need | None], said: Refusal | None
+) -> tuple[Request | None, Need | None]:
+    """Return the next probe, or what was found by those before."""
+    try:
+        return probing.send(said), None
+    except StopIteration as end:
+        return None, end.value
 
 
 def _says(one: Adaptation) -> Callable[[Remembered], str] | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproxy.core.adapt.adaptation import Refusal
+from cacheproxy.core.adapt.refusal import STATUSES, read
 from cacheproxy.core.adapt.thinking import NAME as THINKING
 from cacheproxy.core.adapt.thinking import KeptNeed
 from cacheproxy.core.conversation.prepare import Prepared
@@ -47,6 +49,10 @@ class ExchangeContext:
     how many seconds; None: it is over."""
 
 
+_PROBE_SECONDS = 30.0
+"""For an answer to a short request of our own: the server may be at another's prompt."""
+
+
 class Attempt:
     """One attempt to have a request answered by one server, whose steps ``record`` tells.
 
@@ -55,7 +61,8 @@ class Attempt:
 
     ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
     ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
-    asked for it. ``connection``: the one it was sent by last.
+    asked for it. ``connection``: the one it was sent by last. ``refusal``: the
+    response, where it is an error that has been read.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class Attempt:
         self.translated: Translation | None = None
         self.asked: int | None = None
         self.hides = False
+        self.refusal: Refusal | None = None
         self._context, self._server, self._record = context, server, record
         self._came, self._started, self._turn = came, started, prepared.turn
         self._request, self._reports = prepared.request, prepared.reports
@@ -133,8 +141,22 @@ class Attempt:
                 adapted = await adapting.adapt(self._request, turn, begins=begins)
                 continue
             # or refused what an adaptation mends.
-            healed = await adapting.heal(adapted, turn, response)
+            healed = await adapting.heal(adapted, turn, response, self._ask)
             if healed is None:
                 record.reports += adapted.failed
+                self.refusal = adapted.refusal
                 return response
             adapted = healed
+
+    async def _ask(self, request: Request) -> Refusal | None:
+        """Send a short ``request`` of our own; return its refusal, None if the server took it.
+
+        Raises what kept the server from answering.
+        """
+        translating, asker = self._server.translating, self._server.asker
+        if translating.is_needed:
+            spellings = self._context.store.spellings()
+            translated = await translating.translate(request, spellings)
+            request = request if translated is None else translated.sent
+        status, body = await asker.ask(request, _PROBE_SECONDS)
+        return read(status, body) if status in STATUSES else None

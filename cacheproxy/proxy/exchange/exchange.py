@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
+from cacheproxy.core.adapt.overflow import OverflowAnswer, overflow_answer
 from cacheproxy.core.adapt.refusal import ErrorReader, words
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.turn import Turn
@@ -152,6 +153,12 @@ class _Running:
         if down.started and status != 200:
             await self._refuse_late(response)
             return
+        overflow = None
+        if attempt.refusal is not None and translated is None and (api := record.received.dialect):
+            overflow = overflow_answer(attempt.refusal, api, streams=self._wants_stream)
+        if overflow is not None:
+            await self._say_overflow(overflow, response)
+            return
         is_other = status == 200 and held is not None and streams != self._wants_stream
         if down.started or (is_other and spoken(record.received.path).events is not None):
             if not streams:
@@ -184,6 +191,16 @@ class _Running:
         if not (response.goes_on and relay.bytes_down):  # else it went with the body's first bytes
             down.flush()
         await ending
+
+    async def _say_overflow(self, answer: OverflowAnswer, response: UpstreamConnection) -> None:
+        """Answer with the words on which the client compacts its conversation."""
+        record, tap = self.record, self.tap
+        body = await collect(response, _MOST_TRANSLATED)
+        if tap is not None:
+            tap.feed(body)
+        status = record.status
+        self._answer(answer.status, answer.body, record.response_headers, answer.content_type)
+        record.status = status  # what the server said
 
     async def _prepare(self) -> Prepared:
         """Take the request through the rules, once its body is plain; raises CodingError."""
@@ -499,8 +516,10 @@ class _Running:
         except TranslationError as error:
             raise ResponseError(str(error)) from None
 
-    def _answer(self, status: int, body: bytes, headers: Headers = ()) -> None:
-        """Answer with a JSON body of our own making."""
+    def _answer(
+        self, status: int, body: bytes, headers: Headers = (), kind: bytes = b"application/json"
+    ) -> None:
+        """Answer with a body of our own making, of content type ``kind``."""
         record = self.record
         record.status, record.first_byte, record.bytes_down = status, self._now(), len(body)
         self.reply = body
@@ -509,7 +528,7 @@ class _Running:
             for name, value in headers
             if name.lower() not in (b"content-type", b"content-length")
         )
-        self.down.answer(status, body, (*others, (b"Content-Type", b"application/json")))
+        self.down.answer(status, body, (*others, (b"Content-Type", kind)))
 
     def _failed(self, failure: Failure) -> None:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""

@@ -4,10 +4,12 @@ import pytest
 
 from cacheproxy.core.adapt.adaptation import Refusal
 from cacheproxy.core.adapt.served import ServedModel
+from cacheproxy.core.conversation.store import Store
 
 from .mending import later, mended, refusal
 
-MODEL = ServedModel(lambda _: "qwen")
+STORE = Store()
+MODEL = ServedModel(STORE, "qwen")
 HI = [{"role": "user", "content": "hi"}]
 ASKED = {"model": "claude-haiku-4-5", "messages": HI}
 
@@ -51,5 +53,5 @@ def test_a_code_will_do():
 
 
 def test_no_main_thread_no_model():
-    alone = ServedModel(lambda _: "")
+    alone = ServedModel(STORE)
     assert mended(alone, "chat", ASKED, refusal("model 'x' not found", 404))[0] is None
