@@ -98,7 +98,7 @@ def empty(facts: Examination) -> Iterator[Finding]:
 
 
 def _mend(facts: Examination, one: Exchange) -> str:
-    return failures.fault_of(one) or larger_context(facts, one)
+    return failures.mend_of(one) or larger_context(facts, one)
 
 
 def larger_context(facts: Examination, one: Exchange) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from cacheproxy.core.adapt.cures import cure
 from cacheproxy.core.adapt.late import refuses_late
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
@@ -25,6 +26,8 @@ _LONGEST = 200
 _IN_TEMPLATE = "Jinja Exception:"
 """llama-server: behind it stands what the template has to say, before it a part of its source."""
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
+_ALIKE = 3
+"""Refusals in a row, all in the same words, after which a conversation does not come on."""
 _KEY = (401, 403)
 _ITS_OWN = range(400, 500)
 """Statuses that blame the request."""
@@ -66,26 +69,47 @@ def failing(
     return found
 
 
+def _how(last: Exchange, recent: Iterable[Exchange], now: float) -> str:
+    """Return how the ``last`` request of a client failed, and how often in the same way."""
+    alike: list[Exchange] = []
+    for one in recent:
+        if one.session == last.session and has_prompt(one):
+            is_same = one.has_failed and (one.status, one.error) == (last.status, last.error)
+            alike = [*alike, one] if is_same else []
+    if len(alike) < _ALIKE or last.session is None:
+        return f"The last request of {last.client} failed {failure(last, now)}"
+    since = ago(now - alike[0].wall)
+    return (
+        f"{last.session.label} is stuck: it was refused {len(alike)} times in the same way, first "
+        f"{since}, the last {failure(last, now)}"
+    )
+
+
 def stuck(recent: Iterable[Exchange], now: float) -> list[tuple[str, Exchange]]:
     """Return each client's last prompt where that failed, or got nothing, and how; the last last.
 
     ``now`` is in seconds since the epoch; of what was an hour ago nothing is said.
     """
-    last: dict[str, Exchange] = {}
+    recent, last = list(recent), dict[str, Exchange]()
     for one in recent:
         if has_prompt(one) and one.ended >= now - LATELY:
             last.pop(one.client, None)
             last[one.client] = one
     bad = [one for one in last.values() if one.went_wrong or one.outcome is Outcome.EMPTY]
-    return [(f"The last request of {one.client} failed {failure(one, now)}", one) for one in bad]
+    return [(_how(one, recent, now), one) for one in bad]
 
 
 def cure_of(one: Exchange) -> str:
     """Return what mends it, for people."""
-    said = fault_of(one) or "give the server a larger context, or the client a smaller window"
+    said = mend_of(one) or "give the server a larger context, or the client a smaller window"
     if one.outcome is Outcome.EMPTY:
         said = EMPTY_CURE
     return f"{said[0].upper()}{said[1:]}"
+
+
+def mend_of(one: Exchange) -> str:
+    """Return what mends a failure; "" where the prompt is too long, which the server decides."""
+    return cure(one.error or "") or fault_of(one)
 
 
 def has_prompt(one: Exchange) -> bool:

@@ -26,6 +26,7 @@ from cacheproxy.core.adapt.adaptation import (
     make,
     need_of,
 )
+from cacheproxy.core.adapt.cures import cure
 from cacheproxy.core.adapt.refusal import LARGEST, STATUSES, read
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.document.edits import Edit
@@ -206,6 +207,9 @@ class Adapting:
                     again.taught.add(name)
                     self._tell(each, request, turn, need, report)
             again.take(name, after, need, report)
+        if not is_healed and (cures := cure(refusal.words)) and cures not in self._told:
+            self._told.add(cures)
+            _log.warn("the upstream refuses what nothing here can mend: {cure}", cure=cures)
         return again if is_healed else None
 
     def answered(self, adapted: Adapted) -> None:

@@ -1,0 +1,42 @@
+"""Cures: what a server refuses that no change of a request can mend, and the command that does."""
+
+from __future__ import annotations
+
+import re
+
+_CURES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"--enable-auto-tool-choice"),
+        "start vLLM with --enable-auto-tool-choice and --tool-call-parser NAME",
+    ),
+    (re.compile(r"requires? (?:the )?`?--jinja"), "start llama-server with --jinja"),
+    (
+        re.compile(r"chat template is no longer allowed|does not have a chat template"),
+        "start the server with --chat-template FILE: its model brings no template",
+    ),
+    (
+        re.compile(r"Start it with `?--(?P<flag>[a-z-]+)"),
+        r"start the server with --\g<flag>, as it says",
+    ),
+    (
+        re.compile(r"does not support (?P<what>tools|chat|generate|embeddings)\b"),
+        r"serve a model that supports \g<what>, as this one does not",
+    ),
+    (
+        re.compile(r"\bmodel\b.{0,80}(?:not found|does not exist)"),
+        "name a model that the server has: cacheproxy doctor lists what it serves",
+    ),
+    (
+        re.compile(r"previous_response_id"),
+        "have the client send the whole history (store = false): the server keeps none",
+    ),
+)
+"""What servers say of what no request can mend, and what does."""
+
+
+def cure(words: str) -> str:
+    """Return what mends what a server said, "" where that is not known."""
+    for pattern, mend in _CURES:
+        if (found := pattern.search(words)) is not None:
+            return found.expand(mend)
+    return ""
