@@ -46,7 +46,8 @@ class Carrier(NamedTuple):
             if level == Level.GONE:
                 return None if self.number >= 0 else level
             has_schema = self.number >= 0 or self.schema is not None
-            if has_schema and any(True for _ in changes(before, healed(self.schema, level))):
+            changed = changes(before, healed(self.schema, level), (), "") if has_schema else ()
+            if any(True for _ in changed):
                 return level
         return None
 

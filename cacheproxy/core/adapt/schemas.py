@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from cacheproxy.core.dialects.dialect import Json
-from cacheproxy.core.document.edits import REMOVE
-from cacheproxy.core.document.pointer import Path, PathError, index_in, parse_pointer
+from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.document.pointer import Path, PathError, index_in, parse_pointer, to_pointer
 
 
 class Level(IntEnum):
@@ -97,20 +97,26 @@ def without_words(schema: Any) -> Any:
     return _walked(schema, 0, frozenset({"description"}))
 
 
-def changes(old: Any, new: Any, at: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield what makes ``old`` into ``new``: paths from ``at`` on, with the new value or REMOVE."""
+def changes(old: Any, new: Any, at: Path, why: str) -> Iterator[Edit]:
+    """Yield the edits that make ``old``, at the path ``at``, into ``new``: where they differ."""
     todo = [(at, old, new)]
     while todo:
         path, old, new = todo.pop()
         if old is new:
             continue
-        if isinstance(old, dict) and isinstance(new, dict) and new.keys() <= old.keys():
-            yield from (((*path, name), REMOVE) for name in old if name not in new)
-            todo += [((*path, name), old[name], new[name]) for name in new]
+        if isinstance(old, dict) and isinstance(new, dict) and (old.keys() & new.keys() or not new):
+            for name in dict.fromkeys((*old, *new)):
+                place = (*path, name)
+                if name not in new:
+                    yield Edit(to_pointer(place), REMOVE, why)
+                elif name not in old:
+                    yield Edit(to_pointer(place), new[name], why, adds=True)
+                else:
+                    todo.append((place, old[name], new[name]))
         elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
             todo += [((*path, number), old[number], new[number]) for number in range(len(old))]
         elif isinstance(old, dict | list) or type(old) is not type(new) or old != new:
-            yield path, new
+            yield Edit(to_pointer(path), new, why)
 
 
 def resolved(schema: Any, pointer: str) -> Any:

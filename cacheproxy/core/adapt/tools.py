@@ -91,8 +91,7 @@ class Tools:
                 found.append(Edit(to_pointer(one.whole), REMOVE, _WHY[level]))
             elif level:
                 at: Path = one.path if one.number < 0 else ("tools", one.number, *one.path)
-                changed = changes(one.schema, healed(one.schema, level), at)
-                found += (Edit(to_pointer(path), new, _WHY[level]) for path, new in changed)
+                found += changes(one.schema, healed(one.schema, level), at, _WHY[level])
         return found
 
 

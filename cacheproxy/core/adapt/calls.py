@@ -1,0 +1,257 @@
+"""Calls and turns in a history that a server refuses: a model that was cut off, a lost result.
+
+What the model wrote as a call's arguments, and is no JSON object, stays as a member of one. A
+result without its call becomes text of the user's; a call without a result gets one that says so;
+messages of the model's in a row become one. Each is remembered of the server, so that later ones
+are healed before they are sent, and earlier ones are the same in each turn.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
+from cacheproxy.core.adapt.pairs import (
+    Item,
+    Repair,
+    in_turns,
+    is_answer,
+    with_all_results,
+    with_joined_answers,
+    with_words,
+    without_lone_results,
+)
+from cacheproxy.core.adapt.schemas import changes
+from cacheproxy.core.dialects.content import calls_in
+from cacheproxy.core.dialects.dialect import Dialect, Json
+from cacheproxy.core.dialects.messages import NOT_JSON
+from cacheproxy.core.document.edits import REMOVE, Edit, encode
+from cacheproxy.core.document.pointer import Path
+from cacheproxy.core.prompt.request import Request, messages_of
+
+THINKING: Final = "thinking"
+"""The key of a server that does not go on with an answer while thinking is on."""
+_KWARGS, _OFF = "chat_template_kwargs", "enable_thinking"
+_NOT_THINKING = "thinking is off where the answer is begun"
+_LOOKED_AT = 2_000
+"""Characters of an error: templates say what they refuse behind a piece of their source."""
+_PREFILL = re.compile(r"prefill\b.{0,40}\bthinking", re.IGNORECASE)
+_UNREAD = object()
+
+
+class _Kind(NamedTuple):
+    """One kind of fault."""
+
+    name: str  #: the key by which it is remembered
+    words: re.Pattern[str]  #: of refusals that may be about it
+    repair: Repair
+    why: str  #: for the log
+
+
+def with_arguments(items: list[Item], dialect: Dialect) -> list[Item]:
+    """Make arguments that are no JSON an object that has them."""
+    return _arguments(items, dialect, is_unread=True)
+
+
+def with_objects(items: list[Item], dialect: Dialect) -> list[Item]:
+    """Make arguments that are no object a member of one."""
+    return _arguments(items, dialect, is_unread=False)
+
+
+def with_contents(items: list[Item], dialect: Dialect) -> list[Item]:
+    """Give each message a content, a text where it is none; items of Responses have types."""
+    found = []
+    for item in items:
+        value = item.value
+        name = "output" if value.get("type") == "function_call_output" else "content"
+        has_content = value.get("type", "message") == "message" and "role" in value
+        given = value.get(name)
+        if has_content and dialect.is_text and "type" not in value:
+            value = {"type": "message"} | value
+        if (has_content or name == "output") and not value.get("tool_calls"):
+            if given is None or (given == [] and dialect.is_text):
+                value = value | {name: ""}
+            elif not isinstance(given, str | list):
+                value = value | {name: encode(given)}
+        found.append(item if value is item.value else Item(item.number, value))
+    return found
+
+
+_ALTERNATE = r"\balternat"
+_KINDS = tuple(
+    _Kind(name, re.compile(words, re.IGNORECASE | re.DOTALL), repair, why)
+    for name, words, repair, why in (
+        (
+            "arguments",
+            r"argument|\bJSON|\bpars|expecting|unterminated|type of 'item'",
+            with_arguments,
+            "arguments that are no JSON, as text in an object",
+        ),
+        (
+            "objects",
+            r"argument|\bargs\b|\bitems\b|from_json|\binput\b|dictionary|mapping|object",
+            with_objects,
+            "arguments that are no object, in one",
+        ),
+        (
+            "contents",
+            r"\bcontents?\b|type of 'item'|field required",
+            with_contents,
+            "a message without the content that the server requires",
+        ),
+        (
+            "results",
+            r"tool[ _](?:role|call|use|result|message|output)|function[ _]call|\btool\b",
+            without_lone_results,
+            "the result of a tool whose call is not shown, as the user's",
+        ),
+        (
+            "calls",
+            r"tool[ _](?:role|call|use|result|message|output)|function[ _]call|" + _ALTERNATE,
+            with_all_results,
+            "a result for a call that has none",
+        ),
+        (
+            "answers",
+            r"assistant messages? at the end|consecutive|" + _ALTERNATE,
+            with_joined_answers,
+            "the model's messages in a row, joined",
+        ),
+        (
+            "words",
+            r"empty|blank|at least|must contain|" + _ALTERNATE,
+            with_words,
+            "a message that says nothing, marked as empty",
+        ),
+        ("turns", _ALTERNATE, in_turns, "an answer before a message behind a tool's result"),
+    )
+)
+
+
+class Calls:
+    """The adaptation."""
+
+    name = "malformed-calls"
+
+    def needed(self, request: Request, remembered: Remembered) -> Need | None:
+        """Return the kinds of faults in ``request`` that the server is known to refuse."""
+        if not remembered:
+            return None
+        facts: dict[Any, Any] = {name: True for name, _ in _steps(request, remembered)}
+        if THINKING in remembered and _ends_with_answer(request):
+            facts[THINKING] = True
+        return Need(facts) if facts else None
+
+    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
+        """Return the first kind of fault more that the words may mean and the request has."""
+        facts = dict(need.facts) if need is not None else {}
+        words = refusal.words[-_LOOKED_AT:]
+        if THINKING not in facts and _PREFILL.search(words) and _ends_with_answer(request):
+            return Need(facts | {THINKING: True})
+        for kind in _KINDS:
+            if kind.name not in facts and kind.words.search(words):
+                tried = facts | {kind.name: True}
+                if any(name == kind.name for name, _ in _steps(request, tried)):
+                    return Need(tried)
+        return None
+
+    def edits(self, request: Request, need: Need) -> Sequence[Edit]:
+        """Return the edits of messages, and of thinking where the server wants it off."""
+        root, came = messages_of(request)
+        steps = list(_steps(request, need.facts))
+        why = "; ".join(kind.why for kind in _KINDS if any(kind.name == name for name, _ in steps))
+        found = list(_edits(root, came, steps[-1][1], why)) if steps else []
+        if THINKING in need.facts:
+            body = request.json or {}
+            kwargs = body.get(_KWARGS)
+            off = {**(kwargs if isinstance(kwargs, dict) else {}), _OFF: False}
+            found.append(Edit(f"/{_KWARGS}", off, _NOT_THINKING, adds=_KWARGS not in body))
+        return found
+
+
+def _steps(request: Request, facts: Remembered) -> Iterator[tuple[str, list[Item]]]:
+    """Yield the messages after each repair that ``facts`` name and that changes any."""
+    dialect = request.dialect
+    _, came = messages_of(request)
+    if dialect is None or not came:
+        return
+    items = [Item(number, value) for number, value in enumerate(came)]
+    for kind in _KINDS:
+        if kind.name in facts:
+            new = kind.repair(items, dialect)
+            if len(new) != len(items) or any(
+                one.value is not other.value for one, other in zip(new, items, strict=True)
+            ):
+                items = new
+                yield kind.name, items
+
+
+def _edits(root: str, came: Sequence[Json], items: Sequence[Item], why: str) -> Iterator[Edit]:
+    """Yield what makes ``came`` into ``items``."""
+    kept = {item.number for item in items}
+    for number in range(len(came)):
+        if number not in kept:
+            yield Edit(f"/{root}/{number}", REMOVE, why)
+    for at, item in enumerate(items):
+        if item.number is not None:
+            yield from changes(came[item.number], item.value, (root, item.number), why)
+            continue
+        following = (one.number for one in items[at:] if one.number is not None)
+        yield Edit(f"/{root}/{next(following, '-')}", item.value, why, adds=True)
+
+
+def _arguments(items: list[Item], dialect: Dialect, *, is_unread: bool) -> list[Item]:
+    found = []
+    for item in items:
+        value = item.value
+        for call in calls_in(item.value):
+            is_value = call.path[-1] == "input" or bool(dialect.options)
+            given = call.arguments
+            if isinstance(given, dict):
+                continue
+            read = _read(given)
+            if is_unread and (read is not _UNREAD or is_value):
+                continue
+            if isinstance(read, dict):
+                if not is_value:
+                    continue
+                new = read
+            elif read is None or given in (None, ""):
+                new = {}
+            else:
+                new = {NOT_JSON: given}
+            value = _put(value, call.path, new if is_value else encode(new))
+        found.append(item if value is item.value else Item(item.number, value))
+    return found
+
+
+def _read(given: Any) -> Any:
+    """Return what arguments say, _UNREAD where they are a text that is no JSON or missing."""
+    if not isinstance(given, str):
+        return _UNREAD if given is None else given
+    try:
+        return json.loads(given, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return _UNREAD
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _put(value: Any, path: Path, new: Any) -> Any:
+    """Return ``value`` with ``new`` at ``path``, where something may stand."""
+    if not path:
+        return new
+    step: Any = path[0]
+    made = value.copy()
+    made[step] = _put(made[step] if len(path) > 1 else None, path[1:], new)
+    return made
+
+
+def _ends_with_answer(request: Request) -> bool:
+    _, items = messages_of(request)
+    return bool(items) and is_answer(items[-1])
