@@ -85,10 +85,11 @@ def test_what_no_request_can_mend_is_named_with_its_cure(error, mend):
 
 def test_a_conversation_that_is_refused_three_times_alike_is_stuck():
     recent = [one(900.0), *(one(each, **REFUSED) for each in (600.0, 300.0, 0.5))]
-    assert [text for text, _ in stuck(recent, NOW)] == [
+    [(text, _)] = stuck(recent, NOW)
+    assert text == (
         "agent/s is stuck: it was refused 3 times in the same way, first 10 min ago, the last just "
         f'now on /v1/messages, with HTTP 400: "{REFUSED["error"]}"'
-    ]
+    )
     for other in (one(400.0), one(400.0, **REFUSED | {"error": "another"})):
         [(text, _)] = stuck([*recent[:2], other, *recent[2:]], NOW)
         assert text.startswith("The last request of agent failed just now")

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from cacheproxy.core.adapt import late, model, progress, thinking
 from cacheproxy.core.adapt.adaptation import Adaptation
+from cacheproxy.core.adapt.calls import Calls
 from cacheproxy.core.adapt.fields import RefusedFields
 from cacheproxy.core.adapt.limits import AnswerLimit
 from cacheproxy.core.adapt.parts import UnreadableParts
@@ -14,7 +15,9 @@ from cacheproxy.core.adapt.served import ServedModel
 from cacheproxy.core.adapt.tools import Tools
 from cacheproxy.core.conversation.store import Store
 
-MENDING: tuple[Adaptation, ...] = (AnswerLimit(), RefusedFields(), Tools(), UnreadableParts())
+MENDING: tuple[Adaptation, ...] = (
+    *(AnswerLimit(), Tools(), Calls(), UnreadableParts(), RefusedFields()),
+)
 """Those that know of a server what its refusals taught, and nothing else (``--mend``)."""
 NAMES = (
     *(model.NAME, thinking.NAME, *(one.name for one in MENDING), ServedModel.name),
