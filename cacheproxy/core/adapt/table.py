@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
 
 from cacheproxy.core.adapt import late, model, progress, thinking
 from cacheproxy.core.adapt.adaptation import Adaptation
+from cacheproxy.core.adapt.server import KnownServer
 from cacheproxy.core.conversation.store import Store
 
 MENDING: tuple[Adaptation, ...] = ()
 """Those that know of a server what its refusals taught, and nothing else (``--mend``)."""
 NAMES = (model.NAME, thinking.NAME, *(one.name for one in MENDING), late.NAME, progress.NAME)
 """As ``--disable`` takes them."""
-
-
-class KnownServer(late.KnownPlacement, thinking.KnownServer, Protocol):
-    """What is known of one server."""
 
 
 def adaptations(
