@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cacheproxy.client_setup.checkup import Case, Checkup, Volatile
     from cacheproxy.client_setup.finding import Finding, FindingState
     from cacheproxy.client_setup.need import Launch, Need, Setup
+    from cacheproxy.core.adapt.adaptation import Adaptation, AdaptationNeed, Refusal
     from cacheproxy.core.dialects.content import blocks_of
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
@@ -31,6 +32,8 @@ __all__ = [
     "SYSTEM_HEAD",
     "SYSTEM_TEXT",
     "USER_TEXT",
+    "Adaptation",
+    "AdaptationNeed",
     "Case",
     "Checkup",
     "Client",
@@ -45,6 +48,7 @@ __all__ = [
     "MemoryKind",
     "Need",
     "Raw",
+    "Refusal",
     "RenderingPage",
     "Reporting",
     "Request",
@@ -70,6 +74,8 @@ _MODULES = {
     "SYSTEM_HEAD": "core.rules.places",
     "SYSTEM_TEXT": "core.rules.places",
     "USER_TEXT": "core.rules.places",
+    "Adaptation": "core.adapt.adaptation",
+    "AdaptationNeed": "core.adapt.adaptation",
     "Case": "client_setup.checkup",
     "Checkup": "client_setup.checkup",
     "Client": "core.prompt.client",
@@ -84,6 +90,7 @@ _MODULES = {
     "MemoryKind": "core.servers.profile",
     "Need": "client_setup.need",
     "Raw": "core.document.edits",
+    "Refusal": "core.adapt.adaptation",
     "RenderingPage": "core.servers.kind",
     "Reporting": "core.servers.profile",
     "Request": "core.prompt.request",

@@ -35,7 +35,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class AdaptationNeed:
     """What one request needs of one adaptation.
 
     ``facts``: by the key that each depends on (the server and its model: ``()``; a tool's or a
@@ -45,7 +45,11 @@ class Need:
     facts: Remembered = field(default_factory=dict)
 
 
-class Made(NamedTuple):
+Need = AdaptationNeed
+"""As the modules here call it; plugins have another ``Need``."""
+
+
+class Edited(NamedTuple):
     """A request that an adaptation has edited itself: for splices that no Edit describes."""
 
     request: Request  #: as it goes on; the same object if nothing was edited
@@ -68,7 +72,7 @@ class Adaptation(Protocol):
         ``need``: what it was sent with; a Need that is the same heals nothing.
         """
 
-    def edits(self, request: Request, need: Need) -> Sequence[Edit] | Made:
+    def edits(self, request: Request, need: Need) -> Sequence[Edit] | Edited:
         """Return the edits, the same for equal arguments; no two of them overlap."""
 
 
@@ -113,7 +117,7 @@ class Learning(Telling, Protocol):
 def make(
     name: str,
     request: Request,
-    edits_of: Callable[[], Sequence[Edit] | Made],
+    edits_of: Callable[[], Sequence[Edit] | Edited],
     most: int | None = None,
 ) -> tuple[Request, RuleReport | None]:
     """Return ``request`` with the edits of the adaptation ``name``, and what was edited.
@@ -123,7 +127,7 @@ def make(
     """
     try:
         found = edits_of()
-        if isinstance(found, Made):
+        if isinstance(found, Edited):
             after, edits = found
         elif not found or (document := request.document) is None:
             return request, None

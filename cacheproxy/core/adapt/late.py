@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from cacheproxy.core.adapt.adaptation import (
-    Made,
+    Edited,
     Need,
     Refusal,
     Remembered,
@@ -21,10 +21,10 @@ from cacheproxy.core.adapt.adaptation import (
 )
 from cacheproxy.core.adapt.placing import LateMessage, late_messages, placed
 from cacheproxy.core.adapt.refusal import LARGEST
+from cacheproxy.core.adapt.server import KnownServer
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.belief import Beliefs, Key
 from cacheproxy.core.servers.placement import BY_OPTION, Late, Placement, guessed
 
 NAME = "late-system-messages"
@@ -77,33 +77,6 @@ def wants_turns(body: bytes) -> bool:
     return _ALTERNATE.search(body[:LARGEST]) is not None
 
 
-class KnownPlacement(Protocol):
-    """Where late messages stand at one server, as far as it is known; it can be asked."""
-
-    @property
-    def beliefs(self) -> Beliefs:
-        """What is thought of it; ``mends``: whether other requests have to be edited, too."""
-
-    @property
-    def placement(self) -> Placement | None:
-        """What was learned last; None for nothing."""
-
-    def key(self, request: Request) -> Key:
-        """Return what it depends on."""
-
-    def known(self, request: Request, *, fresh: bool = True) -> Placement | None:
-        """Return what is known for ``request``; ``fresh``: of the server that is there now."""
-
-    def keep(self, key: Key, placement: Placement) -> None:
-        """Know this from now on."""
-
-    def forget(self) -> None:
-        """Ask again: what is known may be of another server."""
-
-    async def learn_for(self, request: Request, *, quietly: bool) -> None:
-        """Ask for ``request``, which waits; ``quietly``: without short prompts."""
-
-
 @dataclass(frozen=True, slots=True)
 class LateNeed(Need):
     """``facts``: the Placement under ``()``, where one is known. ``late``: the late messages."""
@@ -122,7 +95,7 @@ class LateMessages:
     name, title = NAME, "placement"
     fails, whose = "late system messages stay as they are", "{client} sends such messages"
 
-    def __init__(self, setting: str, server: KnownPlacement) -> None:
+    def __init__(self, setting: str, server: KnownServer) -> None:
         self._setting = setting
         self._server = server
 
@@ -170,12 +143,12 @@ class LateMessages:
             guess = replace(guess, short_ids=True)
         return LateNeed({(): guess}, late)
 
-    def edits(self, request: Request, need: Need) -> Made:
+    def edits(self, request: Request, need: Need) -> Edited:
         """Return the request with its late messages where the server takes them."""
         assert isinstance(need, LateNeed)
         placement = need.placement
         if placement is None or not (placement.places or placement.mends):
-            return Made(request)
+            return Edited(request)
         return placed(request, placement, need.late)
 
     async def learn_again(self, request: Request, need: Need | None) -> Need | None:

@@ -23,7 +23,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from cacheproxy.core.adapt.adaptation import Made
+from cacheproxy.core.adapt.adaptation import Edited
 from cacheproxy.core.adapt.joining import WHY, ends_with_result, join_late, re_role
 from cacheproxy.core.dialects.content import call_ids_in
 from cacheproxy.core.document.document import Document, Splice
@@ -75,11 +75,11 @@ def count_of(edits: Sequence[Edit]) -> int:
     return sum(edit.why in (WHY, _EMPTY) for edit in edits)
 
 
-def placed(request: Request, placement: Placement, late: Sequence[LateMessage]) -> Made:
+def placed(request: Request, placement: Placement, late: Sequence[LateMessage]) -> Edited:
     """Return ``request`` with its ``late`` messages where ``placement`` says."""
     (root, items), document = messages_of(request), request.document
     if document is None or not items:
-        return Made(request)
+        return Edited(request)
     splices: list[Splice] = []
     moved, gone = _needed(late, items, placement)
     edits = [Edit(f"/{root}/{number}", REMOVE, _EMPTY) for number in sorted(gone)]
@@ -100,7 +100,7 @@ def placed(request: Request, placement: Placement, late: Sequence[LateMessage]) 
         if spelled and after.document is not None:
             after = _edited(after, splices_of(after.document, spelled))
             done = [*done, *spelled]
-    return Made(after, done)
+    return Edited(after, done)
 
 
 def _edited(request: Request, splices: list[Splice]) -> Request:

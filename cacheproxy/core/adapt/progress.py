@@ -7,7 +7,7 @@ tells is taken out of the answer again (``PrefillReader``).
 
 from __future__ import annotations
 
-from cacheproxy.core.adapt.adaptation import Made, Need, Refusal, Remembered
+from cacheproxy.core.adapt.adaptation import Edited, Need, Refusal, Remembered
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 
@@ -34,8 +34,8 @@ class PrefillProgress:
         """Return None: servers ignore a member that they do not know."""
         return None
 
-    def edits(self, request: Request, need: Need) -> Made:  # noqa: ARG002
+    def edits(self, request: Request, need: Need) -> Edited:  # noqa: ARG002
         """Return the request with the member at its end."""
         before, end, after = request.body.rpartition(b"}")
         asks = request.with_body(b'%b,"%b":true%b%b' % (before, _MEMBER.encode(), end, after))
-        return Made(asks, (_EDIT,))
+        return Edited(asks, (_EDIT,))

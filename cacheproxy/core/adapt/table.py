@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from cacheproxy.core.adapt import late, model, progress, thinking
 from cacheproxy.core.adapt.adaptation import Adaptation
@@ -12,6 +11,7 @@ from cacheproxy.core.adapt.fields import RefusedFields
 from cacheproxy.core.adapt.limits import AnswerLimit
 from cacheproxy.core.adapt.parts import UnreadableParts
 from cacheproxy.core.adapt.served import ServedModel
+from cacheproxy.core.adapt.server import KnownServer
 from cacheproxy.core.adapt.tools import Tools
 from cacheproxy.core.conversation.store import Store
 
@@ -24,10 +24,6 @@ NAMES = (
     *(late.NAME, progress.NAME),
 )
 """As ``--disable`` takes them."""
-
-
-class KnownServer(late.KnownPlacement, thinking.KnownServer, Protocol):
-    """What is known of one server."""
 
 
 def adaptations(

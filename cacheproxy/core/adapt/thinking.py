@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
-from cacheproxy.core.adapt.adaptation import Made, Need, Refusal, Remembered
+from cacheproxy.core.adapt.adaptation import Edited, Need, Refusal, Remembered
+from cacheproxy.core.adapt.server import KnownServer
 from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.thoughts import Thoughts, place_of
@@ -106,10 +107,10 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class KeptNeed(Need):
-    """Reasoning to be put back: ``places`` of the model's messages, by their numbers."""
+    """Reasoning to be put back."""
 
-    sources: Sources | None = None
-    places: Mapping[int, int] = field(default_factory=dict)
+    sources: Sources | None = None  #: what it is kept by
+    places: Mapping[int, int] = field(default_factory=dict)  #: of reasoning, by the messages
     asked: int | None = None
     """Where the answer will stand, see ``place_of``; None: none is expected."""
 
@@ -140,15 +141,20 @@ class KeptThinking:
     ) -> Remembered | None:
         """Return what there is of the reasoning in the conversation that ``turn`` belongs to."""
         setting = self._setting
-        if turn is None or setting == NO or not self._server.is_rendered(request):
+        if turn is None or setting == NO:
             return None
-        profile = self._server.profile
+        profile, known = self._server.profile, self._store.conversation(turn.session)
+        may = may_remember(setting, profile)
+        if not may and (known is None or known.thoughts.asked_by is None):
+            return None
+        if not self._server.is_rendered(request):
+            return None
         if self._store.readers:  # the next request comes in an instant
             await self._in_thread(self._store.read_on, turn.session)
         known = self._store.conversation(turn.session)
         thoughts = Thoughts() if known is None else known.thoughts
         way = way_of(setting, profile, request, thoughts)
-        if way is None and not (begins and may_remember(setting, profile)):
+        if way is None and not (begins and may):
             return None
         if way is not None and begins:
             thoughts.asked_by = next(iter(way), None)
@@ -166,12 +172,12 @@ class KeptThinking:
         """Return None: a template takes what its page has rendered."""
         return None
 
-    def edits(self, request: Request, need: Need) -> Made:
+    def edits(self, request: Request, need: Need) -> Edited:
         """Return the request with its reasoning kept."""
         assert isinstance(need, KeptNeed)
         sources, document = need.sources, request.document
         if sources is None or sources.way is None or document is None:
-            return Made(request)
+            return Edited(request)
         edits = [*_asked(request, sources.way)]
         splices = splices_of(document, edits)
         for edit, more in _given(request, document, need.places, sources.thoughts):
@@ -179,8 +185,8 @@ class KeptThinking:
             splices.extend(more)
         body = splice(document.body, splices)
         if body is request.body:
-            return Made(request)
-        return Made(request.with_body(body, splices), edits)
+            return Edited(request)
+        return Edited(request.with_body(body, splices), edits)
 
     async def learn_again(self, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
         """Return ``need``: it is never refused."""
@@ -205,17 +211,6 @@ class KeptThinking:
         setting, profile = self._setting, self._server.profile
         is_on = may_keep(setting, profile)
         return {"setting": setting, "on": is_on, "says": says(setting, profile)}
-
-
-class KnownServer(Protocol):
-    """What is known of one server."""
-
-    @property
-    def profile(self) -> Profile:
-        """All of it."""
-
-    def is_rendered(self, request: Request) -> bool:
-        """Whether what the profile says of the template holds for ``request``."""
 
 
 def _places(

@@ -18,8 +18,8 @@ from twisted.logger import Logger
 
 from cacheproxy.core.adapt.adaptation import (
     Adaptation,
+    Edited,
     Learning,
-    Made,
     Need,
     Refusal,
     Remembered,
@@ -92,8 +92,8 @@ class Adapted:
 class _Entry(NamedTuple):
     """One adaptation of the list."""
 
-    one: Adaptation
-    learning: Learning | None  #: itself, if it knows of the server by itself
+    one: Adaptation  #: itself
+    learning: Learning | None  #: the same, if it knows of the server by itself
     given: Remembered | None  #: what is remembered from the start
     is_foreign: bool  #: it is a plugin's, which gets a thread, a deadline and its own parsed JSON
     probes: _Probing | None = None  #: finds by requests of our own what was refused
@@ -394,7 +394,7 @@ def _made(each: _Entry, request: Request, need: Need) -> _Step:
     """Edit ``request``; what fails is not needed."""
     one, shown = each.one, _shown(each, request)
 
-    def edits() -> Sequence[Edit] | Made:
+    def edits() -> Sequence[Edit] | Edited:
         if each.is_foreign:
             found: Iterable[Any] = one.edits(shown, need)
             return tuple(islice(found, MOST_EDITS + 1))

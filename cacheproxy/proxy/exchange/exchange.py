@@ -146,7 +146,7 @@ class _Running:
             self._answer(200, attempt.counted or b"")
             return
         translated = attempt.translated
-        # 9. Its answer's head goes down,
+        # 8. Its answer's head goes down,
         self._take_head(response.head, is_translated=translated is not None)
         streams = is_stream(response.head)
         status, through, is_whole = response.head.status, None, False
@@ -173,7 +173,7 @@ class _Running:
             through = translated.stream()
         if not down.started:
             down.send_head(status, response.head.reason, record.response_headers)
-        # 10. and its body, as it comes.
+        # 9. and its body, as it comes.
         relay = self.relay = Relay(
             down,
             response,
