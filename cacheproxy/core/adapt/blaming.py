@@ -58,9 +58,10 @@ def suspected(refusal: Refusal, request: Request, facts: Remembered) -> Facts:
     if not is_about_schemas(refusal):
         return {}
     told = _pointed_at(refusal, carriers(request), facts)
-    found = levels_of(told, level_said(refusal), facts)
-    least = {digest: level for digest, level in found.items() if level <= Level.PLAIN}
-    return least or found
+    said = level_said(refusal)
+    found = levels_of(told, said, facts)
+    just = {digest: level for digest, level in found.items() if level == said}
+    return just or {key: level for key, level in found.items() if level <= Level.PLAIN} or found
 
 
 def levels_of(suspects: Sequence[Carrier], least: int, facts: Remembered) -> Facts:

@@ -38,8 +38,16 @@ _KWARGS, _OFF = "chat_template_kwargs", "enable_thinking"
 _NOT_THINKING = "thinking is off where the answer is begun"
 _LOOKED_AT = 2_000
 """Characters of an error: templates say what they refuse behind a piece of their source."""
-_PREFILL = re.compile(r"prefill\b.{0,40}\bthinking", re.IGNORECASE)
+_PREFILL = re.compile(r"prefill.{0,40}thinking", re.IGNORECASE)
 _UNREAD = object()
+
+
+def _refuse(name: str) -> Any:
+    """NaN and Infinity are no JSON, though Python reads them."""
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 class _Kind(NamedTuple):
@@ -62,15 +70,13 @@ def with_objects(items: list[Item], dialect: Dialect) -> list[Item]:
 
 
 def with_contents(items: list[Item], dialect: Dialect) -> list[Item]:
-    """Give each message a content, a text where it is none; items of Responses have types."""
+    """Give each message a content, a text where it is none."""
     found = []
     for item in items:
         value = item.value
         name = "output" if value.get("type") == "function_call_output" else "content"
         has_content = value.get("type", "message") == "message" and "role" in value
         given = value.get(name)
-        if has_content and dialect.is_text and "type" not in value:
-            value = {"type": "message"} | value
         if (has_content or name == "output") and not value.get("tool_calls"):
             if given is None or (given == [] and dialect.is_text):
                 value = value | {name: ""}
@@ -78,6 +84,16 @@ def with_contents(items: list[Item], dialect: Dialect) -> list[Item]:
                 value = value | {name: encode(given)}
         found.append(item if value is item.value else Item(item.number, value))
     return found
+
+
+def with_types(items: list[Item], dialect: Dialect) -> list[Item]:
+    """Say that a message of the model's is one, where other items stand among messages."""
+    return [
+        Item(item.number, item.value | {"type": "message"})
+        if dialect.is_text and "type" not in item.value and is_answer(item.value)
+        else item
+        for item in items
+    ]
 
 
 _ALTERNATE = r"\balternat"
@@ -92,7 +108,7 @@ _KINDS = tuple(
         ),
         (
             "objects",
-            r"argument|\bargs\b|\bitems\b|from_json|\binput\b|dictionary|mapping|object",
+            r"argument|\bargs\b|\bitems\b|from_json|dictionary|mapping|object",
             with_objects,
             "arguments that are no object, in one",
         ),
@@ -102,6 +118,7 @@ _KINDS = tuple(
             with_contents,
             "a message without the content that the server requires",
         ),
+        ("types", r"type of 'item'", with_types, "a message that says that it is one"),
         (
             "results",
             r"tool[ _](?:role|call|use|result|message|output)|function[ _]call|\btool\b",
@@ -233,13 +250,9 @@ def _read(given: Any) -> Any:
     if not isinstance(given, str):
         return _UNREAD if given is None else given
     try:
-        return json.loads(given, parse_constant=_refuse)
+        return _DECODER.decode(given)
     except (ValueError, RecursionError):
         return _UNREAD
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _put(value: Any, path: Path, new: Any) -> Any:

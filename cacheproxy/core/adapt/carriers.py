@@ -38,17 +38,16 @@ class Carrier(NamedTuple):
     whole: Names = ()  #: where that which asks for an answer stands
 
     def next_level(self, now: int, least: int = 0) -> Level | None:
-        """Return the next level above ``now`` that changes the schema, ``least`` or higher."""
-        before = healed(self.schema, now)
+        """Return the next level above ``now`` that takes anything away, ``least`` or higher."""
         for level in Level:
             if level <= now or level < least:
                 continue
             if level == Level.GONE:
                 return None if self.number >= 0 else level
-            has_schema = self.number >= 0 or self.schema is not None
-            changed = changes(before, healed(self.schema, level), (), "") if has_schema else ()
-            if any(True for _ in changed):
-                return level
+            if self.number >= 0 or self.schema is not None:
+                before = healed(self.schema, max(now, level - 1))
+                if any(True for _ in changes(before, healed(self.schema, level), (), "")):
+                    return level
         return None
 
 

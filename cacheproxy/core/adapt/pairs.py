@@ -39,11 +39,13 @@ def without_lone_results(items: list[Item], dialect: Dialect) -> list[Item]:
         content = value.get("content")
         if is_result(value):
             if _id(value) is not None and _id(value) not in known:
-                value = said(dialect, "user", [NO_CALL, value.get("output", content)])
+                result = value.get("output", content)
+                shown = [NO_CALL, *([result] if isinstance(result, str | list) else ())]
+                value = said(dialect, "user", shown)
         elif isinstance(content, list):
             blocks: list[Any] = []
             for block in content:
-                lone = is_result(block) and _id(block) not in known
+                lone = _id(block) is not None and _id(block) not in known
                 blocks += _shown(block) if lone else (block,)
             if len(blocks) != len(content) or any(map(_is_other, blocks, content)):
                 value = value | {"content": blocks}
@@ -54,9 +56,7 @@ def without_lone_results(items: list[Item], dialect: Dialect) -> list[Item]:
 
 def with_all_results(items: list[Item], _: Dialect) -> list[Item]:
     """Add a result for each call without one, behind those of the same turn."""
-    answered = {
-        _id(one) for item in items for one in (item.value, *_blocks(item.value))
-    }  # and None
+    answered = {_id(one) for item in items for one in (item.value, *_blocks(item.value))}
     found: list[Item] = []
     waiting: list[Call] = []  # their results go before the next message
     for item in items:
@@ -69,7 +69,9 @@ def with_all_results(items: list[Item], _: Dialect) -> list[Item]:
             else:
                 found += _added(results)
             waiting = []
-        waiting += (one for one in calls_in(value) if one.id not in answered)
+        waiting += (
+            one for one in calls_in(value) if isinstance(one.id, str) and one.id not in answered
+        )
         found.append(item if value is item.value else Item(item.number, value))
     if waiting:
         found += _added([_result(call) for call in waiting])
@@ -149,11 +151,11 @@ def said(dialect: Dialect, role: str, texts: list[Any]) -> Json:
     """Return a message of ``texts``, which are texts or lists of blocks."""
     kind = dialect.text_types[0]
     if kind == "text":
-        return {"role": role, "content": merged([one for one in texts if one])}
+        return {"role": role, "content": merged(texts)}
     kind = "output_text" if role == "assistant" else kind
     blocks: list[Any] = []
     for one in texts:
-        blocks += [{"type": kind, "text": one}] if isinstance(one, str) else one or ()
+        blocks += [{"type": kind, "text": one}] if isinstance(one, str) else one
     return {"type": "message", "role": role, "content": blocks}
 
 

@@ -1,0 +1,121 @@
+"""What is left of a schema, by levels: the least that is at fault goes, values stay."""
+
+import json
+
+import pytest
+
+from cacheproxy.core.adapt.schemas import Level, changes, healed, without_words
+from cacheproxy.core.document.edits import apply
+from cacheproxy.testing import request
+
+NONE, BOUNDS, PATTERNS, PLAIN, NAMES, BARE = 0, *list(Level)[:5]
+
+
+def of(**members):
+    return {"type": "object", "properties": members}
+
+
+TEXT, LIST, ANY = {"type": "string"}, {"type": "array"}, {}
+DEFS = {"$defs": {"X": TEXT}}
+VALUES = {
+    "default": {"maxLength": 9999, "$ref": "#"},
+    "const": {"pattern": "x", "type": "any"},
+    "enum": [{"format": "x"}, True, []],
+    "examples": [{"minItems": 9999}],
+}
+AS_THEY_ARE = [
+    of(pattern=TEXT, maxLength=TEXT, enum={"type": "integer", "minimum": 1}),
+    of(a=TEXT | VALUES),
+    of(a={"type": ["string", "null"], "minLength": 1, "maxLength": 999}),
+    of(a={"type": "array", "items": {"anyOf": [TEXT, {"type": "null"}]}, "maxItems": 50})
+    | {"required": ["a"], "additionalProperties": False},
+]
+AT = [
+    (BOUNDS, of(a=TEXT | {"maxLength": 524288}), of(a=TEXT)),
+    (BOUNDS, of(a=LIST | {"minItems": 1, "maxItems": 3000}), of(a=LIST | {"minItems": 1})),
+    (BOUNDS, {"anyOf": [{"minLength": -1}, TEXT]}, {"anyOf": [{}, TEXT]}),
+    (BOUNDS, of(a={"type": "integer", "maximum": 1e308}), of(a={"type": "integer"})),
+    (BOUNDS, {"items": [{"maxLength": 2000}, True]}, {"items": [{}, True]}),
+    (PATTERNS, of(pattern=TEXT | {"pattern": "\\S"}), of(pattern=TEXT)),
+    (PATTERNS, of(a=TEXT | {"format": "uri"}), of(a=TEXT)),
+    (PLAIN, of(a=True, b=None), of(a=ANY, b=ANY)),
+    (PLAIN, of(a={"type": "STRING"}, b={"type": "any"}), of(a=TEXT, b=ANY)),
+    (PLAIN, of(a={"type": ["dict", "any", None]}), of(a={"type": ["object"]})),
+    (PLAIN, of(a=TEXT | {"enum": []}), of(a=TEXT)),
+    (PLAIN, {"type": "object", "properties": None, "required": None}, {"type": "object"}),
+    (PLAIN, of(a={"type": "array", "items": True}), of(a={"type": "array"})),
+    (PLAIN, of(a={"not": TEXT, "propertyNames": TEXT, "description": 3}), of(a=ANY)),
+    (PLAIN, of(a={"$ref": "#/$defs/X", "title": "d"}) | DEFS, of(a=TEXT | {"title": "d"})),
+    (PLAIN, of(a={"$ref": "#/properties/b"}, b=TEXT), of(a=TEXT, b=TEXT)),
+    (PLAIN, of(a={"$ref": "#/$defs/Nope"}, b={"$ref": "https://e.com/x"}), of(a=ANY, b=ANY)),
+    (PLAIN, of(a={"$ref": 1}, b={"$ref": "#x"}), of(a=ANY, b=ANY)),
+    (PLAIN, of(a={"$ref": "#"}), of(a=of(a={"type": "object"}))),
+    (PLAIN, {"$ref": "#/$defs/X", "$defs": {"X": {"$ref": "#/$defs/X"}}}, {}),
+    (PLAIN, {"$ref": "#/$defs/a~1b%20c", "$defs": {"a/b c": TEXT}}, TEXT),
+    (PLAIN, True, {}),
+    (PLAIN, None, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", AS_THEY_ARE)
+@pytest.mark.parametrize("level", [NONE, BOUNDS, PATTERNS, PLAIN])
+def test_what_any_server_takes_stays(schema, level):
+    assert list(changes(schema, healed(schema, level), (), "")) == []
+
+
+@pytest.mark.parametrize(("level", "schema", "expected"), AT)
+def test_a_fault_goes_at_its_level(level, schema, expected):
+    before = json.dumps(schema)
+    assert healed(schema, level) == expected
+    assert healed(schema, level - 1) == schema, "not earlier"
+    assert healed(expected, level) == expected, "once"
+    assert json.dumps(schema) == before, "what came is not altered"
+
+
+def test_the_last_levels_leave_an_object():
+    schema = of(
+        a=TEXT | {"description": "d", "maxLength": 9}, b={"type": "array", "items": TEXT}, c=True
+    )
+    schema |= {"required": ["a"], "description": "e", "additionalProperties": False}
+    assert healed(schema, NAMES) == {
+        "type": "object",
+        "description": "e",
+        "properties": {"a": TEXT | {"description": "d"}, "b": {}, "c": {}},
+        "required": ["a"],
+    }
+    assert healed(schema, BARE) == {"type": "object"}
+    assert healed({"type": "array", "items": TEXT}, BARE) == {"type": "array"}
+    assert healed(None, NAMES) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("level", Level)
+def test_neither_depth_nor_cycles_raise(level):
+    deep = {}
+    for _ in range(1000):
+        deep = {"type": "object", "properties": {"a": deep}, "minLength": 5000}
+    assert sum(1 for _ in changes(deep, healed(deep, level), (), "")) <= 1000
+    # Each of these refers twice to the next, and the last to the first.
+    names = [f"d{number}" for number in range(30)]
+    knot = {
+        name: of(a={"$ref": f"#/$defs/{after}"}, b={"$ref": f"#/$defs/{after}"})
+        for name, after in zip(names, [*names[1:], names[0]], strict=True)
+    }
+    schema = {"$ref": "#/$defs/d0", "$defs": knot}
+    assert len(json.dumps(healed(schema, level))) < 20_000
+
+
+def test_edits_make_it_what_it_is_healed_to():
+    """Each is as small as it can be, and what none names keeps its bytes."""
+    for level, schema, expected in AT:
+        asked = request(f'{{"x" : 1e2, "s": {json.dumps(schema)} , "s2":[ ]}}', "/v1/messages")
+        edits = list(changes(schema, healed(schema, level), ("s",), "why"))
+        body = apply(asked.document, edits)
+        assert json.loads(body)["s"] == expected
+        assert body.startswith(b'{"x" : 1e2, "s": ')
+        assert body.endswith(b' , "s2":[ ]}')
+
+
+def test_words_are_not_for_grammars():
+    schema = of(description=TEXT | {"description": "x", "default": {"description": "y"}})
+    expected = of(description=TEXT | {"default": {"description": "y"}})
+    assert without_words(schema) == expected
