@@ -14,7 +14,16 @@ from typing import Any
 
 from cacheproxy.core.adapt import items as other
 from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
-from cacheproxy.core.adapt.blocks import BEHIND, REMOTE, RESULT, Block, blocks_in, edits_of
+from cacheproxy.core.adapt.blocks import (
+    BEHIND,
+    REMOTE,
+    RESULT,
+    Block,
+    blocks_in,
+    edits_of,
+    moved,
+    type_of,
+)
 from cacheproxy.core.adapt.items import Item, items_in
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.document.edits import Edit
@@ -126,16 +135,18 @@ class UnreadableParts:
         blocks, behind, seen = [], set[Path](), Counter[str]()
         for block in found:
             how = next((need.facts[key] for key in block.keys if key in need.facts), None)
-            if how == BEHIND:
+            if how == BEHIND and (dialect.name, "image", "user") not in need.facts:
                 behind.add(block.path)
             elif isinstance(how, int) and block.keys[0] in need.facts:
                 seen[block.kind] += 1
                 how = None if seen[block.kind] <= how else how
             blocks += [] if how is None else [block]
-        edits = [*edits_of(blocks, behind, messages, root, dialect)]
+        edits = [*edits_of(blocks, behind, messages)]
         for item in items:
             edits += other.edits_of(item, root) if item.key in need.facts else ()
-        return edits
+        taken = {edit.path for edit in edits if not edit.adds}
+        images = [block for block in blocks if block.path in behind]
+        return [*edits, *moved(images, messages, root, dialect, taken)]
 
 
 def _found(request: Request) -> tuple[list[Block], list[Item]]:
@@ -188,8 +199,8 @@ def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict
         return _first(one for one in left if one.place == RESULT and one.kind != "image")
     if not _TYPE.search(words):
         return {}
-    named = _named(refusal, (str(_type_of(block)) for block in blocks))
-    return _first(block for block in left if not named or _type_of(block) in named)
+    named = _named(refusal, (str(type_of(block.value)) for block in blocks))
+    return _first(block for block in left if not named or type_of(block.value) in named)
 
 
 def _first(blocks: Iterable[Block]) -> dict[Any, Any]:
@@ -216,7 +227,3 @@ def _named(refusal: Refusal, types: Iterable[str]) -> set[str]:
     """Return those of ``types`` that the error names as refused, not as one of those allowed."""
     words = _ALLOWED.split(refusal.words, maxsplit=1)[0]
     return set(_QUOTED.findall(words)).intersection(types)
-
-
-def _type_of(block: Block) -> Any:
-    return block.value.get("type") if isinstance(block.value, dict) else ""
