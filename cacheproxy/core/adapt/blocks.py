@@ -127,8 +127,13 @@ def text_type(place: str, dialect: Dialect) -> str:
     return "output_text" if place == "assistant" else "input_text"
 
 
-def edits_of(blocks: list[Block], behind: set[Path], items: list[Json]) -> Iterator[Edit]:
-    """Yield the edits that put text in the place of ``blocks``; those of ``behind`` move."""
+def edits_of(
+    blocks: list[Block], behind: set[Path], items: list[Json], whys: dict[Path, str]
+) -> Iterator[Edit]:
+    """Yield the edits that put text in the place of ``blocks``; those of ``behind`` move.
+
+    ``whys``: the reasons that are not the usual ones.
+    """
     beside: dict[int, list[Block]] = {}
     for block in blocks:
         if block.path in behind:
@@ -136,12 +141,12 @@ def edits_of(blocks: list[Block], behind: set[Path], items: list[Json]) -> Itera
         elif block.path[2] == "images":
             beside.setdefault(block.item, []).append(block)
         else:
-            yield _plain(block)
+            yield _plain(block, whys.get(block.path, ""))
     for number, gone in beside.items():
         yield from _without_images(to_pointer(gone[0].path[:2]), items[number], gone)
 
 
-def _plain(block: Block) -> Edit:
+def _plain(block: Block, why: str) -> Edit:
     pointer, value, kind = to_pointer(block.path), block.value, block.text_type
     if isinstance(value, str):
         return Edit(pointer, {"type": kind, "text": value}, _RESPELLED)
@@ -150,7 +155,7 @@ def _plain(block: Block) -> Edit:
     if type_of(value) in _HIDDEN and not block.is_alone:
         return Edit(pointer, REMOVE, _GONE)
     text = text_of(value)
-    return Edit(pointer, {"type": kind, "text": worded(value) if text is None else text}, _WHY)
+    return Edit(pointer, {"type": kind, "text": worded(value, why) if text is None else text}, _WHY)
 
 
 def _without_images(pointer: str, item: Json, gone: list[Block]) -> Iterator[Edit]:

@@ -146,7 +146,37 @@ def test_words_about_something_else(words):
             "chat",
             [IMAGE, IMAGE, IMAGE],
             "At most 2 image(s) may be provided in one prompt.",
-            [IMAGE, IMAGE, text(LINE)],
+            [
+                IMAGE,
+                IMAGE,
+                text(
+                    "[image not shown: image/png, 4 bytes; the model server takes no more than 2 "
+                    "of type image in a prompt]"
+                ),
+            ],
+        ),
+        # vLLM's words name what it knows, and repeat what came
+        (
+            "messages",
+            [{"type": "tool_reference", "tool_name": "f"}, {"type": "document", "title": "t"}],
+            (
+                "[{'loc': ('body', 'str'), 'msg': 'Input should be a valid string', 'input': [7]}, "
+                "{'loc': (1,), 'msg': \"Input should be 'text', 'image' or 'tool_reference'\"}]"
+            ),
+            [
+                {"type": "tool_reference", "tool_name": "f"},
+                text('[file not shown: "t"; the model server takes no files]'),
+            ],
+        ),
+        (
+            "messages",
+            [{"type": "image", "source": {"type": "file", "file_id": "f"}}],
+            "invalid image source",
+            [
+                text(
+                    "[image not shown: the model server does not have what was uploaded elsewhere]"
+                )
+            ],
         ),
     ],
 )  # fmt: skip
