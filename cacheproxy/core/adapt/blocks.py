@@ -44,6 +44,7 @@ class Block(NamedTuple):
     value: Any  #: as the request has it
     place: str  #: the role of its message, or RESULT
     item: int  #: the number of its message
+    text_type: str  #: of a text there
     is_alone: bool  #: nothing else in its message would remain without such blocks
 
     @property
@@ -60,13 +61,14 @@ def blocks_in(items: list[Json], root: str, dialect: Dialect) -> Iterator[Block]
             for index, data in enumerate(_list(item.get("images"))):
                 block = {"type": "image", "data": data}
                 at = (root, number, "images", index)
-                yield Block(_keys(block, place, dialect), at, block, place, number, False)
+                keys = _keys(block, place, dialect)
+                yield Block(keys, at, block, place, number, "text", False)
         elif dialect is RESPONSES and str(item.get("type")).endswith("_output"):
-            if is_content(item.get("output")):
+            if is_content(item.get("output")) and isinstance(item.get("call_id"), str):
                 inside = (root, number, "output")
                 yield from _listed(item["output"], inside, RESULT, number, dialect)
         elif dialect is not RESPONSES or item.get("type") in (None, "message"):
-            place = RESULT if place == "tool" else place
+            place = RESULT if place == "tool" and not dialect.head_in_blocks else place
             path = (root, number, "content")
             yield from _listed(item.get("content"), path, place, number, dialect)
 
@@ -82,7 +84,8 @@ def _listed(content: Any, path: Path, place: str, number: int, dialect: Dialect)
         elif keys := _keys(block, place, dialect):
             found.append((keys, at, block))
     for keys, at, block in found:
-        yield Block(keys, at, block, place, number, len(found) == len(blocks))
+        kind = text_type(place, dialect)
+        yield Block(keys, at, block, place, number, kind, len(found) == len(blocks))
 
 
 def _keys(block: Any, place: str, dialect: Dialect) -> tuple[Key, ...]:
@@ -91,7 +94,7 @@ def _keys(block: Any, place: str, dialect: Dialect) -> tuple[Key, ...]:
         return ((dialect.name, "", place),)
     if not isinstance(block, dict):
         return ()
-    kind, medium, source = block.get("type"), kind_of(block), block.get("source")
+    kind, medium, source = type_of(block), kind_of(block), block.get("source")
     if kind == text_type(place, dialect) or (dialect.head_in_blocks and kind in _NATIVE):
         return ()
     if kind in _TEXTS and isinstance(block.get("text"), str):
@@ -101,7 +104,13 @@ def _keys(block: Any, place: str, dialect: Dialect) -> tuple[Key, ...]:
     if medium == "image":
         remote = (REMOTE,) if is_remote(block) else ()
         return (("image",), *remote, (dialect.name, "image", place))
-    return ((medium,),) if medium in ("audio", "video") else ((dialect.name, str(kind)),)
+    return ((medium,),) if medium in ("audio", "video") else ((dialect.name, kind or ""),)
+
+
+def type_of(block: Any) -> str | None:
+    """Return the type of ``block``; None: it has none, or is a bare text."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def is_content(output: Any) -> bool:
@@ -119,35 +128,34 @@ def text_type(place: str, dialect: Dialect) -> str:
 
 
 def edits_of(
-    blocks: list[Block], behind: set[Path], items: list[Json], root: str, dialect: Dialect
+    blocks: list[Block], behind: set[Path], items: list[Json], whys: dict[Path, str]
 ) -> Iterator[Edit]:
-    """Yield the edits that put text in place of ``blocks``; of those ``behind``, they move."""
-    moved: dict[int, list[Block]] = {}
-    images: dict[int, list[Block]] = {}
+    """Yield the edits that put text in the place of ``blocks``; those of ``behind`` move.
+
+    ``whys``: the reasons that are not the usual ones.
+    """
+    beside: dict[int, list[Block]] = {}
     for block in blocks:
         if block.path in behind:
-            moved.setdefault(block.item, []).append(block)
-            new = {"type": text_type(block.place, dialect), "text": _MOVED}
-            yield Edit(to_pointer(block.path), new, _BEHIND)
-        elif dialect is OLLAMA:
-            images.setdefault(block.item, []).append(block)
+            yield Edit(to_pointer(block.path), {"type": block.text_type, "text": _MOVED}, _BEHIND)
+        elif block.path[2] == "images":
+            beside.setdefault(block.item, []).append(block)
         else:
-            yield _plain(block, dialect)
-    for number, gone in images.items():
-        yield from _without_images(f"/{root}/{number}", items[number], gone)
-    yield from _moved(moved, items, root, dialect)
+            yield _plain(block, whys.get(block.path, ""))
+    for number, gone in beside.items():
+        yield from _without_images(to_pointer(gone[0].path[:2]), items[number], gone)
 
 
-def _plain(block: Block, dialect: Dialect) -> Edit:
-    pointer, value, kind = to_pointer(block.path), block.value, text_type(block.place, dialect)
+def _plain(block: Block, why: str) -> Edit:
+    pointer, value, kind = to_pointer(block.path), block.value, block.text_type
     if isinstance(value, str):
         return Edit(pointer, {"type": kind, "text": value}, _RESPELLED)
-    if value.get("type") in _TEXTS and isinstance(value.get("text"), str):
+    if type_of(value) in _TEXTS and isinstance(value.get("text"), str):
         return Edit(f"{pointer}/type", kind, _RESPELLED, adds="type" not in value)
-    if value.get("type") in _HIDDEN and not block.is_alone:
+    if type_of(value) in _HIDDEN and not block.is_alone:
         return Edit(pointer, REMOVE, _GONE)
     text = text_of(value)
-    return Edit(pointer, {"type": kind, "text": worded(value) if text is None else text}, _WHY)
+    return Edit(pointer, {"type": kind, "text": worded(value, why) if text is None else text}, _WHY)
 
 
 def _without_images(pointer: str, item: Json, gone: list[Block]) -> Iterator[Edit]:
@@ -159,33 +167,44 @@ def _without_images(pointer: str, item: Json, gone: list[Block]) -> Iterator[Edi
     text = item.get("content")
     if isinstance(text, str) and text:
         yield Edit(f"{pointer}/content", f"\n{lines}", _WHY, span=(len(text), len(text)))
-    else:
+    elif not text:
         yield Edit(f"{pointer}/content", lines, _WHY, adds="content" not in item)
 
 
-def _moved(
-    moved: dict[int, list[Block]], items: list[Json], root: str, dialect: Dialect
+def moved(
+    blocks: list[Block], items: list[Json], root: str, dialect: Dialect, taken: set[str]
 ) -> Iterator[Edit]:
-    """Yield the edits that put images behind the tools' results that they stood in."""
+    """Yield the edits that put ``blocks`` behind the tools' results that they stood in.
+
+    ``taken``: the paths of what other edits replace or remove, before which nothing can be put.
+    """
+    of_item: dict[int, list[Any]] = {}
+    for block in blocks:
+        of_item.setdefault(block.item, []).append(block.value)
     waiting: list[Any] = []
     for number, item in enumerate(items):
-        waiting += [block.value for block in moved.get(number, ())]
+        waiting += of_item.get(number, ())
         if not waiting:
             continue
         if dialect.head_in_blocks:  # Messages: results stand in a user's message
             content = item["content"]
             kinds = [block.get("type") if isinstance(block, dict) else "" for block in content]
             last = len(kinds) - kinds[::-1].index("tool_result")
-            pointer = f"/{root}/{number}/content/{last if last < len(kinds) else '-'}"
-            for value in waiting:
-                yield Edit(pointer, value, _BEHIND, adds=True)
+            pointer = _before(f"/{root}/{number}/content", last, len(kinds), taken)
+            yield from [Edit(pointer, value, _BEHIND, adds=True) for value in waiting]
             waiting = []
         elif not is_result(items[number + 1] if number + 1 < len(items) else {}):
-            pointer = f"/{root}/{number + 1 if number + 1 < len(items) else '-'}"
             new: Json = {"role": "user", "content": waiting}
             new = {"type": "message", **new} if dialect is RESPONSES else new
+            pointer = _before(f"/{root}", number + 1, len(items), taken)
             yield Edit(pointer, new, _BEHIND, adds=True)
             waiting = []
+
+
+def _before(above: str, number: int, count: int, taken: set[str]) -> str:
+    while f"{above}/{number}" in taken:
+        number += 1
+    return f"{above}/{number if number < count else '-'}"
 
 
 def is_result(item: Json) -> bool:

@@ -73,8 +73,10 @@ _EFFORTS = (
     "/reasoning/effort",
 )
 """Members that ask for reasoning, in whichever API: a translated request has another's."""
-_THINKS = re.compile(r"\bdoes not support (?:thinking|reasoning)\b", re.IGNORECASE)
-"""Ollama's words for a model that does not reason."""
+_THINKS = re.compile(
+    r"\bdoes not support (?:thinking|reasoning)\b|\binvalid reasoning value\b", re.IGNORECASE
+)
+"""Ollama's words for a model that does not reason, and for an effort that it does not know."""
 _UNSIGNED = re.compile(
     r"\bsignature\b[^.\n]{0,60}\b(?:required|missing)|missing[^.\n]{0,20}signature"
 )

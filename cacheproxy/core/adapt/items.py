@@ -14,6 +14,7 @@ from cacheproxy.core.adapt.blocks import is_content
 from cacheproxy.core.adapt.wording import worded
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.document.edits import REMOVE, Edit, encode
+from cacheproxy.core.document.pointer import to_pointer
 
 _Json = dict[str, Any]
 Key = tuple[str, ...]
@@ -59,26 +60,41 @@ def _is_odd(item: _Json) -> bool:
 def edits_of(item: Item, root: str) -> Iterator[Edit]:
     """Yield the edits that put another item in the place of ``item``, or none."""
     pointer, value, kind = f"/{root}/{item.number}", item.value, str(item.value.get("type"))
-    call = value.get("call_id")
     if item.key[-1] == "":
         yield Edit(f"{pointer}/type", "message", _TYPED, adds=True)
     elif item.key[-1] == "summary":
         yield Edit(f"{pointer}/summary", [], _TYPED, adds="summary" not in value)
-    elif kind.endswith("_call_output") and isinstance(call, str):
+    elif kind.endswith("_output") and isinstance(value.get("call_id"), str):
         yield Edit(f"{pointer}/type", _OUTPUT, _AS_CALL)
-        output = value.get("output")
+        output = value.get("output", _others(value))
         if not isinstance(output, str) and not is_content(output):
             yield Edit(f"{pointer}/output", encode(output), _AS_CALL, adds="output" not in value)
-    elif kind.endswith("_call") and isinstance(call, str):
-        said = {name: one for name, one in value.items() if name not in _BESIDE}
-        name = value.get("name") if isinstance(value.get("name"), str) else kind[: -len("_call")]
-        new = {"type": _CALL, "call_id": call, "name": name, "arguments": encode(said)}
-        yield Edit(pointer, new, _AS_CALL)
+    elif kind.endswith("_call") and isinstance(value.get("call_id"), str):
+        yield from _as_call(pointer, value)
     elif "compaction" in kind and kind != "compaction_trigger":
         text = {"type": "input_text", "text": worded({"type": kind}, _COMPACTED)}
         yield Edit(pointer, {"type": "message", "role": "user", "content": [text]}, _GONE)
     else:
         yield Edit(pointer, REMOVE, _GONE)
+
+
+def _as_call(pointer: str, value: _Json) -> Iterator[Edit]:
+    """Yield the edits that make any call that of a function: what it says are the arguments."""
+    yield Edit(f"{pointer}/type", _CALL, _AS_CALL)
+    if not isinstance(value.get("name"), str):
+        name = value["type"][: -len("_call")]
+        yield Edit(f"{pointer}/name", name, _AS_CALL, adds="name" not in value)
+    given = value.get("arguments")
+    if "arguments" not in value:
+        given = _others(value)
+        yield from [Edit(f"{pointer}{to_pointer((name,))}", REMOVE, _AS_CALL) for name in given]
+    if not isinstance(given, str):
+        adds = "arguments" not in value
+        yield Edit(f"{pointer}/arguments", encode(given), _AS_CALL, adds=adds)
+
+
+def _others(value: _Json) -> _Json:
+    return {name: one for name, one in value.items() if name not in _BESIDE}
 
 
 def remains(items: list[_Json], gone: list[Item]) -> bool:

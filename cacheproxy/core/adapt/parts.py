@@ -14,7 +14,16 @@ from typing import Any
 
 from cacheproxy.core.adapt import items as other
 from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
-from cacheproxy.core.adapt.blocks import BEHIND, REMOTE, RESULT, Block, blocks_in, edits_of
+from cacheproxy.core.adapt.blocks import (
+    BEHIND,
+    REMOTE,
+    RESULT,
+    Block,
+    blocks_in,
+    edits_of,
+    moved,
+    type_of,
+)
 from cacheproxy.core.adapt.items import Item, items_in
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.document.edits import Edit
@@ -70,7 +79,8 @@ _FETCHED = re.compile(
 # serde's for a value that is none of those allowed, templates' "Unexpected item type in content".
 _TYPE = re.compile(
     r"content\[\]\.type|\bcontent (?:part |block |item |chunk )?types?\b|'type' must be one of"
-    r"|\btype of 'item'|\binvalid message format|\binput item type|\bInput tag\b"
+    r"|\btype of 'item'|\boutput must be a string\b|\binvalid message format|\binput item type"
+    r"|\bInput tag\b"
     r"|\bInput should be\b[^\n]{0,400}'text'|\bInput should be a valid string\b"
     r"|\bunknown variant\b|\bitem type in content|\b(?:is|are) not supported by llama"
     r"|\b(?:only|unsupported|unknown|unexpected|invalid|unrecognized)\b[^.\n]{0,40}"
@@ -78,14 +88,19 @@ _TYPE = re.compile(
     re.IGNORECASE,
 )
 _REASONING = re.compile(r"item\['content'\] is (?:not an array|empty)")
+_SO_MANY = "the model server takes no more than {} of type {} in a prompt"
 _NOTHING = re.compile(
     r"\bno (?:user query|user message|messages?)\b[^.\n]{0,20}\b(?:found|provided)"
     r"|\broles must alternate",
     re.IGNORECASE,
 )
 """Templates' words, where a server drops blocks silently and nothing is left of a message."""
-_ALLOWED = re.compile(r"\b(?:must be|should be|expected|allowed)\b|; messages = ")
-"""Behind it stand the types that a server knows, or the request."""
+_ALLOWED = re.compile(r"\b(?:must be|should be|expected|allowed)\b")
+"""Behind it stand the types that a server knows."""
+_LITERALS = re.compile(r"\bInput should be ((?:'[a-z_]{1,40}'(?:, or | or |, )?){1,40})")
+"""Pydantic says so of each type that it tried, and between them what came."""
+_ECHO = re.compile(r"; messages = |['\"]input['\"]\s*:|\binput_value=")
+"""Behind it stands a part of the request."""
 _QUOTED = re.compile(r"['\"`]([a-z_]{3,40})['\"`]")
 
 
@@ -123,19 +138,22 @@ class UnreadableParts:
             return []
         root, messages = messages_of(request)
         found, items = _found(request)
-        blocks, behind, seen = [], set[Path](), Counter[str]()
+        blocks, behind, seen, whys = [], set[Path](), Counter[str](), dict[Path, str]()
         for block in found:
             how = next((need.facts[key] for key in block.keys if key in need.facts), None)
-            if how == BEHIND:
+            if how == BEHIND and (dialect.name, "image", "user") not in need.facts:
                 behind.add(block.path)
             elif isinstance(how, int) and block.keys[0] in need.facts:
                 seen[block.kind] += 1
+                whys[block.path] = _SO_MANY.format(how, block.kind) if how else ""
                 how = None if seen[block.kind] <= how else how
             blocks += [] if how is None else [block]
-        edits = [*edits_of(blocks, behind, messages, root, dialect)]
+        edits = [*edits_of(blocks, behind, messages, whys)]
         for item in items:
             edits += other.edits_of(item, root) if item.key in need.facts else ()
-        return edits
+        taken = {edit.path for edit in edits if not edit.adds}
+        images = [block for block in blocks if block.path in behind]
+        return [*edits, *moved(images, messages, root, dialect, taken)]
 
 
 def _found(request: Request) -> tuple[list[Block], list[Item]]:
@@ -150,7 +168,7 @@ def _of_items(refusal: Refusal, items: list[Item], known: Remembered) -> dict[An
     if _REASONING.search(refusal.words):
         found = [item for item in items if item.is_reasoning]
     elif refusal.path[:1] == ("input",) or _TYPE.search(refusal.words):
-        named = _named(refusal, (item.key[2] for item in items))
+        named = _types(refusal.words)[0].intersection(item.key[2] for item in items)
         found = [item for item in items if not named or item.key[2] in named]
     else:
         found = []
@@ -178,9 +196,11 @@ def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict
     lacking = [medium for medium, pattern in _LACKING.items() if pattern.search(words)]
     if lacks := {(block.kind,): 0 for block in blocks if block.kind in lacking}:
         return lacks
-    remote = [block for block in images if REMOTE in block.keys]
-    if _FETCHED.search(words) and remote:
-        return {REMOTE: 0}
+    elsewhere = {
+        key: 0 for block in images for key in block.keys if key == REMOTE or key[-1] == "file"
+    }
+    if elsewhere and _FETCHED.search(words):
+        return elsewhere
     left = [block for block in blocks if block.keys[0] not in known]
     if _NOTHING.search(words):
         return _first(block for block in left if block.is_alone)
@@ -188,8 +208,13 @@ def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict
         return _first(one for one in left if one.place == RESULT and one.kind != "image")
     if not _TYPE.search(words):
         return {}
-    named = _named(refusal, (str(_type_of(block)) for block in blocks))
-    return _first(block for block in left if not named or _type_of(block) in named)
+    named, allowed = _types(words)
+    named &= {str(type_of(block.value)) for block in blocks}
+    return _first(
+        block
+        for block in left
+        if (type_of(block.value) in named or not named) and type_of(block.value) not in allowed
+    )
 
 
 def _first(blocks: Iterable[Block]) -> dict[Any, Any]:
@@ -212,11 +237,8 @@ def _at(refusal: Refusal, blocks: list[Block]) -> list[Block]:
     return placed or inside or blocks
 
 
-def _named(refusal: Refusal, types: Iterable[str]) -> set[str]:
-    """Return those of ``types`` that the error names as refused, not as one of those allowed."""
-    words = _ALLOWED.split(refusal.words, maxsplit=1)[0]
-    return set(_QUOTED.findall(words)).intersection(types)
-
-
-def _type_of(block: Block) -> Any:
-    return block.value.get("type") if isinstance(block.value, dict) else ""
+def _types(words: str) -> tuple[set[str], set[str]]:
+    """Return the names that ``words`` quote, and those that they say are allowed."""
+    said, *known = _ALLOWED.split(_ECHO.split(words, maxsplit=1)[0], maxsplit=1)
+    known += [found[1] for found in _LITERALS.finditer(words)]
+    return set(_QUOTED.findall(said)), set(_QUOTED.findall("".join(known)))

@@ -27,6 +27,8 @@ _HOLDERS = ("source", "image_url", "input_audio", "audio_url", "video_url", "fil
 """Members of a block in which its data may stand, one level deeper."""
 _DATA = ("data", "url", "file_data", "file_url", "image_url", "base64")
 _NAMES = ("filename", "title", "name")
+_ONE_TEXT = {"refusal": "refusal", "compaction": "content", "tool_reference": "tool_name"}
+"""Types of blocks that are a text under another name."""
 _LONGEST = 200
 _REMOTE = ("http://", "https://", "file:")
 
@@ -53,14 +55,13 @@ def worded(block: _Json, why: str = "") -> str:
 def text_of(block: _Json) -> str | None:
     """Return the text of a block that is nothing but text in another spelling, None for others.
 
-    A refusal; a compaction that has its summary; a document or a search result whose source is
+    A refusal, a compaction's summary, a tool's name; a document or a search result whose source is
     text: title and origin come first.
     """
-    if isinstance(block.get("refusal"), str):
-        return str(block["refusal"])
     kind, source = block.get("type"), block.get("source")
-    if kind == "compaction" and isinstance(block.get("content"), str):
-        return str(block["content"])
+    member = _ONE_TEXT.get(kind) if isinstance(kind, str) else None
+    if member is not None:
+        return block[member] if isinstance(block.get(member), str) else None
     if kind == "search_result":
         return _joined(block.get("title"), source, *_texts(block.get("content")))
     if kind == "document" and isinstance(source, dict):

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.adapt.parts import UnreadableParts
+from cacheproxy.core.adapt.adaptation import Need
+from cacheproxy.core.adapt.parts import UnreadableParts, _found
 from cacheproxy.core.adapt.wording import worded
+from cacheproxy.core.document.edits import apply
+from cacheproxy.testing import request
 
-from .mending import later, mended, refusal
+from .mending import PATHS, later, mended, refusal
 
 PARTS = UnreadableParts()
 PNG = "data:image/png;base64,AAAAAA=="
@@ -143,7 +146,37 @@ def test_words_about_something_else(words):
             "chat",
             [IMAGE, IMAGE, IMAGE],
             "At most 2 image(s) may be provided in one prompt.",
-            [IMAGE, IMAGE, text(LINE)],
+            [
+                IMAGE,
+                IMAGE,
+                text(
+                    "[image not shown: image/png, 4 bytes; the model server takes no more than 2 "
+                    "of type image in a prompt]"
+                ),
+            ],
+        ),
+        # vLLM's words name what it knows, and repeat what came
+        (
+            "messages",
+            [{"type": "tool_reference", "tool_name": "f"}, {"type": "document", "title": "t"}],
+            (
+                "[{'loc': ('body', 'str'), 'msg': 'Input should be a valid string', 'input': [7]}, "
+                "{'loc': (1,), 'msg': \"Input should be 'text', 'image' or 'tool_reference'\"}]"
+            ),
+            [
+                {"type": "tool_reference", "tool_name": "f"},
+                text('[file not shown: "t"; the model server takes no files]'),
+            ],
+        ),
+        (
+            "messages",
+            [{"type": "image", "source": {"type": "file", "file_id": "f"}}],
+            "invalid image source",
+            [
+                text(
+                    "[image not shown: the model server does not have what was uploaded elsewhere]"
+                )
+            ],
         ),
     ],
 )  # fmt: skip
@@ -348,6 +381,63 @@ def test_the_head_stays_and_texts_stay(api, said, words):
     before, after = json.dumps(items), json.dumps(body[root])
     assert after.count('"see"') == before.count('"see"')
     assert after.count('"x"') == before.count('"x"')
+
+
+odd = st.sampled_from(
+    [
+        *(SEE, IMAGE, BLOCK, INPUT, SEE | {"type": "input_text"}, "x", 7, None, {"type": "zz"}, {}),
+        *({"type": []}, {"type": "thinking"}, {"type": "document", "source": {"type": "file"}}),
+        {"type": "tool_result", "tool_use_id": "c", "content": [SEE, BLOCK, {"type": "zz"}]},
+    ]
+)
+listed = st.one_of(st.none(), st.just("x"), st.lists(odd, max_size=3))
+messages = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool", "system", None])},
+    optional={"content": listed, "images": st.lists(st.just("AAAA"), max_size=2)},
+)
+kinds = st.sampled_from(
+    [
+        *("message", "reasoning", "function_call_output", "custom_tool_call", "compaction", 7),
+        *("local_shell_call", "tool_search_output", "shell_call_output", "item_reference"),
+    ]
+)
+others = st.fixed_dictionaries(
+    {"type": kinds},
+    optional={
+        "call_id": st.just("c"),
+        "output": st.one_of(listed, st.just({"a": 1})),
+        "content": listed,
+        "arguments": st.sampled_from(["{}", {}, None]),
+        "name": st.sampled_from(["f", None]),
+        "a/b~": st.just(1),
+        "role": st.just("user"),
+    },
+)
+
+
+@given(
+    st.sampled_from([*PATHS]),
+    st.lists(st.one_of(messages, others), max_size=5),
+    st.booleans(),
+    st.integers(0, 2),
+)
+def test_whatever_is_there_all_edits_can_be_made_once(api, items, goes_behind, most):
+    """With everything refused that can be: no two edits overlap, and nothing is left to edit."""
+    root = "input" if api == "responses" else "messages"
+    came = request({root: items, "model": "m"}, PATHS[api])
+    blocks, others = _found(came)
+    keys = [key for block in blocks for key in block.keys] + [item.key for item in others]
+    facts = {
+        key: most if key == ("image",) else "behind" if key[-1] == "result" else 0
+        for key in keys
+        if not goes_behind or key != ("image",)
+    }
+    edited = apply(came.document, PARTS.edits(came, Need(facts)))
+    json.loads(edited)
+    is_odd = any("tool_result" in json.dumps(one) and one.get("role") != "user" for one in items)
+    if (most == 0 or goes_behind) and not is_odd:
+        again = came.with_body(edited)
+        assert apply(again.document, PARTS.edits(again, Need(facts))) == edited
 
 
 def test_nothing_is_looked_for_where_nothing_was_refused():
