@@ -34,8 +34,6 @@ from cacheproxy.core.diagnose.cure import Cure, Found, found_of, worth
 from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.report import ReportError, TurnReport, failed, report_captured
 from cacheproxy.core.diagnose.volatile import fields
-from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
@@ -176,7 +174,8 @@ def _from_captures(
         wanted = int(name)
         numbers = [record.number for record in records]
         if any(numbers):
-            index = _last(numbers, wanted)
+            # the last: a proxy that is restarted begins anew
+            index = max((at for at, number in enumerate(numbers) if number == wanted), default=-1)
             if not wanted or index < 0:
                 known = [number for number in numbers if number]
                 fail(f"there is no request {name}: the captures hold {min(known)} to {max(known)}")
@@ -195,11 +194,6 @@ def _from_captures(
     )
 
 
-def _last(numbers: list[int], wanted: int) -> int:
-    """Return the last place of ``wanted``, -1 for none: a proxy that is restarted begins anew."""
-    return max((place for place, number in enumerate(numbers) if number == wanted), default=-1)
-
-
 def _propose(
     lanes: list[RecordedLane], found: Configured, config: str | None, command: str, *, as_json: bool
 ) -> None:
@@ -209,7 +203,14 @@ def _propose(
     requests = [turn.request for lane in lanes for turn in lane.turns]
     names = {rule.name for rule in found.rules}
     volatile = fields(steps, found.rules)
-    proposals = propose(volatile, steps, requests, names, _whose(lanes, found))
+    named = {id(turn.request): lane.session.client for lane in lanes for turn in lane.turns}
+    proposals = propose(
+        volatile,
+        steps,
+        requests,
+        names,
+        lambda request: found.packages.client(named[id(request)], request),
+    )
     told = [(turn.record.usage.prompt, turn.record.usage.reused) for _, turn in turns]
     active = [rule for rule in found.rules if rule.name in found.active]
     proposals = sorted(worth(proposals, steps, active, told), key=lambda one: one.rule is None)
@@ -221,12 +222,6 @@ def _propose(
         file = append(cure.tables, config).file
         how = "A running proxy that reads it does so again by SIGHUP"
         click.echo(f"Appended to {file}. {how}; else start it with --config {file}.", err=as_json)
-
-
-def _whose(lanes: list[RecordedLane], found: Configured) -> Callable[[Request], Client | None]:
-    """Return what says of which client a request is, where a rule for that client can tell it."""
-    named = {id(turn.request): lane.session.client for lane in lanes for turn in lane.turns}
-    return lambda request: found.packages.client(named[id(request)], request)
 
 
 def _print(found: TurnReport | Cure, text: Iterator[str], *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -177,8 +177,11 @@ def _proxy(
 
     Ends the command where there is no server for it.
     """
-    url, headers = proxy or _usual_url(settings), settings.token_header()
-    site = Site(checked_url(url) if url else "", {"Accept": "application/json", **headers})
+    url = proxy or ""
+    with suppress(ConfigError):  # they do not tell where it is: none is found
+        url = url or proxy_url(settings)
+    headers = {"Accept": "application/json", **settings.token_header()}
+    site = Site(checked_url(url) if url else "", headers)
     if url and _runs(site, upstream, is_named=proxy is not None):
         yield site, None
         return
@@ -187,14 +190,6 @@ def _proxy(
     log = _log(settings)
     with ChildProxy(server, *options, users=True, log=log) as own:
         yield Site(own.url, site.headers), "" if log is None else str(log.name)
-
-
-def _usual_url(settings: Config) -> str:
-    """Return the URL of a proxy with these settings, "" where they do not tell: none is found."""
-    try:
-        return proxy_url(settings)
-    except ConfigError:
-        return ""
 
 
 def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
