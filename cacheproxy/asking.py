@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.client import (
     HTTPConnection,
@@ -174,6 +175,18 @@ def have_answered(
     except StopIteration as end:
         told: _Told = end.value
         return told
+
+
+@contextmanager
+def after(seconds: float, do: Callable[[], object]) -> Iterator[None]:
+    """Call ``do`` in a thread after ``seconds``, if what waits is not over before."""
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def reason_of(error: Exception) -> str:

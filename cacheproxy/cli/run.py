@@ -20,13 +20,14 @@ from cacheproxy.asking import (
     CommandError,
     NoAnswerError,
     Site,
+    after,
     checked_url,
     is_health,
     is_same,
     refused,
     shown,
 )
-from cacheproxy.child.foreground import Foreground, after, is_drawn_on
+from cacheproxy.child.foreground import Foreground, is_drawn_on
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.cli.env import ClientName
 from cacheproxy.cli.running import need_of, proxy_url
