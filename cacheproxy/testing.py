@@ -58,7 +58,9 @@ def request(
         body = json.dumps(body)
     if isinstance(body, str):
         body = body.encode()
-    return Request("POST", path, _header_pairs(headers or {}), body)
+    pairs = (headers or {}).items()
+    as_sent = ((key.encode("latin-1"), value.encode("latin-1")) for key, value in pairs)
+    return Request("POST", path, tuple(as_sent), body)
 
 
 def from_another(request: Request) -> Request:
@@ -230,10 +232,6 @@ def assert_extends(earlier: Request, later: Request, rules: Sequence[Normalizer]
         assert len(before) <= len(after), f"{name}: {len(before)} became {len(after)}"
         for index, (old, new) in enumerate(zip(before, after, strict=False)):
             _assert_alike(old, new, f"{name}/{index}")
-
-
-def _header_pairs(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple((key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items())
 
 
 def _text(request: Request) -> str:

@@ -86,7 +86,7 @@ def _live(terminal: Console, site: Site, teller: Watcher, place: ScreenPlace) ->
         signal.signal(signal.SIGWINCH, lambda *_: None)  # it wakes those who wait for keys
     keys = waiting()
     view: View | None = View()
-    watch = Watch(site, teller, place.window, keys.wake)
+    watch = Watch(site, teller, keys.wake)
     try:
         with keys, watch, Live(console=terminal, screen=True, auto_refresh=False) as live:
             while view is not None:

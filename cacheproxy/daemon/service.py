@@ -127,10 +127,8 @@ class ProxyService(MultiService):
             exit_with(1)
 
     def _made_pollers(self, parts: ConfigParts) -> list[Poller]:
-        seconds = parts.config.poll
-        if not seconds:
-            return []
-        return [Poller(server.asker, seconds, self._looked) for server in parts.servers.all]
+        seconds, servers = parts.config.poll, parts.servers.all
+        return [Poller(each.asker, seconds, self._looked) for each in servers if seconds]
 
     def _looked(self, look: Look) -> None:
         self._process.looked(look)

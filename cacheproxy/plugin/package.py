@@ -153,11 +153,6 @@ class Package:
     outdated: bool = False  #: another version is installed by now, or none: that needs a restart
 
     @property
-    def is_tool(self) -> bool:
-        """Whether commands are all that it brings."""
-        return self.hooks.keys() == {"cacheproxy_commands"}
-
-    @property
     def title(self) -> str:
         """What it is called in lists: ``cacheproxy-example 0.1``, ``rules (/home/me/rules.py)``."""
         if self.file is not None:

@@ -35,23 +35,16 @@ class Packages(tuple[Package, ...]):
 
     __slots__ = ()
 
-    @classmethod
-    def load(cls, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
-        """Load what is installed, but for the names in ``block``, and ``files``.
+    def load(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
+        """Return what is installed by now, but for the names in ``block``, and ``files``.
 
-        An installed one that cannot be loaded is among them, with its error. Raises PluginError
-        for a file that cannot be loaded, two plugins of one name, and a blocked name nobody has.
-        """
-        return cls().again(block, files)
-
-    def again(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
-        """Return them with what was installed since, and with ``files``; see ``installed``.
-
-        One that could not be loaded is tried once more. Raises PluginError.
+        See ``installed``: these are the earlier ones. One that cannot be loaded is among them,
+        with its error, and is tried once more the next time. Raises PluginError for a file that
+        cannot be loaded, two plugins of one name, and a blocked name nobody has.
         """
         blocked = set(block)
         theirs = installed(blocked, [package for package in self if package.file is None])
-        found = [package for package in theirs if not package.is_tool]
+        found = [package for package in theirs if package.hooks.keys() != {"cacheproxy_commands"}]
         found += (package for package in self if package.file is not None)
         return Packages(found).with_files(files, blocked)
 
@@ -203,7 +196,7 @@ def configured(settings: Config, packages: Packages | None = None) -> Configured
     Raises ConfigError or PluginError for what the proxy would refuse, too.
     """
     if packages is None:
-        packages = Packages.load(settings.block, settings.plugin)
+        packages = Packages().load(settings.block, settings.plugin)
         put_in_force(packages, _say)
     own = settings.rules()
     rules = packages.normalizers(own, BUILT_IN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
@@ -110,7 +110,9 @@ class Alarms:
             _put(self._failed, session, failed, _MOST_SESSIONS)
             is_off = not (self.limits.tokens or self.limits.seconds)
             if failed == _STUCK and not is_off and self._is_new((session, FAILED), now):
-                return _stuck(exchange, session, proxy)
+                why = exchange.error or f"HTTP {exchange.status}"
+                doctor = f"cacheproxy doctor{proxy}"
+                return _alarm(exchange, session, FAILED, why, command=doctor, turns=_STUCK)
         if verdict is None or session is None or exchange.side or verdict.lost is None:
             return None
         if verdict.judgement not in _JUDGED:
@@ -128,19 +130,10 @@ class Alarms:
             return None
         turns.clear()
         seconds = [each for each in map(_SECONDS, costly) if each is not None]
-        return Alarm(
-            client=_shown(session.client),
-            session=_shown(session.label),
-            turn=exchange.turn,
-            cause=verdict.reason or "",
-            phrase=why,
-            tokens=sum(map(_LOST, costly)),
-            seconds=sum(seconds) if seconds else None,
-            turns=len(costly),
-            command=command(exchange.number, verdict, proxy),
-            upstream=exchange.server or exchange.upstream,
-            at=exchange.ended,
-        )
+        cure, reason = command(exchange.number, verdict, proxy), verdict.reason or ""
+        alarm = _alarm(exchange, session, reason, why, command=cure, turns=len(costly))
+        lost, took = sum(map(_LOST, costly)), sum(seconds) if seconds else None
+        return replace(alarm, tokens=lost, seconds=took)
 
     def _is_new(self, key: tuple[Session, str], now: float) -> bool:
         """Whether this was not told within a day; now it is."""
@@ -160,19 +153,13 @@ class Alarms:
         return []
 
 
-def _stuck(exchange: Exchange, session: Session, proxy: str) -> Alarm:
+def _alarm(
+    exchange: Exchange, session: Session, cause: str, why: str, *, command: str, turns: int
+) -> Alarm:
+    client, label = _shown(session.client), _shown(session.label)
+    upstream = exchange.server or exchange.upstream
     return Alarm(
-        client=_shown(session.client),
-        session=_shown(session.label),
-        turn=exchange.turn,
-        cause=FAILED,
-        phrase=exchange.error or f"HTTP {exchange.status}",
-        tokens=0,
-        seconds=None,
-        turns=_STUCK,
-        command=f"cacheproxy doctor{proxy}",
-        upstream=exchange.server or exchange.upstream,
-        at=exchange.ended,
+        client, label, exchange.turn, cause, why, 0, None, turns, command, upstream, exchange.ended
     )
 
 
