@@ -140,10 +140,7 @@ class Site:
     def begin(
         self, connection: HTTPConnection, method: str, path: str, body: bytes | None
     ) -> HTTPResponse:
-        """Send a request; return its answer, whose body is yet to be read.
-
-        Raises OSError, ValueError or HTTPException.
-        """
+        """Return the answer, its body unread; raises OSError, ValueError or HTTPException."""
         headers = {"Connection": "close"} | dict(self.headers)
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -198,10 +195,7 @@ def reason_of(error: Exception) -> str:
 
 
 def checked_url(text: str) -> str:
-    """Return a server's URL as ``server_root`` does.
-
-    Raises CommandError if it is no http or https URL.
-    """
+    """Return a server's URL as ``server_root`` does; raises CommandError for no http(s) URL."""
     url = server_root(text)
     try:
         parts = urlsplit(url)

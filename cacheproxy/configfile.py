@@ -78,9 +78,8 @@ class Appended:
 def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()) -> Appended:
     """Append ``tables`` to the config file, and switch the rules in ``enable`` on. Blocks.
 
-    Others that do so at the same time wait for it.
-
-    Raises AppendError, also for a rule whose pattern is slow.
+    Others that do so at the same time wait for it. Raises AppendError, also for a rule whose
+    pattern is slow.
 
     ``config``: its name, else that in CACHEPROXY_CONFIG, else the user's own file, which is made
     for the user alone to read. Tables that it has already, word for word, are not appended once

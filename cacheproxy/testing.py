@@ -85,9 +85,8 @@ def conversation(
 def load_capture(path: str | Path) -> list[Request]:
     """Return the requests of a capture: JSON lines of method, path, headers and body (text).
 
-    It is a file as ``cacheproxy serve --capture`` writes them, or one made by hand.
-
-    A file whose name ends in ``.xz`` or ``.gz`` is read as if it were unpacked.
+    It is a file as ``cacheproxy serve --capture`` writes them, or one made by hand; packed if its
+    name ends in ``.xz`` or ``.gz``.
     """
     unpacked = _PACKED.get(Path(path).suffix, open)
     with unpacked(path, "rb") as lines:
@@ -116,10 +115,7 @@ def capture_name(path: str | Path) -> str:
 
 
 def rules_of(plugin: Any) -> list[Normalizer]:
-    """Return the rules of a client package as the proxy runs them: for its client alone.
-
-    ``plugin``: its module, with CLIENT and RULES.
-    """
+    """Return the rules of ``plugin``, a module with CLIENT and RULES, for its client alone."""
     return [settled(rule, plugin.CLIENT) for rule in plugin.RULES]
 
 

@@ -51,10 +51,7 @@ class Foreground:
             signal.signal(number, signal.SIG_IGN if is_late_key else handler)
 
     def run(self, command: Sequence[str], env: Mapping[str, str]) -> int:
-        """Run it to its end; return its exit code, 128 and the number for a signal.
-
-        Raises OSError where it cannot be started.
-        """
+        """Run it; return its exit code, 128 and the number for a signal. Raises OSError."""
         self._has_begun = True
         with _terminal_as_it_was():
             self._process = process = subprocess.Popen(command, env=env)  # noqa: S603

@@ -134,7 +134,6 @@ def diagnose(
 
 
 def _read_page(read: Callable[[Any], _T], proxy: str, page: str, settings: Config) -> _T:
-    """Return what the running proxy says on ``page``, read by ``read``."""
     try:
         return read(get_json(proxy, page, settings.token_header(), instead=_INSTEAD))
     except ReportError:
@@ -265,10 +264,8 @@ def _found(one: Found) -> Iterator[str]:
 def _apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) -> str:
     """Have the proxy write the rules of ``cure`` into the file that it reads, and read it again.
 
-    Those that are there, but off, are switched on in it.
-
-    Return what was done, in a line. ``config``: another file, which is written here. Raises
-    CommandError; then the file is as it was.
+    Those that are off are switched on in it. Return what was done, in a line. ``config``: another
+    file, which is written here. Raises CommandError; then the file is as it was.
     """
     if config is None or Path(config).expanduser().resolve() == Path(cure.file).resolve():
         done = get_json(proxy, f"{_CURE}{cure.number}/apply", token, post=True)

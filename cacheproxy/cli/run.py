@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import click
 import platformdirs
@@ -226,16 +226,14 @@ def _server(settings: Config) -> str:
             return url
         silent += [url] if lists is None else []
     if not silent:
-        _no_server(f"here, at any of the ports {', '.join(map(str, ports))}")
+        where = f"here, at any of the ports {', '.join(map(str, ports))}"
+        fail(f"no model server answers {where}: {_START}")
     say(f"what answers at {silent[0]} lists no models; if that is another program, use --upstream")
     return silent[0]
 
 
 def lists_models(url: str) -> bool | None:
-    """Whether a model server listens there, None if it may be one that keeps its models to itself.
-
-    Other programs like these ports, too.
-    """
+    """Whether a model server listens there, None if it may be one that does not list its models."""
     try:
         answer = Site(url).get(MODELS, _LOOK_SECONDS)
     except NoAnswerError:
@@ -262,7 +260,8 @@ def _up(site: Site) -> Any:
         )
     upstreams = _upstreams(page)
     if all(each["state"] != "up" for each in upstreams):
-        _no_server("at " + ", ".join(shown(each["url"]) for each in upstreams))
+        where = ", ".join(shown(each["url"]) for each in upstreams)
+        fail(f"no model server answers at {where}: {_START}")
     return page
 
 
@@ -283,10 +282,6 @@ def _why_none(began: Run, package: Package, env: Mapping[str, str], page: Any) -
         found = ()
     bad = [one.text for one in found if one.state in (FindingState.FAIL, FindingState.WARN)]
     return f"{said}: {bad[0] if bad else _ELSEWHERE}"
-
-
-def _no_server(where: str) -> NoReturn:
-    fail(f"no model server answers {where}: {_START}")
 
 
 def _log(settings: Config) -> IO[bytes] | None:
@@ -314,6 +309,5 @@ def _log(settings: Config) -> IO[bytes] | None:
 
 
 def _short(path: str) -> str:
-    """Return a path as people write it."""
     home = str(Path.home())
     return f"~{path.removeprefix(home)}" if path.startswith(home + os.sep) else path

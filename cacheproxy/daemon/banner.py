@@ -92,10 +92,7 @@ def rest(
 
 
 def lifetime_line(totals: Mapping[str, Any]) -> str | None:
-    """Return one sentence on the totals since they began; None if there is nothing in them.
-
-    ``totals``: as ``cacheproxy.totals.windows.lifetime`` returns them.
-    """
+    """Return a sentence on what ``totals.windows.lifetime`` returns; None: there is nothing."""
     since, prompt, reused, requests = (
         totals[name] for name in ("since", "prompt", "reused", "requests")
     )
@@ -117,7 +114,6 @@ def proxy_option(address: str) -> str:
 
 
 def _from_here(address: str) -> str:
-    """Return an address that clients on this machine can use."""
     for anywhere, loopback in _ANYWHERE:
         if address.startswith(anywhere):
             return loopback + address.removeprefix(anywhere)

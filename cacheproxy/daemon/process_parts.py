@@ -53,7 +53,7 @@ from cacheproxy.web.exchanges import ExchangePages, exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.live import Live
 from cacheproxy.web.monitoring import health, metrics_page, named_or, ready
-from cacheproxy.web.pages import OwnPages, Prompts, answer, login, queried
+from cacheproxy.web.pages import OwnPages, Prompts, answer, called, login, queried
 
 _T = TypeVar("_T")
 _log = Logger()
@@ -125,7 +125,10 @@ class ProcessParts(Service):
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
-        self.shown.looked(look)
+        looks = self.shown.latest.looks
+        before, looks[look.url] = looks.get(look.url), look
+        if before is None or before.state is not look.state:
+            self.shown.live.looked()
         self.pricing.looked(look)
         if self.totals is not None:
             self.totals.looked(look)
@@ -201,12 +204,6 @@ class Pages:
         if process.totals is None:
             plugins.register(source, "unkept")
 
-    def looked(self, look: Look) -> None:
-        """Take note of a look at the upstream."""
-        before, self.latest.looks[look.url] = self.latest.looks.get(look.url), look
-        if before is None or before.state is not look.state:
-            self.live.looked()
-
     def pages(
         self, servers: Servers, found: Configured, access: Access, *, edits: bool
     ) -> OwnPages:
@@ -278,11 +275,11 @@ class Pages:
                 b"/_cacheproxy/show-prompts": self.prompts.page,
             },
             {
-                b"/_cacheproxy/detail/": one.detail,
-                b"/_cacheproxy/conversations/": board.conversation,
+                b"/_cacheproxy/detail/": partial(called, one.detail),
+                b"/_cacheproxy/conversations/": partial(called, board.conversation),
                 b"/_cacheproxy/cure/": cures,
-                b"/_cacheproxy/break/": one.broken,
-                b"/_cacheproxy/diagnose/": one.diagnosis,
+                b"/_cacheproxy/break/": partial(called, one.broken),
+                b"/_cacheproxy/diagnose/": partial(called, one.diagnosis),
             },
             process.take.settle,
             process.reactor,

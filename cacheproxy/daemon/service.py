@@ -159,10 +159,7 @@ class ProxyService(MultiService):
         return said, list(self._process.shown.dashboard.active)
 
     def _adopt(self, parts: ConfigParts) -> list[str]:
-        """Put ``parts`` in force for what begins from now on; raises ConfigError.
-
-        Return the names of the plugins that are not what they were.
-        """
+        """Put ``parts`` in force; return the names of plugins that changed. Raises ConfigError."""
         if not self.running:
             raise ConfigError("the proxy is about to stop")
         objection = self._itself(parts) or self._needs_token(parts)
@@ -178,11 +175,8 @@ class ProxyService(MultiService):
         self._look_at(parts)
         for package in parts.found.packages:
             if package.error is not None:
-                _log.warn(
-                    "plugin {name} could not be loaded: {error}",
-                    name=package.name,
-                    error=package.error,
-                )
+                said = f"could not be loaded: {package.error}"
+                _log.warn("plugin {name} {said}", name=package.name, said=said)
             if package.warning is not None and package.name in changed:
                 _log.warn("plugin {name}: {warning}", name=package.name, warning=package.warning)
         for server in parts.servers.all:
@@ -190,7 +184,6 @@ class ProxyService(MultiService):
         return changed
 
     def _look_at(self, parts: ConfigParts) -> None:
-        """Ask the servers of ``parts`` from now on."""
         parts.servers.start()
         if len(self._pollers) == 1 == len(parts.servers.all):
             self._pollers[0].asker = parts.servers.first.asker

@@ -174,10 +174,7 @@ class Examination:
 
 
 def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
-    """Ask the proxy at ``url`` for its health page. Never raises.
-
-    ``headers``: the proxy's token, if it has one.
-    """
+    """Ask the proxy at ``url`` for its health page; ``headers``: with its token. Never raises."""
     site = Site(url, headers)
     try:
         answer = site.get(HEALTH)

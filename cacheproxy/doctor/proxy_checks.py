@@ -170,7 +170,6 @@ def _work(look: Look | None) -> str | None:
 
 
 def _through(facts: Examination) -> str:
-    """Return how a client comes to use the proxy."""
     url, option = shown(facts.proxy.url), proxy_option(facts.proxy.url)
     known = facts.found.packages.clients
     return next(iter(known.starts(url, option).values()), f"base URL {url}")
@@ -229,7 +228,6 @@ def plugins(facts: Examination) -> Iterator[Finding]:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return the first few of ``names``."""
     return ", ".join(names[:_MOST]) + ", …" * (len(names) > _MOST)
 
 

@@ -108,7 +108,6 @@ class _ToOurLog(logging.Handler):
     """What the SDK has to say, as one line of our own log, without tracebacks and credentials."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log ``record``."""
         try:
             text = _one_line(record.getMessage())
         except (TypeError, ValueError):  # a format that does not fit its arguments

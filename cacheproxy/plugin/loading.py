@@ -245,16 +245,13 @@ def _read(path: Path) -> tuple[bytes, str | None]:
 
 def _check(module: ModuleType) -> None:
     """Raise PluginError for a hook without its mark, and where there is none."""
-    for name in filter(_is_hook, dir(module)):
+    hooks = [name for name in dir(module) if name.startswith(PREFIX)]
+    for name in hooks:
         function = getattr(module, name)
         if callable(function) and not hasattr(function, MARK):
             raise PluginError(f"{name} is not marked as a hook: write @hookimpl above it", function)
-    if not any(_is_hook(name) or name in TABLES for name in dir(module)):
+    if not hooks and TABLES.keys().isdisjoint(dir(module)):
         raise PluginError("it has no hooks: mark functions with @hookimpl, or set CLIENT and RULES")
-
-
-def _is_hook(name: str) -> bool:
-    return name.startswith(PREFIX)
 
 
 def _one_line(path: Path, error: BaseException) -> str:

@@ -84,7 +84,11 @@ def hooks_of(plugin: object) -> dict[str, Hook]:
     Raises PluginError if that is nothing, or a hook that does not exist, or one with other
     arguments.
     """
-    _take_tables(plugin)
+    for table, hook in TABLES.items() if isinstance(plugin, ModuleType) else ():
+        if hasattr(plugin, table) and not hasattr(plugin, hook):
+            taken = getattr(plugin, table)
+            # pluggy passes no default
+            setattr(plugin, hook, hookspecs.hookimpl(lambda taken=taken: taken))
     found = {}
     for name in dir(plugin):
         static = inspect.getattr_static(plugin, name, None)  # a property is not asked
@@ -122,15 +126,6 @@ def arguments(function: Hook) -> list[str]:
         for name, found in inspect.signature(function).parameters.items()
         if found.kind is found.POSITIONAL_OR_KEYWORD and found.default is found.empty
     ]
-
-
-def _take_tables(plugin: object) -> None:
-    """Make hooks of the tables in a module."""
-    for table, hook in TABLES.items() if isinstance(plugin, ModuleType) else ():
-        if hasattr(plugin, table) and not hasattr(plugin, hook):
-            found = getattr(plugin, table)
-            # pluggy passes no default
-            setattr(plugin, hook, hookspecs.hookimpl(lambda found=found: found))
 
 
 @dataclass(frozen=True, slots=True)

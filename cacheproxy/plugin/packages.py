@@ -128,10 +128,7 @@ class Packages(tuple[Package, ...]):
         return session
 
     def plan(self, rules: Iterable[Normalizer] = (), ignores: Iterable[str] = ()) -> Plan:
-        """Return what is asked of each request: ``rules``, and these plugins whose it is.
-
-        ``ignores``: see ``Owners``.
-        """
+        """Return what is asked of each request: ``rules``, and plugins. ``ignores``: of Owners."""
         hooks = [
             SessionHook(package.name, package.hooks["cacheproxy_session"], package.client)
             for package in self
@@ -152,10 +149,7 @@ class Packages(tuple[Package, ...]):
 def choose(
     rules: Sequence[Normalizer], enable: Iterable[str] = (), disable: Iterable[str] = ()
 ) -> list[Normalizer]:
-    """Return the rules that are on: their defaults, changed by ``enable`` and ``disable``.
-
-    Raises PluginError for a name nobody has.
-    """
+    """Return the rules that are on, by default or by name; raises PluginError for unknown ones."""
     enabled, disabled = set(enable), set(disable)
     names = {rule.name for rule in rules}
     unknown = sorted((enabled | disabled) - names)

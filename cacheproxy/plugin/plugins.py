@@ -189,8 +189,5 @@ class Observer:
         self._idle.clear()
         if left:
             self.workers.failures.of(self.name).dropped += left
-            _log.warn(
-                "plugin {name} was too slow: it did not get {left} exchanges",
-                name=self.name,
-                left=left,
-            )
+            said = f"was too slow: it did not get {left} exchanges"
+            _log.warn("plugin {name} {said}", name=self.name, said=said)

@@ -14,6 +14,7 @@ from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.judge.explain import command, phrase
 from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.rules.fold import one_line
 from cacheproxy.record.exchange import Exchange
 
 _AGAIN = 86_400.0
@@ -40,10 +41,6 @@ class AlarmLimits(msgspec.Struct, frozen=True):
     reuse: Annotated[float, Meta(ge=0, le=1)] = 0.5
     """What is too little: a share of what the turns before had, 0 to 1."""
     turns: Annotated[int, Meta(ge=1, le=100)] = 5  #: how many count together
-
-    def are_reached(self, tokens: int, seconds: float) -> bool:
-        """Whether this was lost, or more."""
-        return 0 < self.tokens <= tokens or 0 < self.seconds <= seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +141,13 @@ class Alarms:
 
     def _costly(self, turns: deque[_Turn]) -> list[_Turn]:
         """Return the turns that together cost too much: the last one, all, or none."""
+        limits = self.limits
         for costly in ([turns[-1]], list(turns)):
             lost, reused = sum(map(_LOST, costly)), sum(map(_REUSED, costly))
             seconds = sum(filter(None, map(_SECONDS, costly)))
-            is_little = len(costly) > 1 and reused >= self.limits.reuse * (reused + lost)
-            if self.limits.are_reached(lost, seconds) and not is_little:
+            is_little = len(costly) > 1 and reused >= limits.reuse * (reused + lost)
+            is_costly = 0 < limits.tokens <= lost or 0 < limits.seconds <= seconds
+            if is_costly and not is_little:
                 return costly
         return []
 
@@ -165,8 +164,7 @@ def _alarm(
 
 def _shown(name: str) -> str:
     """Return a name that a client has chosen, fit to be shown: it may be anything."""
-    name = hide_text(name)[:_LONGEST]
-    return name if name.isprintable() else name.encode("unicode_escape").decode()
+    return one_line(hide_text(name)[:_LONGEST], _LONGEST)
 
 
 def _put(kept: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:

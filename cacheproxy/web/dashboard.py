@@ -44,7 +44,7 @@ from cacheproxy.totals.windows import (
     routed,
 )
 from cacheproxy.web.answers import failing, headline, todo, without
-from cacheproxy.web.pages import Content, Json, PageError, Streamed, answer, query_of
+from cacheproxy.web.pages import Content, Json, PageError, Streamed, query_of
 from cacheproxy.words import clients
 
 LATEST = 80
@@ -115,18 +115,13 @@ class Dashboard:
             raise PageError(_NO_NEXT) from None
         return Content(b"application/json", page)
 
-    def conversation(self, request: Request, name: str) -> bytes | int:
-        """Answer with the turns of the one called ``name``: client/session, percent-encoded."""
-
-        async def page() -> Content:
-            before = row_of(query_of(request))
-            found = await self.source.ask(_spelled, conversation, unquote(name), before)
-            if found is None:
-                why = "there is no such conversation; see /_cacheproxy/conversations"
-                raise PageError(why, 404)
-            return Content(b"application/json", found)
-
-        return answer(request, page)
+    async def conversation(self, request: Request, name: str) -> Content:
+        """Return the turns of the one called ``name``: client/session, percent-encoded."""
+        before = row_of(query_of(request))
+        found = await self.source.ask(_spelled, conversation, unquote(name), before)
+        if found is None:
+            raise PageError("there is no such conversation; see /_cacheproxy/conversations", 404)
+        return Content(b"application/json", found)
 
     async def table(self, name: str, query: Mapping[str, str]) -> Streamed:
         """Return one of TABLES as comma-separated values: what a window has, page by page."""

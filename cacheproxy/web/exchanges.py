@@ -21,7 +21,7 @@ from cacheproxy.core.judge.explain import phrase
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.row import listed
 from cacheproxy.web.cures import Cures
-from cacheproxy.web.pages import UNKNOWN, Answer, Json, PageError, answer, found
+from cacheproxy.web.pages import UNKNOWN, Json, PageError, found
 from cacheproxy.words import capitalised
 
 Report = Callable[[Exchange, Verdict], TurnReport]
@@ -75,42 +75,28 @@ class ExchangePages:
     report: Report  #: as the dashboard's
     option: Callable[[], str]  #: returns what a command needs here
 
-    def detail(self, request: Request, name: str) -> bytes | int:
-        """Answer with what there is to say of the exchange called ``name``, without its words."""
+    async def detail(self, _: Request, name: str) -> Json:
+        """Return what there is to say of the exchange called ``name``, without its words."""
+        return detail(found(self.cures.recent, name), self.report)
 
-        async def page() -> Answer:
-            return detail(found(self.cures.recent, name), self.report)
+    async def diagnosis(self, request: Request, name: str) -> Json:
+        """Return the report on the exchange called ``name``."""
+        unknown = "no turn has come through this proxy yet" if name == "last" else UNKNOWN
+        exchange = found(self.cures.recent, name, unknown)
+        if exchange.has_failed:
+            raise PageError(failed(exchange), 404)
+        if exchange.verdict is None:
+            raise PageError(unknown, 404)
+        said = self.report(exchange, exchange.verdict).as_json()
+        return said if self.cures.prompts.why_not(request) is None else said | {"excerpts": None}
 
-        return answer(request, page)
-
-    def diagnosis(self, request: Request, name: str) -> bytes | int:
-        """Answer with the report on the exchange called ``name``."""
-
-        async def page() -> Answer:
-            unknown = "no turn has come through this proxy yet" if name == "last" else UNKNOWN
-            exchange = found(self.cures.recent, name, unknown)
-            if exchange.has_failed:
-                raise PageError(failed(exchange), 404)
-            if exchange.verdict is None:
-                raise PageError(unknown, 404)
-            said = self.report(exchange, exchange.verdict).as_json()
-            return (
-                said if self.cures.prompts.why_not(request) is None else said | {"excerpts": None}
-            )
-
-        return answer(request, page)
-
-    def broken(self, request: Request, name: str) -> bytes | int:
-        """Answer with what is known of the break called ``name``; ``last``: that came last."""
-
-        async def page() -> Answer:
-            exchange = self._last_break() if name == "last" else found(self.cures.recent, name)
-            verdict = exchange.verdict
-            if verdict is None or verdict.reason is None:
-                raise PageError(f"Request {exchange.number} did not lose the cache.", 404)
-            return await self._break(request, exchange, verdict)
-
-        return answer(request, page)
+    async def broken(self, request: Request, name: str) -> Json:
+        """Return what is known of the break called ``name``; ``last``: that came last."""
+        exchange = self._last_break() if name == "last" else found(self.cures.recent, name)
+        verdict = exchange.verdict
+        if verdict is None or verdict.reason is None:
+            raise PageError(f"Request {exchange.number} did not lose the cache.", 404)
+        return await self._break(request, exchange, verdict)
 
     def _last_break(self) -> Exchange:
         broken = (one for one in self.cures.recent if one.reason is not None and not one.side)
