@@ -69,51 +69,30 @@ __all__ = [
 
 
 _MODULES = {
-    "FIRST_USER_TEXT": "core.rules.places",
-    "REMOVE": "core.document.edits",
-    "SYSTEM_HEAD": "core.rules.places",
-    "SYSTEM_TEXT": "core.rules.places",
-    "USER_TEXT": "core.rules.places",
-    "Adaptation": "core.adapt.adaptation",
-    "AdaptationNeed": "core.adapt.adaptation",
-    "Case": "client_setup.checkup",
-    "Checkup": "client_setup.checkup",
-    "Client": "core.prompt.client",
-    "CodeRule": "core.rules.code_rule",
-    "CounterNames": "core.servers.kind",
-    "Edit": "core.document.edits",
-    "Finding": "client_setup.finding",
-    "FindingState": "client_setup.finding",
-    "FlagAdvice": "core.servers.kind",
-    "Launch": "client_setup.need",
-    "Memory": "core.servers.profile",
-    "MemoryKind": "core.servers.profile",
-    "Need": "client_setup.need",
-    "Raw": "core.document.edits",
-    "Refusal": "core.adapt.adaptation",
-    "RenderingPage": "core.servers.kind",
-    "Reporting": "core.servers.profile",
-    "Request": "core.prompt.request",
-    "Rule": "core.rules.rule",
-    "ServerFacts": "core.servers.profile",
-    "ServerKind": "core.servers.kind",
-    "Setup": "client_setup.need",
-    "Slot": "core.servers.status",
-    "Volatile": "client_setup.checkup",
-    "blocks_of": "core.dialects.content",
-    "hookimpl": "hookspecs",
-    "lines_outside_code": "core.prompt.client",
-    "match_paths": "core.document.pointer",
-    "messages_of": "core.prompt.request",
-    "quick": "core.rules.code_rule",
-    "to_pointer": "core.document.pointer",
+    "client_setup.checkup": ("Case", "Checkup", "Volatile"),
+    "client_setup.finding": ("Finding", "FindingState"),
+    "client_setup.need": ("Launch", "Need", "Setup"),
+    "core.adapt.adaptation": ("Adaptation", "AdaptationNeed", "Refusal"),
+    "core.dialects.content": ("blocks_of",),
+    "core.document.edits": ("REMOVE", "Edit", "Raw"),
+    "core.document.pointer": ("match_paths", "to_pointer"),
+    "core.prompt.client": ("Client", "lines_outside_code"),
+    "core.prompt.request": ("Request", "messages_of"),
+    "core.rules.code_rule": ("CodeRule", "quick"),
+    "core.rules.places": ("FIRST_USER_TEXT", "SYSTEM_HEAD", "SYSTEM_TEXT", "USER_TEXT"),
+    "core.rules.rule": ("Rule",),
+    "core.servers.kind": ("CounterNames", "FlagAdvice", "RenderingPage", "ServerKind"),
+    "core.servers.profile": ("Memory", "MemoryKind", "Reporting", "ServerFacts"),
+    "core.servers.status": ("Slot",),
+    "hookspecs": ("hookimpl",),
 }
-"""Where each name is from: imported when it is asked for, so that a command starts quickly."""
+"""What is from where: imported when it is asked for, so that a command starts quickly."""
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, and keep it."""
-    if name not in _MODULES:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     return value

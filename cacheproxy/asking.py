@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.client import (
     HTTPConnection,
@@ -139,10 +140,7 @@ class Site:
     def begin(
         self, connection: HTTPConnection, method: str, path: str, body: bytes | None
     ) -> HTTPResponse:
-        """Send a request; return its answer, whose body is yet to be read.
-
-        Raises OSError, ValueError or HTTPException.
-        """
+        """Return the answer, its body unread; raises OSError, ValueError or HTTPException."""
         headers = {"Connection": "close"} | dict(self.headers)
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -176,6 +174,18 @@ def have_answered(
         return told
 
 
+@contextmanager
+def after(seconds: float, do: Callable[[], object]) -> Iterator[None]:
+    """Call ``do`` in a thread after ``seconds``, if what waits is not over before."""
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def reason_of(error: Exception) -> str:
     """Return in a few words why there is no answer."""
     for kind, words in _REASONS:
@@ -185,10 +195,7 @@ def reason_of(error: Exception) -> str:
 
 
 def checked_url(text: str) -> str:
-    """Return a server's URL as ``server_root`` does.
-
-    Raises CommandError if it is no http or https URL.
-    """
+    """Return a server's URL as ``server_root`` does; raises CommandError for no http(s) URL."""
     url = server_root(text)
     try:
         parts = urlsplit(url)

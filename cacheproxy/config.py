@@ -21,6 +21,7 @@ from cacheproxy.tables import AlarmTable, RouteTable, UpstreamTable
 
 ENV_PREFIX = "CACHEPROXY_"
 _Names = tuple[str, ...]
+_Seconds = Annotated[float, Meta(ge=0, le=86400)]
 
 
 def _row(description: str, **bounds: Any) -> Meta:
@@ -153,37 +154,28 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         float, _row("seconds to wait for a connection to the upstream", gt=0, le=3600)
     ] = 2.0
     upstream_silence: Annotated[
-        float, _row("most seconds without data from the upstream; 0: no limit", ge=0, le=86400)
+        _Seconds, _row("most seconds without data from the upstream; 0: no limit")
     ] = 3600.0
     ping_after: Annotated[
-        float,
-        _row(
-            "seconds of silence after which a streaming client gets a sign of life; 0: none",
-            ge=0,
-            le=86400,
-        ),
+        _Seconds,
+        _row("seconds of silence after which a streaming client gets a sign of life; 0: none"),
     ] = 15.0
     head_after: Annotated[
-        float,
+        _Seconds,
         _row(
             "seconds after which a streaming client gets a head, if the upstream has sent none; "
-            "0: it waits",
-            ge=0,
-            le=86400,
+            "0: it waits"
         ),
     ] = 60.0
     hold: Annotated[
-        float,
+        _Seconds,
         _row(
             "seconds for which an upstream request goes on after its client left during the "
-            "prefill, for a retry; 0: it ends at once",
-            ge=0,
-            le=86400,
+            "prefill, for a retry; 0: it ends at once"
         ),
     ] = 60.0
     grace: Annotated[
-        float,
-        _row("seconds that open answers may take to finish after a stop signal", ge=0, le=86400),
+        _Seconds, _row("seconds that open answers may take to finish after a stop signal")
     ] = 30.0
     capture: Annotated[str, _row("folder to write all exchanges to, with their prompts")] = ""
     state_dir: Annotated[
@@ -258,7 +250,7 @@ def options() -> Iterator[Option]:
     hints = get_type_hints(Config, include_extras=True)
     for info in msgspec.structs.fields(Config):
         kind, *extras = get_args(hints[info.name]) or (AlarmTable,)
-        meta = next((extra for extra in extras if isinstance(extra, Meta)), None)
+        meta = next((one for one in extras if getattr(one, "description", None)), None)
         if meta is not None:
             choices = get_args(kind) if get_origin(kind) is Literal else ()
             known = str if choices else get_origin(kind) or kind

@@ -78,9 +78,8 @@ class Appended:
 def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()) -> Appended:
     """Append ``tables`` to the config file, and switch the rules in ``enable`` on. Blocks.
 
-    Others that do so at the same time wait for it.
-
-    Raises AppendError, also for a rule whose pattern is slow.
+    Others that do so at the same time wait for it. Raises AppendError, also for a rule whose
+    pattern is slow.
 
     ``config``: its name, else that in CACHEPROXY_CONFIG, else the user's own file, which is made
     for the user alone to read. Tables that it has already, word for word, are not appended once
@@ -164,20 +163,30 @@ def _enabling(text: str, names: Sequence[str], file: Path) -> str:
 def _replace(file: Path, text: str) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
-    number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    made = Path(name)
-    try:
-        with os.fdopen(number, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+    with replacing(file, text.encode()) as made:
         try:
-            load({}, {}, name).rules()
+            load({}, {}, str(made)).rules()
         except ConfigError as error:
-            why = str(error).replace(name, str(file))
+            why = str(error).replace(str(made), str(file))
             raise AppendError(f"nothing appended: {why}") from None
         made.chmod(mode)
         if os.name == "posix" and file.exists():  # of root's, the proxy could not read it
             with contextlib.suppress(PermissionError):
                 os.chown(made, file.stat().st_uid, file.stat().st_gid)
+
+
+@contextlib.contextmanager
+def replacing(file: Path, data: bytes) -> Iterator[Path]:
+    """Yield a file beside ``file`` with ``data``, for its owner alone, which then replaces it.
+
+    Raises OSError; ``file`` is whole then, as it was, and so it is where the body raises.
+    """
+    number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    made = Path(name)
+    try:
+        with os.fdopen(number, "wb") as stream:
+            stream.write(data)
+        yield made
         made.replace(file)
     finally:
         made.unlink(missing_ok=True)

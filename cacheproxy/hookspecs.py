@@ -129,7 +129,6 @@ def cacheproxy_exchange_finished(exchanges: Sequence[Exchange]) -> None:
     waits three seconds for the rest. An exception is counted and logged under the plugin's name,
     and stops nobody else.
     """
-    raise NotImplementedError
 
 
 @_hookspec

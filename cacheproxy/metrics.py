@@ -26,7 +26,7 @@ from prometheus_client.metrics_core import (
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
-from cacheproxy.core.rules.fold import Failures
+from cacheproxy.core.rules.fold import Failures, one_line
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record import metrics as table
 from cacheproxy.record.exchange import Exchange
@@ -162,9 +162,7 @@ class Labels:
 def clean(text: str, known: Collection[bytes] = ()) -> str:
     """Return ``text`` as a label's value: printable, short, without credentials, not empty."""
     text = hide_text(text[:LONGEST], known)[:_LONGEST]
-    if not text.isprintable():
-        text = text.encode("unicode_escape").decode("ascii")[:_LONGEST]
-    return text.strip() or UNKNOWN
+    return one_line(text, _LONGEST)[:_LONGEST].strip() or UNKNOWN
 
 
 class Series(dict[Values, Any]):
@@ -219,12 +217,13 @@ class MetricsSources:
         """Ask all there are to ask; ``channels``: the open ones, each with its ``requests``."""
         under_way = [request for channel in channels for request in channel.requests[:1]]
         others = sum(not getattr(request, "path", b"").startswith(_OWN) for request in under_way)
+        warmed = [([clean(url)], count) for url, count in self.warmed().items()]
         return [
             *self._failures(),
             family_of(table.CONNECTIONS, ([], len(channels))),
             family_of(table.STREAMS, ([], others)),
             *self._upstreams(),
-            *self._warmed(),
+            *([family_of(table.WARMED, *warmed)] if warmed else ()),
             family_of(table.BUILD, ([self.version, platform.python_version()], 1)),
         ]
 
@@ -238,11 +237,6 @@ class MetricsSources:
         yield family_of(
             table.LEFT_OUT, *(([name], found["left_out"] > 0) for name, found in counts.items())
         )
-
-    def _warmed(self) -> Iterator[Metric]:
-        found = self.warmed()
-        if found:
-            yield family_of(table.WARMED, *(([clean(url)], count) for url, count in found.items()))
 
     def _upstreams(self) -> Iterator[Metric]:
         looks = [(clean(look.url), look) for look in self.looks()]

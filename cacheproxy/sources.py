@@ -51,10 +51,7 @@ _HEADER = re.compile(r"\s*\[+\s*([\w.-]+)\s*\]")
 
 
 def explain(mistake: str) -> str:
-    """Return ``mistake``, or the reason if it names an option that is gone.
-
-    ``mistake``: what a parser says of a command line that it cannot read.
-    """
+    """Return what a parser says of a command line, or why there is no such option any more."""
     for field, why in _GONE.items():
         option = "--" + field.replace("_", "-")
         if option in mistake:
@@ -115,9 +112,7 @@ def load(
             "remove one of the two"
         )
     config = msgspec.convert(merged, Config)
-    if config.upstreams:
-        return msgspec.structs.replace(config, upstream=server_root(config.upstreams[0].url))
-    return msgspec.structs.replace(config, upstream=server_root(config.upstream))
+    return msgspec.structs.replace(config, upstream=server_root(config.servers[0].url))
 
 
 def check_secrets(config: Config, environ: Mapping[str, str]) -> None:

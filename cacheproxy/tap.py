@@ -67,13 +67,7 @@ def makeService(options: Options) -> IService:
         process.shown.file = options.file
         listening = Listening(reactor, options.settings, process.site)
         parts = arrange(process, options.settings)
-    except (
-        CaptureError,
-        ConfigError,
-        PluginError,
-        SpansError,
-        UpstreamURLError,
-    ) as error:
+    except (CaptureError, ConfigError, PluginError, SpansError, UpstreamURLError) as error:
         stop(2, str(error))
     reloading = Reloading(
         reactor,
@@ -93,7 +87,7 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
     ``again``: look for packages that were installed since the start, too.
     """
     reactor, plugins, store = process.reactor, process.plugins, process.store
-    packages = plugins.packages.again if again else plugins.packages.with_files
+    packages = plugins.packages.load if again else plugins.packages.with_files
     found = configured(config, packages(files=config.plugin, block=config.block))
     servers = Servers(
         [_server(process, config, found, table) for table in config.servers],
@@ -137,11 +131,15 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
         servers=servers,
         found=found,
         edits=edits,
-        resource=ProxyResource(
-            context,
-            process.shown.pages(servers, found, access, edits=edits),
+        resource=ProxyResource(context, process.shown.pages(servers, found, access, edits=edits)),
+        limits=Limits(
+            body=config.max_body << 20,
+            head=config.max_head << 10,
+            target=config.max_target << 10,
+            connections=config.max_connections,
+            idle=config.idle_timeout,
+            head_seconds=config.head_timeout,
         ),
-        limits=_limits(config),
         access=access,
     )
 
@@ -221,15 +219,4 @@ def _adapting(
         [one for one in (*named, *(own if edits else ())) if one.name not in off],
         foreign=[one for one in theirs if one.name not in off],
         last=PrefillProgress() if edits and PROGRESS not in off else None,
-    )
-
-
-def _limits(config: Config) -> Limits:
-    return Limits(
-        body=config.max_body << 20,
-        head=config.max_head << 10,
-        target=config.max_target << 10,
-        connections=config.max_connections,
-        idle=config.idle_timeout,
-        head_seconds=config.head_timeout,
     )

@@ -58,7 +58,9 @@ def request(
         body = json.dumps(body)
     if isinstance(body, str):
         body = body.encode()
-    return Request("POST", path, _header_pairs(headers or {}), body)
+    pairs = (headers or {}).items()
+    as_sent = ((key.encode("latin-1"), value.encode("latin-1")) for key, value in pairs)
+    return Request("POST", path, tuple(as_sent), body)
 
 
 def from_another(request: Request) -> Request:
@@ -83,9 +85,8 @@ def conversation(
 def load_capture(path: str | Path) -> list[Request]:
     """Return the requests of a capture: JSON lines of method, path, headers and body (text).
 
-    It is a file as ``cacheproxy serve --capture`` writes them, or one made by hand.
-
-    A file whose name ends in ``.xz`` or ``.gz`` is read as if it were unpacked.
+    It is a file as ``cacheproxy serve --capture`` writes them, or one made by hand; packed if its
+    name ends in ``.xz`` or ``.gz``.
     """
     unpacked = _PACKED.get(Path(path).suffix, open)
     with unpacked(path, "rb") as lines:
@@ -114,10 +115,7 @@ def capture_name(path: str | Path) -> str:
 
 
 def rules_of(plugin: Any) -> list[Normalizer]:
-    """Return the rules of a client package as the proxy runs them: for its client alone.
-
-    ``plugin``: its module, with CLIENT and RULES.
-    """
+    """Return the rules of ``plugin``, a module with CLIENT and RULES, for its client alone."""
     return [settled(rule, plugin.CLIENT) for rule in plugin.RULES]
 
 
@@ -230,10 +228,6 @@ def assert_extends(earlier: Request, later: Request, rules: Sequence[Normalizer]
         assert len(before) <= len(after), f"{name}: {len(before)} became {len(after)}"
         for index, (old, new) in enumerate(zip(before, after, strict=False)):
             _assert_alike(old, new, f"{name}/{index}")
-
-
-def _header_pairs(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple((key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items())
 
 
 def _text(request: Request) -> str:

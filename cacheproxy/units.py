@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cacheproxy.config import ENV_PREFIX, options
+from cacheproxy.configfile import replacing
 
 _AFTER_ANSWERS = 15
 """Seconds."""
@@ -82,14 +83,10 @@ def is_foreign(path: Path) -> bool:
 
 def write(path: Path, content: bytes) -> None:
     """Write a file in one step, for its owner alone; raises UnitError."""
-    draft = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.unlink(missing_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        draft.replace(path)
+        with replacing(path, content):
+            pass
     except OSError as error:
         raise UnitError(f"cannot write {path}: {error.strerror}") from None
 

@@ -54,6 +54,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def capitalised(text: str) -> str:
+    """Return ``text`` as a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
 def span(number: float | None) -> str:
     """Return a time, in seconds, in its largest unit alone."""
     if number is None:

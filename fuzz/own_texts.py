@@ -275,7 +275,7 @@ def main() -> None:
     """Run as many bodies as asked for, and say what came of it."""
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
     count, seed = int(options.get("--bodies", BODIES)), int(options.get("--seed", "1"))
-    rules = [rule for package in Packages.load() for rule in package.rules]
+    rules = [rule for package in Packages().load() for rule in package.rules]
     fired: Counter[str] = Counter()
     wrong = [one for one in islice(bodies(seed, rules, fired), count) if one]
     for problems in wrong[:5]:

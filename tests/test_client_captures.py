@@ -32,7 +32,7 @@ from cacheproxy.testing import (
 from tests import golden
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = Packages.load()
+PACKAGES = Packages().load()
 RULES = PACKAGES.normalizers()
 ON = [rule for rule in RULES if rule.default]
 PACKAGE_OF = {

@@ -26,7 +26,7 @@ from tests.nouns import NOUNS
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
 SETUPS = Setups()
-LOADED = Packages.load()
+LOADED = Packages().load()
 PACKAGES = {package.name: package for package in LOADED}
 CLIENTS = LOADED.clients
 URL = "http://127.0.0.1:8081"

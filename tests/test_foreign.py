@@ -98,7 +98,7 @@ def package_of(client):
 
 @pytest.fixture(scope="module")
 def plugins():
-    return Packages.load()
+    return Packages().load()
 
 
 class Asking:

@@ -9,7 +9,7 @@ from cacheproxy.core.rules.rule import Rule
 from cacheproxy.plugin.packages import Packages
 from fuzz.own_texts import bodies
 
-RULES = [rule for package in Packages.load() for rule in package.rules]
+RULES = [rule for package in Packages().load() for rule in package.rules]
 SHARE = 1000
 
 

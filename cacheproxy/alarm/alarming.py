@@ -93,12 +93,7 @@ class Alarming:
                 self._raise(alarm)
 
     def _raise(self, alarm: Alarm) -> None:
-        _log.warn(
-            "{title}: {text}   {command}",
-            title=alarm.title,
-            text=alarm.text,
-            command=alarm.command,
-        )
+        _log.warn("{line}", line=f"{alarm.title}: {alarm.text}   {alarm.command}")
         if self._table.bell:
             ring()
         if self._table.desktop:
@@ -290,7 +285,6 @@ class _Unread(Protocol):
     """Takes nothing of a body: it may have no end."""
 
     def connectionMade(self) -> None:
-        """Close the connection."""
         assert self.transport is not None
         self.transport.loseConnection()
 

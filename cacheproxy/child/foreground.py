@@ -11,8 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 _POSIX = os.name == "posix"
@@ -52,10 +51,7 @@ class Foreground:
             signal.signal(number, signal.SIG_IGN if is_late_key else handler)
 
     def run(self, command: Sequence[str], env: Mapping[str, str]) -> int:
-        """Run it to its end; return its exit code, 128 and the number for a signal.
-
-        Raises OSError where it cannot be started.
-        """
+        """Run it; return its exit code, 128 and the number for a signal. Raises OSError."""
         self._has_begun = True
         with _terminal_as_it_was():
             self._process = process = subprocess.Popen(command, env=env)  # noqa: S603
@@ -103,18 +99,6 @@ def _has_terminal() -> bool:
         return _POSIX and os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
     except (OSError, ValueError, AttributeError):
         return False
-
-
-@contextlib.contextmanager
-def after(seconds: float, do: Callable[[], object]) -> Iterator[None]:
-    """Call ``do`` in a thread after ``seconds``, if that is not over before."""
-    timer = threading.Timer(seconds, do)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def is_drawn_on() -> bool:

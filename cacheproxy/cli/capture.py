@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -15,6 +13,7 @@ from pathlib import Path
 import click
 
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
+from cacheproxy.configfile import replacing
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.prompt.client import Clients
@@ -124,7 +123,7 @@ def _named(record: Exchange) -> tuple[str, str]:
 @cache
 def _clients() -> Clients:
     """The clients that are installed: they name those of other tools' captures."""
-    return Packages.load().clients
+    return Packages().load().clients
 
 
 def _print(rows: list[SessionRow]) -> None:
@@ -178,15 +177,8 @@ def _write(path: str, data: bytes) -> int:
     if target.exists() and not target.is_file():  # a pipe or device cannot be replaced
         target.write_bytes(data)
         return len(data)
-    file, name = tempfile.mkstemp(prefix=".cacheproxy-", dir=target.parent)
-    try:
-        with os.fdopen(file, "wb") as temporary:
-            temporary.write(data)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return len(data)
+    with replacing(target, data):
+        return len(data)
 
 
 def _end(problems: list[Problem], *, anything: bool) -> None:

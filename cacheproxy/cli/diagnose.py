@@ -34,8 +34,6 @@ from cacheproxy.core.diagnose.cure import Cure, Found, found_of, worth
 from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.report import ReportError, TurnReport, failed, report_captured
 from cacheproxy.core.diagnose.volatile import fields
-from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read
@@ -136,7 +134,6 @@ def diagnose(
 
 
 def _read_page(read: Callable[[Any], _T], proxy: str, page: str, settings: Config) -> _T:
-    """Return what the running proxy says on ``page``, read by ``read``."""
     try:
         return read(get_json(proxy, page, settings.token_header(), instead=_INSTEAD))
     except ReportError:
@@ -176,7 +173,8 @@ def _from_captures(
         wanted = int(name)
         numbers = [record.number for record in records]
         if any(numbers):
-            index = _last(numbers, wanted)
+            # the last: a proxy that is restarted begins anew
+            index = max((at for at, number in enumerate(numbers) if number == wanted), default=-1)
             if not wanted or index < 0:
                 known = [number for number in numbers if number]
                 fail(f"there is no request {name}: the captures hold {min(known)} to {max(known)}")
@@ -195,11 +193,6 @@ def _from_captures(
     )
 
 
-def _last(numbers: list[int], wanted: int) -> int:
-    """Return the last place of ``wanted``, -1 for none: a proxy that is restarted begins anew."""
-    return max((place for place, number in enumerate(numbers) if number == wanted), default=-1)
-
-
 def _propose(
     lanes: list[RecordedLane], found: Configured, config: str | None, command: str, *, as_json: bool
 ) -> None:
@@ -209,7 +202,14 @@ def _propose(
     requests = [turn.request for lane in lanes for turn in lane.turns]
     names = {rule.name for rule in found.rules}
     volatile = fields(steps, found.rules)
-    proposals = propose(volatile, steps, requests, names, _whose(lanes, found))
+    named = {id(turn.request): lane.session.client for lane in lanes for turn in lane.turns}
+    proposals = propose(
+        volatile,
+        steps,
+        requests,
+        names,
+        lambda request: found.packages.client(named[id(request)], request),
+    )
     told = [(turn.record.usage.prompt, turn.record.usage.reused) for _, turn in turns]
     active = [rule for rule in found.rules if rule.name in found.active]
     proposals = sorted(worth(proposals, steps, active, told), key=lambda one: one.rule is None)
@@ -221,12 +221,6 @@ def _propose(
         file = append(cure.tables, config).file
         how = "A running proxy that reads it does so again by SIGHUP"
         click.echo(f"Appended to {file}. {how}; else start it with --config {file}.", err=as_json)
-
-
-def _whose(lanes: list[RecordedLane], found: Configured) -> Callable[[Request], Client | None]:
-    """Return what says of which client a request is, where a rule for that client can tell it."""
-    named = {id(turn.request): lane.session.client for lane in lanes for turn in lane.turns}
-    return lambda request: found.packages.client(named[id(request)], request)
 
 
 def _print(found: TurnReport | Cure, text: Iterator[str], *, as_json: bool) -> None:
@@ -270,10 +264,8 @@ def _found(one: Found) -> Iterator[str]:
 def _apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) -> str:
     """Have the proxy write the rules of ``cure`` into the file that it reads, and read it again.
 
-    Those that are there, but off, are switched on in it.
-
-    Return what was done, in a line. ``config``: another file, which is written here. Raises
-    CommandError; then the file is as it was.
+    Those that are off are switched on in it. Return what was done, in a line. ``config``: another
+    file, which is written here. Raises CommandError; then the file is as it was.
     """
     if config is None or Path(config).expanduser().resolve() == Path(cure.file).resolve():
         done = get_json(proxy, f"{_CURE}{cure.number}/apply", token, post=True)

@@ -110,10 +110,8 @@ def doctor(
 
 def _of_log(name: str) -> DoctorReport:
     try:
-        if name == "-":
-            return read_log(_text(sys.stdin.buffer), "standard input")
-        with Path(name).open("rb") as lines:
-            return read_log(_text(lines), name)
+        with click.open_file(name, "rb") as lines:
+            return read_log(_text(lines), "standard input" if name == "-" else name)
     except OSError as error:
         fail(f"cannot read {name}: {error.strerror}")
 

@@ -106,11 +106,13 @@ def _others() -> Mapping[str, click.Command]:
 
 def _missing(name: str) -> click.Command:
     """Return a command called ``name`` that says in one line which distribution it comes with."""
+    from cacheproxy.words import capitalised  # noqa: PLC0415 - only where a tool is missing
+
     lacks = f"not installed: pip install ./{TOOLS[name]} (in a checkout of cacheproxy)"
 
     @click.command(
         name,
-        help=lacks[0].upper() + lacks[1:],
+        help=capitalised(lacks),
         add_help_option=False,
         context_settings={"ignore_unknown_options": True},
     )

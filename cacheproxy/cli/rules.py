@@ -118,7 +118,8 @@ def rules(
     seen = _seen(url, settings)
     rows = list(_rows(settings, seen))
     if as_json:
-        print_json(_as_json(rows, seen, turns))
+        listed = [{**asdict(row), "retire": row.retire(turns)} for row in rows]
+        print_json({"source": seen[1].source if seen is not None else None, "rules": listed})
         return
     for line in _lines(rows, seen, turns):
         click.echo(line)
@@ -187,13 +188,6 @@ def _row_text(row: RuleRow) -> str:
     whose = f" of {row.client}" if row.client else ""
     told = f"fired in {row.fired:,} exchanges; {row.turns:,} turns{whose}"
     return told + (f"; failed in {row.failed:,}" if row.failed else "")
-
-
-def _as_json(rows: Sequence[RuleRow], seen: Seen | None, least: int) -> dict[str, Any]:
-    return {
-        "source": seen[1].source if seen is not None else None,
-        "rules": [{**asdict(row), "retire": row.retire(least)} for row in rows],
-    }
 
 
 def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:

@@ -7,10 +7,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import click
 import platformdirs
@@ -20,13 +20,14 @@ from cacheproxy.asking import (
     CommandError,
     NoAnswerError,
     Site,
+    after,
     checked_url,
     is_health,
     is_same,
     refused,
     shown,
 )
-from cacheproxy.child.foreground import Foreground, after, is_drawn_on
+from cacheproxy.child.foreground import Foreground, is_drawn_on
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.cli.env import ClientName
 from cacheproxy.cli.running import need_of, proxy_url
@@ -177,8 +178,11 @@ def _proxy(
 
     Ends the command where there is no server for it.
     """
-    url, headers = proxy or _usual_url(settings), settings.token_header()
-    site = Site(checked_url(url) if url else "", {"Accept": "application/json", **headers})
+    url = proxy or ""
+    with suppress(ConfigError):  # they do not tell where it is: none is found
+        url = url or proxy_url(settings)
+    headers = {"Accept": "application/json", **settings.token_header()}
+    site = Site(checked_url(url) if url else "", headers)
     if url and _runs(site, upstream, is_named=proxy is not None):
         yield site, None
         return
@@ -187,14 +191,6 @@ def _proxy(
     log = _log(settings)
     with ChildProxy(server, *options, users=True, log=log) as own:
         yield Site(own.url, site.headers), "" if log is None else str(log.name)
-
-
-def _usual_url(settings: Config) -> str:
-    """Return the URL of a proxy with these settings, "" where they do not tell: none is found."""
-    try:
-        return proxy_url(settings)
-    except ConfigError:
-        return ""
 
 
 def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
@@ -230,16 +226,14 @@ def _server(settings: Config) -> str:
             return url
         silent += [url] if lists is None else []
     if not silent:
-        _no_server(f"here, at any of the ports {', '.join(map(str, ports))}")
+        where = f"here, at any of the ports {', '.join(map(str, ports))}"
+        fail(f"no model server answers {where}: {_START}")
     say(f"what answers at {silent[0]} lists no models; if that is another program, use --upstream")
     return silent[0]
 
 
 def lists_models(url: str) -> bool | None:
-    """Whether a model server listens there, None if it may be one that keeps its models to itself.
-
-    Other programs like these ports, too.
-    """
+    """Whether a model server listens there, None if it may be one that does not list its models."""
     try:
         answer = Site(url).get(MODELS, _LOOK_SECONDS)
     except NoAnswerError:
@@ -266,7 +260,8 @@ def _up(site: Site) -> Any:
         )
     upstreams = _upstreams(page)
     if all(each["state"] != "up" for each in upstreams):
-        _no_server("at " + ", ".join(shown(each["url"]) for each in upstreams))
+        where = ", ".join(shown(each["url"]) for each in upstreams)
+        fail(f"no model server answers at {where}: {_START}")
     return page
 
 
@@ -287,10 +282,6 @@ def _why_none(began: Run, package: Package, env: Mapping[str, str], page: Any) -
         found = ()
     bad = [one.text for one in found if one.state in (FindingState.FAIL, FindingState.WARN)]
     return f"{said}: {bad[0] if bad else _ELSEWHERE}"
-
-
-def _no_server(where: str) -> NoReturn:
-    fail(f"no model server answers {where}: {_START}")
 
 
 def _log(settings: Config) -> IO[bytes] | None:
@@ -318,6 +309,5 @@ def _log(settings: Config) -> IO[bytes] | None:
 
 
 def _short(path: str) -> str:
-    """Return a path as people write it."""
     home = str(Path.home())
     return f"~{path.removeprefix(home)}" if path.startswith(home + os.sep) else path

@@ -30,16 +30,13 @@ def first_line(page: Json, client: str) -> str:
     server = first.get("server") or {}
     url = str(first["url"])
     where = f":{urlsplit(url).port or 80}" if is_loopback(url) else shown(url)
-    facts = [server.get("model"), _context(server.get("context"))]
+    context = server.get("context")
+    facts = [server.get("model"), f"{context:,} context" if isinstance(context, int) else None]
     told = ", ".join(filter(None, facts))
     line = f"{server.get('kind') or 'model server'} at {where}" + (f" ({told})" if told else "")
     others = len(page["upstreams"]) - 1
     line += f" and {counted(others, 'other server')}" if others > 0 else ""
     return visible("; ".join([line, *_handled(page, client)]))
-
-
-def _context(tokens: Any) -> str:
-    return f"{tokens:,} context" if isinstance(tokens, int) else ""
 
 
 def _handled(page: Json, client: str) -> Iterator[str]:

@@ -105,7 +105,10 @@ def install(
         click.echo(f"would make the folders {unit.state}, {unit.log.parent}")
     else:
         for folder in (unit.state, unit.log.parent):
-            _make(folder)
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise UnitError(f"cannot make {folder}: {error.strerror}") from None
         write(path, content)
         click.echo(f"wrote {path}")
     run_all(manager, manager.start, name, dry_run=dry_run)
@@ -200,13 +203,6 @@ def _checked(found: Mapping[str, Any]) -> Config:
 
 def _log(name: str) -> Path:
     return platformdirs.user_log_path("cacheproxy") / f"{name}.log"
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnitError(f"cannot make {folder}: {error.strerror}") from None
 
 
 def _run(words: Sequence[str], *, dry_run: bool) -> int:

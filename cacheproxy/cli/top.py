@@ -6,7 +6,6 @@ import io
 import signal
 import sys
 from dataclasses import replace
-from typing import Any, NoReturn
 
 import click
 from rich.console import Console, Group
@@ -26,8 +25,10 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.top.keys import View, waiting
 from cacheproxy.top.screen import ScreenPlace, lines, ordered
-from cacheproxy.top.watch import Watch, Watched, Watcher
+from cacheproxy.top.watch import Watch, Watcher
 from cacheproxy.totals.windows import WINDOWS
+
+_TOLD = ("now", "upstream", "headline", "without", "prefills")
 
 
 @click.command(cls=OneLine)
@@ -64,7 +65,10 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
     terminal = Console(highlight=False)
     place = ScreenPlace(terminal.width, None, shown(url), window, option_for(url))
     if as_json:
-        print_json(_as_json(teller.all()))
+        told = teller.all()
+        data = {name: told.data[name] for name in _TOLD}
+        page = {name: told.page[name] for name in ("conversations", "count")}
+        print_json({**data, **page, "breaks": told.breaks})
     elif once or not terminal.is_terminal or terminal.is_dumb_terminal:
         terminal = terminal if terminal.is_terminal else console(stderr=False)
         for line in lines(teller.all(), View(), replace(place, width=terminal.width)):
@@ -73,26 +77,16 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
         _live(terminal, Site(url, token), teller, place)
 
 
-def _as_json(told: Watched) -> dict[str, Any]:
-    data = told.data
-    return {
-        **{name: data[name] for name in ("now", "upstream", "headline", "without", "prefills")},
-        "conversations": told.page["conversations"],
-        "count": told.page["count"],
-        "breaks": told.breaks,
-    }
-
-
 def _live(terminal: Console, site: Site, teller: Watcher, place: ScreenPlace) -> None:
     """Show it until the user leaves. The terminal is as it was then, whatever ends it."""
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _leave)
+            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     if hasattr(signal, "SIGWINCH"):
         signal.signal(signal.SIGWINCH, lambda *_: None)  # it wakes those who wait for keys
     keys = waiting()
     view: View | None = View()
-    watch = Watch(site, teller, place.window, keys.wake)
+    watch = Watch(site, teller, keys.wake)
     try:
         with keys, watch, Live(console=terminal, screen=True, auto_refresh=False) as live:
             while view is not None:
@@ -106,7 +100,3 @@ def _live(terminal: Console, site: Site, teller: Watcher, place: ScreenPlace) ->
                     watch.look(view.search, view.opened)
     except KeyboardInterrupt:
         return
-
-
-def _leave(number: int, _: object) -> NoReturn:
-    raise SystemExit(128 + number)

@@ -27,10 +27,6 @@ _DOES: dict[str, str] = {
 }
 
 
-def _asks_nobody(path: str) -> None:
-    """Know of no path whether the server serves it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Need:
     """The proxy's addresses and keys, and what is known of the model server behind it."""
@@ -43,7 +39,7 @@ class Need:
     late: str | None = None
     """What the server does with a system message late in the list, in the words of the health
     page; None: no server was asked."""
-    serves: Callable[[str], bool | None] = field(default=_asks_nobody, compare=False, repr=False)
+    serves: Callable[[str], bool | None] = field(default=lambda _: None, compare=False, repr=False)
     """``need.serves("/v1/responses")``: whether the server serves POST there, which is asked when
     it is called; None: not known."""
     folder: str = ""

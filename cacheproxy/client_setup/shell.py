@@ -9,11 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+=,-]+\Z")
 
 
-def bash(value: str) -> str:
-    """Return ``value`` quoted for sh, bash and zsh."""
-    return shlex.quote(value)
-
-
 def fish(value: str) -> str:
     """Return ``value`` quoted for fish, which knows two escapes between single quotes."""
     if _BARE.match(value):
@@ -29,7 +24,7 @@ def powershell(value: str) -> str:
 
 _Words = tuple[Callable[[str, str], str], Callable[[str], str], str]
 _SHELLS: dict[str, _Words] = {
-    "bash": (lambda n, v: f"export {n}={bash(v)}", lambda n: f"unset {n}", "false"),
+    "bash": (lambda n, v: f"export {n}={shlex.quote(v)}", lambda n: f"unset {n}", "false"),
     "fish": (lambda n, v: f"set -gx {n} {fish(v)}", lambda n: f"set -e {n}", "false"),
     "powershell": (
         lambda n, v: f"$env:{n} = {powershell(v)}",

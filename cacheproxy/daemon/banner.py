@@ -8,14 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from cacheproxy.asking import USUAL
-from cacheproxy.core.prompt.client import Clients
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.proxy.servers.asker import SILENT
-from cacheproxy.words import short
+from cacheproxy.words import counted, short
 
 _MOST_NAMED = 8
 """Rules that are named one by one."""
@@ -71,7 +70,13 @@ def rest(
         elif package.warning is not None:
             yield f"  plugin      {package.warning}"
     if address.startswith("http"):  # a socket in the file system is for neither browser nor client
-        yield from _ways_in(_from_here(address), packages.clients)
+        here = _from_here(address)
+        yield f"  dashboard   {here}/_cacheproxy/"
+        starts = packages.clients.starts(here, proxy_option(here))
+        for called, line in starts.items():
+            yield f"  {called:<12}  {line}"
+        if not starts:
+            yield f"  clients     base URL {here} or {here}/v1"
     if open_to_others:
         yield (
             "  access      other machines can reach the proxy: clients send the token as their "
@@ -87,10 +92,7 @@ def rest(
 
 
 def lifetime_line(totals: Mapping[str, Any]) -> str | None:
-    """Return one sentence on the totals since they began; None if there is nothing in them.
-
-    ``totals``: as ``cacheproxy.totals.windows.lifetime`` returns them.
-    """
+    """Return a sentence on what ``totals.windows.lifetime`` returns; None: there is nothing."""
     since, prompt, reused, requests = (
         totals[name] for name in ("since", "prompt", "reused", "requests")
     )
@@ -100,19 +102,9 @@ def lifetime_line(totals: Mapping[str, Any]) -> str | None:
     share = f"{min(1.0, reused / prompt):.1%} reused, " if reused or totals["evaluated"] else ""
     day = time.localtime(since)
     return (
-        f"Lifetime: {short(prompt)} prompt tokens, {share}"
-        f"{requests:,} request{'' if requests == 1 else 's'} since "
+        f"Lifetime: {short(prompt)} prompt tokens, {share}{counted(requests, 'request')} since "
         f"{day.tm_mday} {time.strftime('%B %Y', day)}."
     )
-
-
-def _ways_in(address: str, clients: Clients) -> Iterator[str]:
-    yield f"  dashboard   {address}/_cacheproxy/"
-    starts = clients.starts(address, proxy_option(address))
-    for called, line in starts.items():
-        yield f"  {called:<12}  {line}"
-    if not starts:
-        yield f"  clients     base URL {address} or {address}/v1"
 
 
 def proxy_option(address: str) -> str:
@@ -122,7 +114,6 @@ def proxy_option(address: str) -> str:
 
 
 def _from_here(address: str) -> str:
-    """Return an address that clients on this machine can use."""
     for anywhere, loopback in _ANYWHERE:
         if address.startswith(anywhere):
             return loopback + address.removeprefix(anywhere)
@@ -135,10 +126,8 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
     names = [rule.name for rule in rules]
     on = ", ".join(names) or "none"
     if len(names) > _MOST_NAMED:
-        of = [
-            package.name for package in packages if {rule.name for rule in package.rules} & {*names}
-        ]
-        return f"{len(names)} on, for {', '.join(of)}; cacheproxy rules lists them"
+        whose = (each.name for each in packages if any(one.name in names for one in each.rules))
+        return f"{len(names)} on, for {', '.join(whose)}; cacheproxy rules lists them"
     if not NAMES.issuperset(names):
         return on
     if packages:

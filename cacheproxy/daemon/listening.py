@@ -34,6 +34,7 @@ _WORDS = (
     (re.compile(r"invalid literal for int\(\) with base 8: (.+)"), r"\1 is no mode, such as 660"),
     (re.compile(r"invalid literal for int\(\) with base 10: (.+)"), r"\1 is no number"),
 )
+"""What Twisted's parsers of endpoints say, in words for who wrote the endpoint."""
 _IN_FILES = {
     errno.ENOENT: ": make its folder first",
     errno.EADDRINUSE: ": something that is no socket of ours stands there; choose another path",
@@ -71,7 +72,9 @@ class Listening(Service):
         try:
             self._endpoint = serverFromString(reactor, private(self._where) + backlog)
         except Exception as error:  # whatever an endpoint's parser raises: a missing key file ...
-            reason = _in_words((str(error) or type(error).__name__).splitlines()[0])
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            for pattern, words in _WORDS:
+                reason = pattern.sub(words, reason)
             raise ConfigError(f"listen {config.listen!r} is not an endpoint: {reason}") from None
 
     def privilegedStartService(self) -> None:
@@ -175,13 +178,6 @@ def cannot_listen(error: BaseException | None, where: str) -> str:
     else:
         mend = ": check --interface"
     return f"cannot listen on {where}: {reason}{mend}"
-
-
-def _in_words(reason: str) -> str:
-    """Return what Twisted's parsers of endpoints say in words for who wrote the endpoint."""
-    for pattern, words in _WORDS:
-        reason = pattern.sub(words, reason)
-    return reason
 
 
 def raise_limit() -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
@@ -51,8 +52,8 @@ from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.exchanges import ExchangePages, exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.live import Live
-from cacheproxy.web.monitoring import MetricsResource, health, named_or, ready
-from cacheproxy.web.pages import OwnPages, Prompts, answer, login, queried
+from cacheproxy.web.monitoring import health, metrics_page, named_or, ready
+from cacheproxy.web.pages import OwnPages, Prompts, answer, called, login, queried
 
 _T = TypeVar("_T")
 _log = Logger()
@@ -84,9 +85,12 @@ class ProcessParts(Service):
         self.store, self.memo, self.collector = Store(), Memo(), Collector()
         self.beliefs: dict[str, Beliefs] = {}
         self.plugins = plugins = Plugins(reactor)
-        plugins.adopt(Packages.load(config.block, config.plugin))
+        plugins.adopt(Packages().load(config.block, config.plugin))
         self.site = ProxySite(Resource(), reactor, Limits(), Access())
-        self.capture, self.totals = _capture(reactor, config), _totals(reactor, config)
+        self.capture: Capture | None = None
+        if config.capture:
+            self.capture = Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
+        self.totals = _totals(reactor, config)
         self.log_line = LogLine(verbose=config.verbose)
         self.pricing = Pricing(plugins.finished)
         self.judging = Judging(reactor, self.pricing, self.store, self.collector)
@@ -121,7 +125,10 @@ class ProcessParts(Service):
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
-        self.shown.looked(look)
+        looks = self.shown.latest.looks
+        before, looks[look.url] = looks.get(look.url), look
+        if before is None or before.state is not look.state:
+            self.shown.live.looked()
         self.pricing.looked(look)
         if self.totals is not None:
             self.totals.looked(look)
@@ -140,12 +147,6 @@ class ProcessParts(Service):
         for kept in (self.capture, self.totals):
             if kept is not None:
                 await self.in_thread(kept.close)
-
-
-def _capture(reactor: Any, config: Config) -> Capture | None:
-    if not config.capture:
-        return None
-    return Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
 
 
 def _totals(reactor: Any, config: Config) -> Totals | None:
@@ -203,12 +204,6 @@ class Pages:
         if process.totals is None:
             plugins.register(source, "unkept")
 
-    def looked(self, look: Look) -> None:
-        """Take note of a look at the upstream."""
-        before, self.latest.looks[look.url] = self.latest.looks.get(look.url), look
-        if before is None or before.state is not look.state:
-            self.live.looked()
-
     def pages(
         self, servers: Servers, found: Configured, access: Access, *, edits: bool
     ) -> OwnPages:
@@ -229,18 +224,19 @@ class Pages:
             probe=self.probe,
         )
         check = partial(ready, servers.is_up)
-        metrics = MetricsResource(
+        standing = MetricsSources(
+            self._version,
+            failures,
+            process.reactor.seconds,
+            lambda: list(self.latest.looks.values()),
+            servers.warmed,
+        )
+        metrics = partial(
+            metrics_page,
             self.metrics,
-            MetricsSources(
-                self._version,
-                failures,
-                process.reactor.seconds,
-                lambda: list(self.latest.looks.values()),
-                servers.warmed,
-            ),
+            partial(standing.families, process.site.channels),
             [rule.name for rule in rules],
             process.in_thread,
-            process.site.channels,
         )
         board = self.dashboard
         cures = Cures(
@@ -279,11 +275,11 @@ class Pages:
                 b"/_cacheproxy/show-prompts": self.prompts.page,
             },
             {
-                b"/_cacheproxy/detail/": one.detail,
-                b"/_cacheproxy/conversations/": board.conversation,
+                b"/_cacheproxy/detail/": partial(called, one.detail),
+                b"/_cacheproxy/conversations/": partial(called, board.conversation),
                 b"/_cacheproxy/cure/": cures,
-                b"/_cacheproxy/break/": one.broken,
-                b"/_cacheproxy/diagnose/": one.diagnosis,
+                b"/_cacheproxy/break/": partial(called, one.broken),
+                b"/_cacheproxy/diagnose/": partial(called, one.diagnosis),
             },
             process.take.settle,
             process.reactor,
@@ -299,34 +295,28 @@ class Pages:
         return self._process.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
 
 
+@dataclass(eq=False)
 class DeferredObserver:
     """Takes finished exchanges; has them judged and given on in portions, on the reactor's thread.
 
     An agent sends its next request as soon as it has its answer. What is judged, counted and
     logged about the last would be in its way: so all is done for what has gathered, within 50 ms.
-    ``judge`` reaches the verdict on one; ``give_on`` delivers so many of those that have theirs,
-    and returns whether there are more.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        judge: Callable[[Exchange], object],
-        give_on: Callable[[int], bool],
-    ) -> None:
-        self._clock = clock
-        self._judge = judge
-        self._give_on = give_on
-        self._waiting: deque[Exchange] = deque()
-        self._gathered = 0
-        self._timer: IDelayedCall | None = None
+    clock: IReactorTime  #: that portions are timed by
+    reach: Callable[[Exchange], object]  #: reaches the verdict on one
+    give_on: Callable[[int], bool]
+    """Delivers so many of those that have their verdict, and returns whether there are more."""
+    _waiting: deque[Exchange] = field(default_factory=deque)  #: those without a verdict
+    _gathered: int = 0  #: how many came since the last portion
+    _timer: IDelayedCall | None = None  #: of the next portion
 
     def __call__(self, exchange: Exchange) -> None:
         """Have ``exchange`` seen, soon."""
         self._waiting.append(exchange)
         self._gathered += 1
         if self._timer is None:
-            self._timer = self._clock.callLater(_SOON, self._some)
+            self._timer = self.clock.callLater(_SOON, self._some)
         elif self._gathered == _MANY:
             self._timer.reset(0)
 
@@ -336,29 +326,29 @@ class DeferredObserver:
         ``most`` of them, and not for much longer than so many ``seconds``.
         """
         waiting = self._waiting
-        until = self._clock.seconds() + seconds if waiting else 0.0
+        until = self.clock.seconds() + seconds if waiting else 0.0
         for _ in range(min(most, len(waiting))):
             try:
-                self._judge(waiting.popleft())
+                self.reach(waiting.popleft())
             except Exception:  # a record is lost by that, not the request that comes now
                 _log.failure("an exchange could not be judged")
-            if self._clock.seconds() > until:
+            if self.clock.seconds() > until:
                 break
 
     def settle(self) -> None:
         """Have all seen that wait: somebody asks what has happened."""
         self.judge(len(self._waiting), math.inf)
-        self._give_on(sys.maxsize)
+        self.give_on(sys.maxsize)
 
     def _some(self) -> None:
         self._timer = None
         most = max(_FEW, self._gathered // 4)
         self._gathered = 0
         self.judge(most)
-        if not (self._give_on(most) or self._waiting):
+        if not (self.give_on(most) or self._waiting):
             return
         if self._timer is None:
-            self._timer = self._clock.callLater(_PAUSE, self._some)
+            self._timer = self.clock.callLater(_PAUSE, self._some)
         else:  # set for one that has been put meanwhile
             self._timer.reset(_PAUSE)
 

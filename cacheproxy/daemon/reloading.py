@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,36 +66,26 @@ class ConfigParts:
 _Adopt = Callable[[ConfigParts], list[str]]
 
 
+@dataclass(eq=False)
 class Reloading:
     """Reads and arranges in a thread of ``workers``, then hands over on the reactor's.
 
-    ``read`` returns what is configured by a text of the file, or None for one that cannot be read;
-    ``arrange`` makes of it what is needed; ``running`` is the configuration in force, ``file``
-    where it may stand, ``clock`` an IReactorTime. What is wrong is one line, and changes nothing;
-    so is a plugin's file that does not come to its end. A file that is being written is read again.
+    What is wrong is one line, and changes nothing; so is a plugin's file that does not come to its
+    end. A file that is being written is read again.
     """
 
-    def __init__(
-        self,
-        clock: Any,
-        workers: Workers,
-        read: Callable[[str | None], Config],
-        arrange: Callable[[Config], ConfigParts],
-        running: Config,
-        *,
-        file: str = "",
-    ) -> None:
-        self._clock = clock
-        self._workers = workers
-        self._file = file
-        self._read = read
-        self._arrange = arrange
-        self._running = running
-        self._asked: list[Deferred[str]] = []
-        self._busy = False
-        self._judged: str | None = None
-        self._looks: tuple[float, ...] = ()
-        self._later: IDelayedCall | None = None
+    clock: Any  #: an IReactorTime
+    workers: Workers  #: see above
+    read: Callable[[str | None], Config]
+    """Returns what is configured by a text of the file, None for one that cannot be read."""
+    arrange: Callable[[Config], ConfigParts]  #: makes of it what is needed
+    running: Config  #: the configuration in force
+    file: str = ""  #: where it may stand
+    _asked: list[Deferred[str]] = field(default_factory=list)  #: who waits for the next reload
+    _busy: bool = False  #: whether it reloads
+    _judged: str | None = None  #: the file's text that was read last
+    _looks: tuple[float, ...] = ()  #: seconds before each look that is yet to come
+    _later: IDelayedCall | None = None  #: the next look
 
     def ask(self, adopt: _Adopt, looks: tuple[float, ...] = _LOOKS) -> Deferred[str]:
         """Reload once, however often this is called meanwhile, and once more after that.
@@ -136,7 +126,7 @@ class Reloading:
             self._busy = False
 
     async def _reload(self, adopt: _Adopt) -> str:
-        self._workers.forgive()
+        self.workers.forgive()
         try:
             wanted, parts = await self._settled()
             plugins = adopt(parts)
@@ -146,29 +136,29 @@ class Reloading:
         except (ConfigError, PluginError, UpstreamURLError) as error:
             raise ReloadError(f"{_NOT}: {error}") from None
         outdated = [each.name for each in parts.found.packages if each.outdated]
-        line = summary(self._running, wanted, plugins, outdated)
-        self._running = parts.config
+        line = summary(self.running, wanted, plugins, outdated)
+        self.running = parts.config
         return line
 
     async def _settled(self) -> tuple[Config, ConfigParts]:
         """Return what the file says once it says the same for a while, or raise what is wrong."""
         for _ in range(_READINGS):
-            self._judged, found = await self._workers.run(_NAME, self._prepare, _SECONDS)
-            await deferLater(self._clock, _SETTLED)
-            if await self._workers.run(_NAME, self._text, _SECONDS) == self._judged:
+            self._judged, found = await self.workers.run(_NAME, self._prepare, _SECONDS)
+            await deferLater(self.clock, _SETTLED)
+            if await self.workers.run(_NAME, self._text, _SECONDS) == self._judged:
                 if isinstance(found, Exception):
                     raise found
                 return found
-        raise ConfigError(f"{self._file} is still being written")
+        raise ConfigError(f"{self.file} is still being written")
 
     def _prepare(self) -> tuple[str | None, tuple[Config, ConfigParts] | Exception]:
         """Return the file's text, and what it comes to, or what is wrong with it."""
         text = self._text()
         try:
-            wanted = self._read(text)
-            kept = {name: getattr(self._running, name) for name in NEED_A_RESTART}
-            parts = self._arrange(msgspec.structs.replace(wanted, **kept))
-            _check_upstream(self._running, wanted, text, self._file or "the config file")
+            wanted = self.read(text)
+            kept = {name: getattr(self.running, name) for name in NEED_A_RESTART}
+            parts = self.arrange(msgspec.structs.replace(wanted, **kept))
+            _check_upstream(self.running, wanted, text, self.file or "the config file")
         except (ConfigError, PluginError, UpstreamURLError) as error:
             return text, error
         return text, (wanted, parts)
@@ -176,7 +166,7 @@ class Reloading:
     def _text(self) -> str | None:
         """Return what the file says now, None where it cannot be read."""
         try:
-            return Path(self._file).read_text(encoding="utf-8")
+            return Path(self.file).read_text(encoding="utf-8")
         except (OSError, ValueError):
             return None
 
@@ -185,7 +175,7 @@ class Reloading:
     def _look_later(self, adopt: _Adopt) -> None:
         if self._looks and not self._asked:
             seconds, self._looks = self._looks[0], self._looks[1:]
-            self._later = self._clock.callLater(seconds, self._look, adopt)
+            self._later = self.clock.callLater(seconds, self._look, adopt)
 
     def _look(self, adopt: _Adopt) -> None:
         """Reload if the file says something else than what was read; else look once more."""
@@ -199,7 +189,7 @@ class Reloading:
                 self.ask(adopt, self._looks).addErrback(lambda _: None)
 
         self._later = None
-        self._workers.run(_NAME, self._text, _SECONDS).addCallbacks(look, lambda _: None)
+        self.workers.run(_NAME, self._text, _SECONDS).addCallbacks(look, lambda _: None)
 
 
 def _check_upstream(running: Config, wanted: Config, text: str | None, file: str) -> None:

@@ -127,10 +127,8 @@ class ProxyService(MultiService):
             exit_with(1)
 
     def _made_pollers(self, parts: ConfigParts) -> list[Poller]:
-        seconds = parts.config.poll
-        if not seconds:
-            return []
-        return [Poller(server.asker, seconds, self._looked) for server in parts.servers.all]
+        seconds, servers = parts.config.poll, parts.servers.all
+        return [Poller(each.asker, seconds, self._looked) for each in servers if seconds]
 
     def _looked(self, look: Look) -> None:
         self._process.looked(look)
@@ -161,10 +159,7 @@ class ProxyService(MultiService):
         return said, list(self._process.shown.dashboard.active)
 
     def _adopt(self, parts: ConfigParts) -> list[str]:
-        """Put ``parts`` in force for what begins from now on; raises ConfigError.
-
-        Return the names of the plugins that are not what they were.
-        """
+        """Put ``parts`` in force; return the names of plugins that changed. Raises ConfigError."""
         if not self.running:
             raise ConfigError("the proxy is about to stop")
         objection = self._itself(parts) or self._needs_token(parts)
@@ -180,11 +175,8 @@ class ProxyService(MultiService):
         self._look_at(parts)
         for package in parts.found.packages:
             if package.error is not None:
-                _log.warn(
-                    "plugin {name} could not be loaded: {error}",
-                    name=package.name,
-                    error=package.error,
-                )
+                said = f"could not be loaded: {package.error}"
+                _log.warn("plugin {name} {said}", name=package.name, said=said)
             if package.warning is not None and package.name in changed:
                 _log.warn("plugin {name}: {warning}", name=package.name, warning=package.warning)
         for server in parts.servers.all:
@@ -192,7 +184,6 @@ class ProxyService(MultiService):
         return changed
 
     def _look_at(self, parts: ConfigParts) -> None:
-        """Ask the servers of ``parts`` from now on."""
         parts.servers.start()
         if len(self._pollers) == 1 == len(parts.servers.all):
             self._pollers[0].asker = parts.servers.first.asker

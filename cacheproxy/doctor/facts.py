@@ -174,10 +174,7 @@ class Examination:
 
 
 def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
-    """Ask the proxy at ``url`` for its health page. Never raises.
-
-    ``headers``: the proxy's token, if it has one.
-    """
+    """Ask the proxy at ``url`` for its health page; ``headers``: with its token. Never raises."""
     site = Site(url, headers)
     try:
         answer = site.get(HEALTH)
@@ -193,10 +190,13 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
     upstreams = page.get("upstreams") or ()
     pool = tuple((str(each["name"])[:32], each["state"] == "up") for each in upstreams)
     number = next((at for at, (_, is_up) in enumerate(pool) if is_up), 0)
+    upstream = None
+    with contextlib.suppress(CommandError):
+        upstream = checked_url(str((upstreams[number] if number else page["upstream"]).get("url")))
     seen = Proxy(
         url,
         version=page["version"],
-        upstream=_url(upstreams[number] if number else page["upstream"]),
+        upstream=upstream,
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
         reachable=_reachable(site),
         has_token=bool(headers),
@@ -225,13 +225,6 @@ def _profile(page: dict[str, Any]) -> Profile | None:
     with contextlib.suppress(msgspec.ValidationError):
         placement = msgspec.convert(page.get("placement"), Placement)
     return found and replace(found, placement=placement)
-
-
-def _url(page: Mapping[str, Any]) -> str | None:
-    try:
-        return checked_url(str(page.get("url")))
-    except CommandError:
-        return None
 
 
 def _reachable(site: Site) -> str | None:

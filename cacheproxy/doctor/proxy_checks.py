@@ -72,10 +72,10 @@ def requests(facts: Examination) -> Iterator[Finding]:
     """The failed requests of the last hour: of each client that fails, and all others'."""
     record = facts.record
     for mine in record.failing.values():
-        worst = failures.worst_of(mine)
+        latest = next(one for one in reversed(mine) if one.went_wrong)
         last = "" if len(mine) == 1 else ", the last"
-        text = f"{failures.summary(mine)}{last} {failures.failure(worst, record.now)}"
-        yield fail("requests", text, _mend(facts, worst))
+        text = f"{failures.summary(mine)}{last} {failures.failure(latest, record.now)}"
+        yield fail("requests", text, failures.mend_of(latest) or larger_context(facts, latest))
     rest = [one for one in record.lately if one.client not in record.failing]
     failed = [one for one in rest if one.went_wrong]
     if failed:
@@ -83,8 +83,8 @@ def requests(facts: Examination) -> Iterator[Finding]:
         text = f"{len(failed)} of the last {counted(len(rest), 'request')} {last} "
         text += failures.failure(failed[-1], record.now)
         is_ours = any(failures.fault_of(one) is not Fault.REQUEST for one in failed)
-        mend = _mend(facts, failed[-1]) if is_ours else None
-        yield (warn if is_ours else note)("requests", text, mend)
+        mend = failures.mend_of(failed[-1]) or larger_context(facts, failed[-1])
+        yield warn("requests", text, mend) if is_ours else note("requests", text)
 
 
 def empty(facts: Examination) -> Iterator[Finding]:
@@ -94,11 +94,7 @@ def empty(facts: Examination) -> Iterator[Finding]:
     if found:
         text = f"{len(found)} of the last hour's {counted(len(turns), 'turn')} got an answer that "
         text += f"says nothing, the last {ago(facts.record.now - found[-1].wall)}"
-        yield warn("answers", text, failures.EMPTY_CURE)
-
-
-def _mend(facts: Examination, one: Exchange) -> str:
-    return failures.mend_of(one) or larger_context(facts, one)
+        yield warn("answers", text, Fault.EMPTY)
 
 
 def larger_context(facts: Examination, one: Exchange) -> str:
@@ -161,24 +157,19 @@ def traffic(facts: Examination) -> Iterator[Finding]:
         yield warn("traffic", text, _through(facts))
 
 
-def _evaluated(look: Look | None) -> int | None:
-    """Prompt tokens since the server started, if its counters tell."""
-    tokens = look.sample.figures.evaluated if look is not None and look.sample is not None else None
-    return None if tokens is None else int(tokens)
-
-
 def _work(look: Look | None) -> str | None:
     """Say what the server has worked on since its start, if it was more than noise."""
-    tokens = _evaluated(look)
+    if look is None:
+        return None
+    tokens = look.sample.figures.evaluated if look.sample is not None else None
     text = "the server has evaluated {:,} prompt tokens since it started"
     if tokens is None:
-        tokens = max((slot.used for slot in look.slots), default=0) if look is not None else 0
+        tokens = max((slot.used for slot in look.slots), default=0)
         text = "the server's slots hold a prompt of {:,} tokens"
-    return text.format(tokens) if tokens > _NOISE else None
+    return text.format(int(tokens)) if int(tokens) > _NOISE else None
 
 
 def _through(facts: Examination) -> str:
-    """Return how a client comes to use the proxy."""
     url, option = shown(facts.proxy.url), proxy_option(facts.proxy.url)
     known = facts.found.packages.clients
     return next(iter(known.starts(url, option).values()), f"base URL {url}")
@@ -237,7 +228,6 @@ def plugins(facts: Examination) -> Iterator[Finding]:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return the first few of ``names``."""
     return ", ".join(names[:_MOST]) + ", …" * (len(names) > _MOST)
 
 

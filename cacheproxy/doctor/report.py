@@ -19,7 +19,7 @@ from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.trial import Shot, Trial, TrialOutcome
 from cacheproxy.observe.failures import summary
-from cacheproxy.words import counted
+from cacheproxy.words import capitalised, counted
 
 _LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)
 """They show that the cache does not work."""
@@ -60,11 +60,12 @@ class Conclusion:
 def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
     """Return the verdict: what agents' requests showed comes before what ours did."""
     if facts.server is None:
-        return Conclusion(Working.NOT_MEASURED, _sentence(facts.upstream.problem or ""))
+        text = f"{capitalised(facts.upstream.problem or '')}."
+        return Conclusion(Working.NOT_MEASURED, text)
     record = facts.record
     if record.failing:
-        failing = map(summary, record.failing.values())
-        return Conclusion(Working.NO, _sentence(", and ".join(failing)))
+        text = ", and ".join(map(summary, record.failing.values()))
+        return Conclusion(Working.NO, f"{capitalised(text)}.")
     if record.later or record.cut:
         return of_record(record)
     failed = {finding.name for finding in findings if finding.state is FindingState.FAIL}
@@ -109,10 +110,6 @@ def _of_trials(facts: Examination) -> Conclusion:
         return Conclusion(Working.NO, f"A test prompt was reused, but not on {broken.path}.")
     text = f"A test prompt reused {figures}; no agent's turns have been measured lately."
     return Conclusion(Working.YES, text)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +220,6 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def _printable(text: str) -> str:
     """Spell out control characters: names and messages come from other programs."""
-    if text.isprintable():
-        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -35,11 +35,9 @@ def answering(facts: Examination) -> Iterator[Finding]:
     if server is None or upstream.look is None:
         yield fail("upstream", upstream.problem or "", upstream.fix)
         return
-    yield ok(
-        "upstream",
-        f"{server.summary} at {shown(upstream.url)} answers in {_short(upstream.seconds)}",
-    )
-    kind = facts.kind
+    seconds, kind = upstream.seconds, facts.kind
+    took = f"{max(1, seconds * 1e3):.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    yield ok("upstream", f"{server.summary} at {shown(upstream.url)} answers in {took}")
     if not kind.metrics:
         return
     if upstream.look.metrics is MetricsPage.OFF:
@@ -53,10 +51,6 @@ def answering(facts: Examination) -> Iterator[Finding]:
         since = f"{figures.evaluated or 0:,.0f} prompt tokens evaluated"
         since += f" and {figures.reused:,.0f} reused" if figures.reused is not None else ""
         yield ok("metrics", f"/metrics is on: {since} since its start")
-
-
-def _short(seconds: float) -> str:
-    return f"{max(1, seconds * 1e3):.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def reuse(facts: Examination) -> Iterator[Finding]:

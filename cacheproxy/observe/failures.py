@@ -11,12 +11,8 @@ from cacheproxy.core.adapt.late import refuses_late
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.record.exchange import A_PAGE, Exchange, Outcome
-from cacheproxy.words import ago, counted
+from cacheproxy.words import ago, capitalised, counted
 
-EMPTY_CURE = (
-    "look in the model server's log: its chat template, or its parser of tool calls or reasoning, "
-    "may leave out what the model says"
-)
 LATELY = 3600.0
 """Seconds: of older requests nothing is concluded."""
 _LAST = 10
@@ -44,6 +40,10 @@ class Fault(StrEnum):
     """It is malformed, or asks for what is not there."""
     ADDRESS = "see that --upstream names the model server"  #: a web page came
     SERVER = "look in the model server's log"  #: not the request
+    EMPTY = (
+        "look in the model server's log: its chat template, or its parser of tool calls or "
+        "reasoning, may leave out what the model says"
+    )
 
 
 def failing(
@@ -101,10 +101,8 @@ def stuck(recent: Iterable[Exchange], now: float) -> list[tuple[str, Exchange]]:
 
 def cure_of(one: Exchange) -> str:
     """Return what mends it, for people."""
-    said = mend_of(one) or "give the server a larger context, or the client a smaller window"
-    if one.outcome is Outcome.EMPTY:
-        said = EMPTY_CURE
-    return f"{said[0].upper()}{said[1:]}"
+    mend = Fault.EMPTY if one.outcome is Outcome.EMPTY else mend_of(one)
+    return capitalised(mend or "give the server a larger context, or the client a smaller window")
 
 
 def mend_of(one: Exchange) -> str:
@@ -116,11 +114,6 @@ def has_prompt(one: Exchange) -> bool:
     """Whether it is a turn, or would have been one if it had not failed."""
     counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
     return one.turn > 0 or (one.went_wrong and one.session is not None and not counts)
-
-
-def worst_of(last: Sequence[Exchange]) -> Exchange:
-    """Return the latest of one client's requests that failed."""
-    return next(one for one in reversed(last) if one.went_wrong)
 
 
 def said_of(one: Exchange) -> str:

@@ -73,7 +73,6 @@ class _Held:
     asking: Deferred[None] | None = None  #: what waits for that
 
     def give_up(self) -> None:
-        """Ask no more."""
         if self.asking is not None:
             self.asking.cancel()
 

@@ -7,6 +7,7 @@ plain lines, without twistd's own messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TextIO
 
 from twisted.logger import ILogObserver, LogEvent, Logger, LogLevel, formatEvent
@@ -15,7 +16,7 @@ from zope.interface import implementer
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.core.prompt.client import NOBODY
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
 
@@ -82,28 +83,23 @@ class TerminalObserver:
 
 def _plain(text: str) -> str:
     """Spell out control characters: a path or name may hold them, and moves the cursor then."""
-    if text.replace("\n", "").isprintable():
-        return text
     return "\n".join(
         line if line.isprintable() else line.encode("unicode_escape").decode()
         for line in text.split("\n")
     )
 
 
+@dataclass(eq=False)
 class LogLine:
-    """The observer that logs; ``verbose`` adds body sizes and each edit.
-
-    ``proxy``: the option by which commands find this proxy, "" where they do by themselves.
-    ``clients``: those whose packages are installed.
+    """The observer that logs.
 
     What is seen together is one log event: an event of its own for each line would be formatted,
     written and flushed by itself.
     """
 
-    def __init__(self, *, verbose: bool) -> None:
-        self.verbose = verbose
-        self.proxy = ""
-        self.clients = NOBODY
+    verbose: bool  #: adds body sizes and each edit
+    proxy: str = ""  #: the option by which commands find this proxy; "": they do by themselves
+    clients: Clients = NOBODY  #: those whose packages are installed
 
     @hookimpl
     @quick

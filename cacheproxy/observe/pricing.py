@@ -80,7 +80,6 @@ class _Upstream:
         self._costs: dict[str, PrefillCost] = {}
 
     def cost(self, model: str) -> PrefillCost:
-        """Return what prompts cost with ``model``."""
         found = self._costs.get(model)
         if found is None:
             if len(self._costs) >= _MOST_MODELS:

@@ -190,16 +190,13 @@ class Latest:
                 "done": progress and progress.done,
                 "total": progress and progress.total,
                 "seconds": max(0.0, now - exchange.wall),
-                "to_go": self._to_go(exchange, progress, now),
+                "to_go": reading and progress and reading.to_go(now - exchange.wall),
                 "held": exchange.held,
             }
             for exchange, progress in running
             if (session := exchange.session) is not None
+            for reading in (self._reading.get(id(exchange)),)
         ]
-
-    def _to_go(self, exchange: Exchange, progress: Progress | None, now: float) -> float | None:
-        reading = None if progress is None else self._reading.get(id(exchange))
-        return None if reading is None else reading.to_go(now - exchange.wall)
 
     def keep(self, urls: Collection[str]) -> None:
         """Forget what was seen of other upstreams than those at ``urls``."""

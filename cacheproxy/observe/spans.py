@@ -54,9 +54,14 @@ class Spans:
             logger.addHandler(_ToOurLog(logging.WARNING))
             logger.propagate = False
         named = {"service.version": version}
-        resource = resources.Resource({"service.name": "cacheproxy"}).merge(
-            _without_default_name(resources.Resource.create(named))
-        )
+        found = resources.Resource.create(named)
+        # but for the name that the SDK gives to those without one
+        told = {
+            key: value
+            for key, value in found.attributes.items()
+            if not (key == "service.name" and str(value).startswith("unknown_service"))
+        }
+        resource = resources.Resource({"service.name": "cacheproxy"} | told, found.schema_url)
         try:
             self._provider: Any = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
             self._provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
@@ -103,7 +108,6 @@ class _ToOurLog(logging.Handler):
     """What the SDK has to say, as one line of our own log, without tracebacks and credentials."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log ``record``."""
         try:
             text = _one_line(record.getMessage())
         except (TypeError, ValueError):  # a format that does not fit its arguments
@@ -113,13 +117,3 @@ class _ToOurLog(logging.Handler):
 
 def _one_line(text: str) -> str:
     return hide_text(" ".join(text.split())[:_LONGEST])
-
-
-def _without_default_name(resource: Any) -> Any:
-    """Return ``resource`` without the name that the SDK gives to those without one."""
-    named = {
-        key: value
-        for key, value in resource.attributes.items()
-        if not (key == "service.name" and str(value).startswith("unknown_service"))
-    }
-    return type(resource)(named, resource.schema_url)

@@ -170,7 +170,6 @@ class Verdicts:
         before: Before,
         turn: Evidence,
     ) -> Meanwhile:
-        """Return what is known of the time between a turn and the one before it."""
         usage, sent = exchange.usage, turn.sent
         last = self._lane(*lane)
         is_branch = last is not None and before is not last.before
@@ -216,7 +215,6 @@ def _usage(exchange: Exchange, beliefs: Beliefs) -> Usage:
 
 
 def _infer(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
-    """Learn from a turn what its upstream does."""
     usage, api = turn.usage, turn.api
     if (usage.prompt or 0) > beliefs.longest.get(turn.sent.model, 0):
         beliefs.saw_prompt(turn.sent.model, usage.prompt or 0)

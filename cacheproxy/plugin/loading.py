@@ -17,16 +17,18 @@ import site
 import stat
 import sys
 import sysconfig
-import threading
 import traceback
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from cacheproxy import hookspecs
+from cacheproxy.asking import after
 from cacheproxy.plugin.package import (
     MARK,
     PREFIX,
@@ -61,7 +63,8 @@ def installed(blocked: Collection[str] = (), earlier: Sequence[Package] = ()) ->
     found: list[Package] = []
     importlib.invalidate_caches()  # a folder may have been listed a moment before its last change
     for entry in entry_points(hookspecs.PROJECT):
-        distribution, version = _distribution(entry)
+        facts: Any = entry.dist.metadata if entry.dist is not None else {"Name": "", "Version": ""}
+        distribution, version = (str(facts[name] or "?") for name in ("Name", "Version"))
         before = kept.get(entry.name)
         if before is not None and before.distribution == distribution:
             found.append(replace(before, outdated=version != before.version))
@@ -92,14 +95,6 @@ def _load(
         if same:
             raise PluginError(f"it is already loaded, as {same[0]!r}")
         return package_of(plugin, entry.name, distribution, version)
-
-
-def _distribution(entry: EntryPoint) -> tuple[str, str]:
-    """Return the name and version of the distribution that ``entry`` comes from."""
-    found = entry.dist
-    if found is None:
-        return "?", "?"
-    return str(found.metadata["Name"] or "?"), str(found.metadata["Version"] or "?")
 
 
 def search_path() -> list[str]:
@@ -187,8 +182,14 @@ def load_file(path: Path, earlier: Package | None = None) -> Package:
     module.__file__ = str(path)
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module  # dataclasses look there
+    said = (
+        f"cacheproxy: plugin {path} is still being loaded after {SLOW_SECONDS:.0f} s, and the "
+        "proxy waits for it; fix the file, or leave it out"
+    )
+    # the log is not open yet when the proxy starts
+    tell = partial(print, said, file=sys.stderr, flush=True)
     try:
-        with _said_if_slow(path), without_working_directory():
+        with after(SLOW_SECONDS, tell), without_working_directory():
             exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102
             _check(module)
             # A module's name has underscores where a rule's has hyphens.
@@ -202,22 +203,6 @@ def load_file(path: Path, earlier: Package | None = None) -> Package:
             sys.modules[module.__name__] = before
         raise PluginError(_one_line(path, error)) from None
     return replace(package, file=path, source=source, warning=warning)
-
-
-@contextmanager
-def _said_if_slow(path: Path) -> Iterator[None]:
-    """Say it on standard error: the log is not open yet when the proxy starts."""
-    said = (
-        f"cacheproxy: plugin {path} is still being loaded after {SLOW_SECONDS:.0f} s, and the "
-        "proxy waits for it; fix the file, or leave it out"
-    )
-    timer = threading.Timer(SLOW_SECONDS, print, (said,), {"file": sys.stderr, "flush": True})
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def name_of(path: Path) -> str:
@@ -260,16 +245,13 @@ def _read(path: Path) -> tuple[bytes, str | None]:
 
 def _check(module: ModuleType) -> None:
     """Raise PluginError for a hook without its mark, and where there is none."""
-    for name in filter(_is_hook, dir(module)):
+    hooks = [name for name in dir(module) if name.startswith(PREFIX)]
+    for name in hooks:
         function = getattr(module, name)
         if callable(function) and not hasattr(function, MARK):
             raise PluginError(f"{name} is not marked as a hook: write @hookimpl above it", function)
-    if not any(_is_hook(name) or name in TABLES for name in dir(module)):
+    if not hooks and TABLES.keys().isdisjoint(dir(module)):
         raise PluginError("it has no hooks: mark functions with @hookimpl, or set CLIENT and RULES")
-
-
-def _is_hook(name: str) -> bool:
-    return name.startswith(PREFIX)
 
 
 def _one_line(path: Path, error: BaseException) -> str:

@@ -88,7 +88,11 @@ def hooks_of(plugin: object) -> dict[str, Hook]:
     Raises PluginError if that is nothing, or a hook that does not exist, or one with other
     arguments.
     """
-    _take_tables(plugin)
+    for table, hook in TABLES.items() if isinstance(plugin, ModuleType) else ():
+        if hasattr(plugin, table) and not hasattr(plugin, hook):
+            taken = getattr(plugin, table)
+            # pluggy passes no default
+            setattr(plugin, hook, hookspecs.hookimpl(lambda taken=taken: taken))
     found = {}
     for name in dir(plugin):
         static = inspect.getattr_static(plugin, name, None)  # a property is not asked
@@ -128,15 +132,6 @@ def arguments(function: Hook) -> list[str]:
     ]
 
 
-def _take_tables(plugin: object) -> None:
-    """Make hooks of the tables in a module."""
-    for table, hook in TABLES.items() if isinstance(plugin, ModuleType) else ():
-        if hasattr(plugin, table) and not hasattr(plugin, hook):
-            found = getattr(plugin, table)
-            # pluggy passes no default
-            setattr(plugin, hook, hookspecs.hookimpl(lambda found=found: found))
-
-
 @dataclass(frozen=True, slots=True)
 class Package:
     """One plugin: where it came from and what it brought, or why it is not there."""
@@ -156,11 +151,6 @@ class Package:
     source: bytes = field(default=b"", repr=False)  #: what stood in the file
     warning: str | None = None  #: what is wrong with the file, though it was loaded
     outdated: bool = False  #: another version is installed by now, or none: that needs a restart
-
-    @property
-    def is_tool(self) -> bool:
-        """Whether commands are all that it brings."""
-        return self.hooks.keys() == {"cacheproxy_commands"}
 
     @property
     def title(self) -> str:

@@ -37,23 +37,16 @@ class Packages(tuple[Package, ...]):
 
     __slots__ = ()
 
-    @classmethod
-    def load(cls, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
-        """Load what is installed, but for the names in ``block``, and ``files``.
+    def load(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
+        """Return what is installed by now, but for the names in ``block``, and ``files``.
 
-        An installed one that cannot be loaded is among them, with its error. Raises PluginError
-        for a file that cannot be loaded, two plugins of one name, and a blocked name nobody has.
-        """
-        return cls().again(block, files)
-
-    def again(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
-        """Return them with what was installed since, and with ``files``; see ``installed``.
-
-        One that could not be loaded is tried once more. Raises PluginError.
+        See ``installed``: these are the earlier ones. One that cannot be loaded is among them,
+        with its error, and is tried once more the next time. Raises PluginError for a file that
+        cannot be loaded, two plugins of one name, and a blocked name nobody has.
         """
         blocked = set(block)
         theirs = installed(blocked, [package for package in self if package.file is None])
-        found = [package for package in theirs if not package.is_tool]
+        found = [package for package in theirs if package.hooks.keys() != {"cacheproxy_commands"}]
         found += (package for package in self if package.file is not None)
         return Packages(found).with_files(files, blocked)
 
@@ -143,10 +136,7 @@ class Packages(tuple[Package, ...]):
         return session
 
     def plan(self, rules: Iterable[Normalizer] = (), ignores: Iterable[str] = ()) -> Plan:
-        """Return what is asked of each request: ``rules``, and these plugins whose it is.
-
-        ``ignores``: see ``Owners``.
-        """
+        """Return what is asked of each request: ``rules``, and plugins. ``ignores``: of Owners."""
         hooks = [
             SessionHook(package.name, package.hooks["cacheproxy_session"], package.client)
             for package in self
@@ -170,10 +160,9 @@ def choose(
     disable: Iterable[str] = (),
     adaptations: Iterable[str] = (),
 ) -> list[Normalizer]:
-    """Return the rules that are on: their defaults, changed by ``enable`` and ``disable``.
+    """Return the rules that are on, by default or by name; raises PluginError for unknown ones.
 
-    ``adaptations``: names of what can be switched off, too. Raises PluginError for a name nobody
-    has.
+    ``adaptations``: names of what can be switched off, too.
     """
     enabled, disabled = set(enable), set(disable)
     names = {rule.name for rule in rules}
@@ -215,7 +204,7 @@ def configured(settings: Config, packages: Packages | None = None) -> Configured
     Raises ConfigError or PluginError for what the proxy would refuse, too.
     """
     if packages is None:
-        packages = Packages.load(settings.block, settings.plugin)
+        packages = Packages().load(settings.block, settings.plugin)
         put_in_force(packages, _say)
     own = settings.rules()
     rules = packages.normalizers(own, BUILT_IN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -112,39 +113,27 @@ class Plugins:
         return waiting.addBoth(lambda _: None)
 
 
+@dataclass(eq=False)
 class Observer:
-    """One plugin's observer. ``see`` is called in a thread; all methods are for the reactor's.
+    """One plugin's observer. ``see`` is called in a thread; all methods are for the reactor's."""
 
-    ``name``: what it is called in the log. ``most``: exchanges that may wait for it;
-    ``most_bytes``: those of their bodies. ``is_busy``: whether it is being called.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        see: Callable[[Sequence[Exchange]], object],
-        workers: Workers,
-        *,
-        most: int = 1000,
-        most_bytes: int = 32 << 20,
-    ) -> None:
-        self.name = name
-        self.waiting: deque[Exchange] = deque()
-        self.is_busy = False
-        self._see = see
-        self._workers = workers
-        self._most = most
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._is_dropping = False
-        self._is_closed = False
-        self._idle: list[Deferred[None]] = []
+    name: str  #: what it is called in the log
+    see: Callable[[Sequence[Exchange]], object]  #: the plugin's hook
+    workers: Workers  #: that call it
+    most: int = 1000  #: exchanges that may wait for it
+    most_bytes: int = 32 << 20  #: of their bodies
+    waiting: deque[Exchange] = field(default_factory=deque)  #: what it has yet to see
+    is_busy: bool = False  #: whether it is being called
+    _bytes: int = 0  #: of what waits, and of what it is shown
+    _is_dropping: bool = False  #: and has said so
+    _is_closed: bool = False  #: it takes no more
+    _idle: list[Deferred[None]] = field(default_factory=list)  #: who waits for its end
 
     def put(self, exchanges: Sequence[Exchange]) -> None:
         """Let the observer see ``exchanges`` with JSON of its own, or drop them. Never waits."""
         for exchange in () if self._is_closed else exchanges:
             after = self._bytes + exchange.size
-            if self.waiting and (len(self.waiting) >= self._most or after > self._most_bytes):
+            if self.waiting and (len(self.waiting) >= self.most or after > self.most_bytes):
                 self._drop()
                 continue
             self._is_dropping = self._is_dropping and bool(self.waiting)
@@ -169,9 +158,9 @@ class Observer:
             exchanges = [self.waiting.popleft() for _ in range(count)]
             size = sum(exchange.size for exchange in exchanges)
             try:
-                await self._workers.run(self.name, partial(self._show, exchanges), _SECONDS)
+                await self.workers.run(self.name, partial(self._show, exchanges), _SECONDS)
             except BaseException as error:  # whatever its class
-                self._workers.failed(self.name, error)
+                self.workers.failed(self.name, error)
                 if isinstance(error, LeftOutError):
                     self.waiting.clear()
             self._bytes = self._bytes - size if self.waiting else 0
@@ -181,11 +170,11 @@ class Observer:
             done.callback(None)
 
     def _show(self, exchanges: Sequence[Exchange]) -> None:
-        self._see(exchanges)  # what it returns may be a Deferred, and is nobody's
+        self.see(exchanges)  # what it returns may be a Deferred, and is nobody's
 
     def _drop(self) -> None:
         """Count, and tell of the first until it has caught up."""
-        self._workers.failures.of(self.name).dropped += 1
+        self.workers.failures.of(self.name).dropped += 1
         if not self._is_dropping:
             self._is_dropping = True
             _log.warn(
@@ -199,9 +188,6 @@ class Observer:
         self.waiting.clear()
         self._idle.clear()
         if left:
-            self._workers.failures.of(self.name).dropped += left
-            _log.warn(
-                "plugin {name} was too slow: it did not get {left} exchanges",
-                name=self.name,
-                left=left,
-            )
+            self.workers.failures.of(self.name).dropped += left
+            said = f"was too slow: it did not get {left} exchanges"
+            _log.warn("plugin {name} {said}", name=self.name, said=said)

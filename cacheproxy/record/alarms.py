@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.judge.explain import command, phrase
 from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.rules.fold import one_line
 from cacheproxy.record.exchange import Exchange
 
 _AGAIN = 86_400.0
@@ -40,10 +41,6 @@ class AlarmLimits(msgspec.Struct, frozen=True):
     reuse: Annotated[float, Meta(ge=0, le=1)] = 0.5
     """What is too little: a share of what the turns before had, 0 to 1."""
     turns: Annotated[int, Meta(ge=1, le=100)] = 5  #: how many count together
-
-    def are_reached(self, tokens: int, seconds: float) -> bool:
-        """Whether this was lost, or more."""
-        return 0 < self.tokens <= tokens or 0 < self.seconds <= seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,9 @@ class Alarms:
             _put(self._failed, session, failed, _MOST_SESSIONS)
             is_off = not (self.limits.tokens or self.limits.seconds)
             if failed == _STUCK and not is_off and self._is_new((session, FAILED), now):
-                return _stuck(exchange, session, proxy)
+                why = exchange.error or f"HTTP {exchange.status}"
+                doctor = f"cacheproxy doctor{proxy}"
+                return _alarm(exchange, session, FAILED, why, command=doctor, turns=_STUCK)
         if verdict is None or session is None or exchange.side or verdict.lost is None:
             return None
         if verdict.judgement not in _JUDGED:
@@ -128,19 +127,10 @@ class Alarms:
             return None
         turns.clear()
         seconds = [each for each in map(_SECONDS, costly) if each is not None]
-        return Alarm(
-            client=_shown(session.client),
-            session=_shown(session.label),
-            turn=exchange.turn,
-            cause=verdict.reason or "",
-            phrase=why,
-            tokens=sum(map(_LOST, costly)),
-            seconds=sum(seconds) if seconds else None,
-            turns=len(costly),
-            command=command(exchange.number, verdict, proxy),
-            upstream=exchange.server or exchange.upstream,
-            at=exchange.ended,
-        )
+        cure, reason = command(exchange.number, verdict, proxy), verdict.reason or ""
+        alarm = _alarm(exchange, session, reason, why, command=cure, turns=len(costly))
+        lost, took = sum(map(_LOST, costly)), sum(seconds) if seconds else None
+        return replace(alarm, tokens=lost, seconds=took)
 
     def _is_new(self, key: tuple[Session, str], now: float) -> bool:
         """Whether this was not told within a day; now it is."""
@@ -151,35 +141,30 @@ class Alarms:
 
     def _costly(self, turns: deque[_Turn]) -> list[_Turn]:
         """Return the turns that together cost too much: the last one, all, or none."""
+        limits = self.limits
         for costly in ([turns[-1]], list(turns)):
             lost, reused = sum(map(_LOST, costly)), sum(map(_REUSED, costly))
             seconds = sum(filter(None, map(_SECONDS, costly)))
-            is_little = len(costly) > 1 and reused >= self.limits.reuse * (reused + lost)
-            if self.limits.are_reached(lost, seconds) and not is_little:
+            is_little = len(costly) > 1 and reused >= limits.reuse * (reused + lost)
+            is_costly = 0 < limits.tokens <= lost or 0 < limits.seconds <= seconds
+            if is_costly and not is_little:
                 return costly
         return []
 
 
-def _stuck(exchange: Exchange, session: Session, proxy: str) -> Alarm:
+def _alarm(
+    exchange: Exchange, session: Session, cause: str, why: str, *, command: str, turns: int
+) -> Alarm:
+    client, label = _shown(session.client), _shown(session.label)
+    upstream = exchange.server or exchange.upstream
     return Alarm(
-        client=_shown(session.client),
-        session=_shown(session.label),
-        turn=exchange.turn,
-        cause=FAILED,
-        phrase=exchange.error or f"HTTP {exchange.status}",
-        tokens=0,
-        seconds=None,
-        turns=_STUCK,
-        command=f"cacheproxy doctor{proxy}",
-        upstream=exchange.server or exchange.upstream,
-        at=exchange.ended,
+        client, label, exchange.turn, cause, why, 0, None, turns, command, upstream, exchange.ended
     )
 
 
 def _shown(name: str) -> str:
     """Return a name that a client has chosen, fit to be shown: it may be anything."""
-    name = hide_text(name)[:_LONGEST]
-    return name if name.isprintable() else name.encode("unicode_escape").decode()
+    return one_line(hide_text(name)[:_LONGEST], _LONGEST)
 
 
 def _put(kept: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:

@@ -118,7 +118,6 @@ def _read_file(path: Path) -> Iterator[Exchange | Problem]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a file, which may be packed."""
     file: BinaryIO = path.open("rb", buffering=1 << 20)
     head = file.peek(8)[:8]  # type: ignore[attr-defined]
     opener = next((one for start, one in _PACKED.items() if head.startswith(start)), None)

@@ -29,8 +29,9 @@ def describe(exchange: Exchange) -> tuple[str, dict[str, Value]]:
     received = exchange.received
     purpose = _endpoint(exchange).purpose
     generates = bool(str(purpose)) and purpose.evaluates
-    found = _ours(exchange) | (_generated(exchange) if generates else _plain(exchange))
-    found |= _ended(exchange)
+    method = received.method if received.method in _METHODS else _OTHER
+    told = _generated(exchange) if generates else {"http.request.method": method}
+    found = _ours(exchange) | told | _ended(exchange)
     known = tuple(carried(received.headers, received.target))
     attributes: dict[str, Value] = {}
     for name, value in found.items():
@@ -39,7 +40,6 @@ def describe(exchange: Exchange) -> tuple[str, dict[str, Value]]:
         elif value is not None:
             attributes[name] = value
     if not generates:
-        method = str(attributes["http.request.method"])
         return ("HTTP" if method == _OTHER else method), attributes
     named = (attributes.get(f"gen_ai.{key}") for key in ("operation.name", "request.model"))
     return " ".join([str(name) for name in named if name]), attributes
@@ -56,11 +56,6 @@ def _body(exchange: Exchange) -> Mapping[str, Any]:
 def _port(exchange: Exchange) -> int:
     parts = urlsplit(exchange.upstream)
     return parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _method(exchange: Exchange) -> str:
-    method = exchange.received.method
-    return method if method in _METHODS else _OTHER
 
 
 def _model(exchange: Exchange) -> str | None:
@@ -144,7 +139,7 @@ ENDED = (
     RecordColumn("error.type", _error),
 )
 _ours, _ended = row_of(OURS), row_of(ENDED)
-_generated, _plain = row_of(MODEL), row_of([RecordColumn("http.request.method", _method)])
+_generated = row_of(MODEL)
 
 
 def _text(text: str, known: tuple[bytes, ...]) -> str:

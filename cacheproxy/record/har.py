@@ -38,10 +38,7 @@ _URL_SAFE = "/?#[]@!$&'()*+,;=:%-._~|"
 
 
 def to_har(records: Iterable[Exchange], version: str) -> dict[str, Any]:
-    """Return ``records`` as the object of a HAR file, without credentials.
-
-    ``version``: of cacheproxy.
-    """
+    """Return the object of a HAR file, without credentials; ``version``: of cacheproxy."""
     return {
         "log": {
             "version": "1.2",

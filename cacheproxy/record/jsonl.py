@@ -61,10 +61,7 @@ def to_line(exchange: Exchange, *, repeats: bool = False) -> bytes:
 
 
 def to_fields(exchange: Exchange) -> dict[str, Any]:
-    """Return the members of the line's object; what is not known has none.
-
-    ``exchange``: as ``redacted`` leaves it.
-    """
+    """Return the known members of the line's object; ``exchange``: as ``redacted`` leaves it."""
     return _spelled(_row(exchange))
 
 
@@ -246,7 +243,6 @@ def _change(body: bytes, sent: bytes) -> dict[str, Any]:
 
 
 def _sent(line: Any, body: bytes) -> bytes | None:
-    """Return the body that went upstream; ``body``: the one that came."""
     if line.sent_as_received:
         return body
     middle = _body(line, "sent_middle")

@@ -179,7 +179,6 @@ def _quoted(words: str | None) -> str:
 
 
 def _plain(exchange: Exchange) -> str:
-    """A request that is no turn."""
     whole = exchange.outcome is Outcome.COMPLETE
     failed = _quoted(exchange.error) if whole else f"  {verdict(exchange)}"
     return (

@@ -48,21 +48,21 @@ class Watcher:
 
     def __init__(self, ask: Ask, window: str) -> None:
         self._ask = ask
-        self._window = window
+        self.window = window
         self._breaks: tuple[Json, ...] = ()
         self._last: tuple[Any, Any] = None, None
         self._known: dict[tuple[Any, Any], Json] = {}
 
     def all(self) -> Watched:
         """Ask for all once; raises CommandError."""
-        return self.told(self._ask(f"{_PAGES}data?window={self._window}"), "", None)
+        return self.told(self._ask(f"{_PAGES}data?window={self.window}"), "", None)
 
     def told(self, data: Json, search: str, opened: str | None) -> Watched:
         """Ask for what ``data``, the figures, do not tell; raises CommandError.
 
         ``search``: text in a conversation's names; ``opened``: the id of the one that is opened.
         """
-        query = urlencode({"window": self._window, "search": search})
+        query = urlencode({"window": self.window, "search": search})
         page = self._ask(f"{_PAGES}conversations?{query}")
         one = opened and self._ask(f"{_PAGES}conversations/{quote(opened, safe='')}")
         return Watched(data, page, self._breaks_of(data), one or None)
@@ -94,13 +94,10 @@ class Watcher:
 class Watch:
     """Keeps ``told`` up to date, and calls ``changed``, in a thread of its own, when it is new."""
 
-    def __init__(
-        self, site: Site, teller: Watcher, window: str, changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, site: Site, teller: Watcher, changed: Callable[[], None]) -> None:
         self.told = Watched(trouble=f"Asking {site.url} …")
         self._site = site
         self._teller = teller
-        self._window = window
         self._changed = changed
         self._data: Json = {}
         self._trouble = ""
@@ -149,7 +146,7 @@ class Watch:
     def _read(self) -> bool:
         """Take what it tells until it ends; return whether it told figures. Raises."""
         has_told = False
-        path = f"{_PAGES}live?window={self._window}"
+        path = f"{_PAGES}live?window={self._teller.window}"
         with closing(self._site.connect(_SILENCE)) as connection:
             response = self._site.begin(connection, "GET", path, None)
             if response.status != 200:

@@ -15,7 +15,7 @@ from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.record.kept import Json, Shown, select
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import IS_BREAK, SCOPE
-from cacheproxy.totals.windows import WINDOWS, scope_of
+from cacheproxy.totals.windows import scope_of
 
 FILTERS = {
     "all": ("1", "NOT INDEXED"),
@@ -148,10 +148,9 @@ def like(search: str) -> str:
 def sessions(store: TotalsStore, since: int, until: int, limit: int = 50) -> list[Json]:
     """Return the sessions whose last request was at ``since`` (ms) or later, the latest first.
 
-    Those from ``until`` on are left out: a clock has been set back since.
-
-    Their figures are those of the whole session; ``context``: tokens after its last turn.
-    ``prompt`` and ``reused`` are of the requests that say both.
+    Those from ``until`` on are left out: a clock has been set back since. Figures are those of the
+    whole session, ``prompt`` and ``reused`` of the requests that say both; ``context``: tokens
+    after its last turn.
     """
     scope = {"since": since, "until": until, "limit": max(1, min(limit, _MOST))}
     return store.shown(Shown.LATEST, _LATEST, scope, "e.last DESC")
@@ -207,7 +206,7 @@ def conversations(
     """
     column = SORTS[sort]
     condition = "last >= :start AND last < :end AND requests > 0"
-    scope: Json = {**scope_of(WINDOWS[window], now), "search": like(search), "limit": _PAGE + 1}
+    scope: Json = {**scope_of(window, now), "search": like(search), "limit": _PAGE + 1}
     if search:
         condition += (
             " AND (client || '/' || name LIKE :search ESCAPE '!' "

@@ -70,8 +70,7 @@ def overview(store: TotalsStore, name: str, now: int) -> Json:
     Times are seconds since the epoch, lengths seconds. ``series``: buckets in which something
     happened. Raises KeyError for a window there is not.
     """
-    window = WINDOWS[name]
-    scope = scope_of(window, now)
+    window, scope = WINDOWS[name], scope_of(name, now)
     rows = store.rows(ALL.of(window.step, at="at / :bucket * :bucket"), scope)
     sums = _summed(rows)
     return {
@@ -95,10 +94,9 @@ def breaks(store: TotalsStore, name: str, now: int) -> list[Json]:
     ``seconds`` those their evaluation took, ``place`` and ``number`` of the latest; ``number`` is
     None if that was before the proxy started.
     """
-    window = WINDOWS[name]
-    scope = {**scope_of(window, now), "first": store.first}
-    everything = ALL.of(window.step, upstream="upstream")
-    return store.rows(_BREAKS.format(source=BREAKS.of(window.step), all=everything), scope)
+    step, scope = WINDOWS[name].step, {**scope_of(name, now), "first": store.first}
+    everything = ALL.of(step, upstream="upstream")
+    return store.rows(_BREAKS.format(source=BREAKS.of(step), all=everything), scope)
 
 
 def lifetime(store: TotalsStore) -> Json:
@@ -114,15 +112,11 @@ def lifetime(store: TotalsStore) -> Json:
     }
 
 
-def scope_of(window: Window, now: int) -> dict[str, int]:
-    """Return what ``Rollup.of`` asks for, of the window that ends ``now``."""
-    start = window.start(now)
-    return {
-        "start": start,
-        "end": start + window.length,
-        "bucket": window.bucket,
-        "step": window.step,
-    }
+def scope_of(name: str, now: int) -> dict[str, int]:
+    """Return what ``Rollup.of`` asks for, of the window ``name`` that ends ``now``."""
+    window = WINDOWS[name]
+    start, end = window.start(now), window.start(now) + window.length
+    return {"start": start, "end": end, "bucket": window.bucket, "step": window.step}
 
 
 def _summed(rows: Sequence[Json]) -> Json:
@@ -176,9 +170,8 @@ def groups(store: TotalsStore, name: str, now: int) -> Json:
     Those with the most prompt tokens come first. Requests of which nobody knows the client, or the
     model, are not in these.
     """
-    window = WINDOWS[name]
-    source = GROUPS.of(window.step, upstream="upstream")
-    rows = store.rows(_GROUPS.format(source=source), scope_of(window, now))
+    source = GROUPS.of(WINDOWS[name].step, upstream="upstream")
+    rows = store.rows(_GROUPS.format(source=source), scope_of(name, now))
     return {key: _by(key, rows) for key in _KEYS}
 
 
@@ -213,8 +206,7 @@ def last_break(store: TotalsStore, name: str, now: int) -> Json | None:
 
     ``number``: None if it was before the proxy started. ``cure``: whether a rule may be proposed.
     """
-    scope = scope_of(WINDOWS[name], now)
-    for row in store.shown(Shown.REQUESTS, _LAST_BREAK, scope):
+    for row in store.shown(Shown.REQUESTS, _LAST_BREAK, scope_of(name, now)):
         reason, shape = row["reason"], row["shape"]
         is_curable = row["number"] is not None and may_be_curable(reason, shape)
         found = {key: row[key] for key in _OF_BREAK}

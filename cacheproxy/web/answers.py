@@ -86,7 +86,6 @@ def without(sums: Mapping[str, Any]) -> float | None:
 
 
 def _judged(window: str, sums: Mapping[str, Any], known: int) -> tuple[CacheState, str]:
-    """Return how the cache stands, and a sentence on it."""
     when = f"in the last {WINDOWS[window].name}"
     if not sums["turns"] and sums["errors"]:
         said = counted(sums["errors"], "request")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,7 +15,7 @@ from cacheproxy.core.diagnose.report import TurnReport, report
 from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.core.prompt.client import NOBODY
+from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.failures import stuck
@@ -44,7 +44,7 @@ from cacheproxy.totals.windows import (
     routed,
 )
 from cacheproxy.web.answers import failing, headline, todo, without
-from cacheproxy.web.pages import Content, Json, PageError, Streamed, answer, query_of
+from cacheproxy.web.pages import Content, Json, PageError, Streamed, query_of
 from cacheproxy.words import clients
 
 LATEST = 80
@@ -57,37 +57,31 @@ _EVER = 10**15
 """Seconds; later than all that is asked for."""
 
 
+@dataclass(eq=False)
 class Dashboard:
-    """The pages of data.
+    """The pages of data. What has a default is set anew when the configuration is."""
 
-    ``url``, ``active`` (names of the rules that are on), ``clients`` (that packages declare),
-    ``profile`` (returns what is known of the model server), ``words`` (the same for people),
-    ``upstreams`` (what is known of each, where there are several) and ``speed`` (returns the tokens
-    a second that the first evaluated lately) are set anew when the configuration is.
-    ``is_applied``: whether the rule for the exchange with that number was applied here.
-    """
-
-    def __init__(self, source: Totals, recent: Recent, latest: Latest, version: str) -> None:
-        self.url = ""
-        self.active: Collection[str] = ()
-        self.clients = NOBODY
-        self.profile: Callable[[], Profile] = Profile
-        self.words: Callable[[], Json] = dict
-        self.upstreams: Callable[[], list[Json]] = list
-        self.speed: Callable[[], float | None] = lambda: None
-        self.is_applied: Callable[[int], bool] = lambda _: False
-        self._source = source
-        self._latest = latest
-        self._recent = recent
-        self._version = version
-        self._figures: dict[str, tuple[int, Json]] = {}
-        self.captures = ""
-        """Their folder, "" if none are made; set anew with the configuration, too."""
+    source: Totals  #: that are asked
+    recent: Recent  #: the last exchanges
+    latest: Latest  #: those under way, and the last looks at upstreams
+    version: str  #: of cacheproxy
+    url: str = ""  #: of the first upstream
+    active: Collection[str] = ()  #: names of the rules that are on
+    clients: Clients = NOBODY  #: that packages declare
+    profile: Callable[[], Profile] = Profile  #: returns what is known of the model server
+    words: Callable[[], Json] = dict  #: returns the same for people
+    upstreams: Callable[[], list[Json]] = list  #: what is known of each, where there are several
+    speed: Callable[[], float | None] = lambda: None  #: tokens a second that it evaluated lately
+    is_applied: Callable[[int], bool] = lambda _: False
+    """Whether the rule for the exchange with that number was applied here."""
+    captures: str = ""  #: their folder, "" if none are made
+    _figures: dict[str, tuple[int, Json]] = field(default_factory=dict)
+    """By window: when they were asked for, in ms, and the answer."""
 
     @property
     def changes(self) -> int:
         """Grows when a request has begun, or ended, or its prompt is further."""
-        return self._latest.changes
+        return self.latest.changes
 
     async def data(self, query: Mapping[str, str]) -> Json:
         """Return all that one window shows."""
@@ -98,7 +92,7 @@ class Dashboard:
         which = query.get("filter", "all")
         if which not in FILTERS:
             raise PageError(f"filter is one of {', '.join(FILTERS)}")
-        page: Json = await self._source.ask(
+        page: Json = await self.source.ask(
             requests,
             which,
             query.get("search", "")[:_LONGEST_SEARCH],
@@ -114,29 +108,24 @@ class Dashboard:
         if sort not in SORTS:
             raise PageError(f"sort is one of {', '.join(SORTS)}")
         search, before = query.get("search", "")[:_LONGEST_SEARCH], query.get("before", "")
-        asked = conversations, window_of(query), self._source.now
+        asked = conversations, window_of(query), self.source.now
         try:
-            page = await self._source.ask(_spelled, *asked, search=search, sort=sort, before=before)
+            page = await self.source.ask(_spelled, *asked, search=search, sort=sort, before=before)
         except ValueError:
             raise PageError(_NO_NEXT) from None
         return Content(b"application/json", page)
 
-    def conversation(self, request: Request, name: str) -> bytes | int:
-        """Answer with the turns of the one called ``name``: client/session, percent-encoded."""
-
-        async def page() -> Content:
-            before = row_of(query_of(request))
-            found = await self._source.ask(_spelled, conversation, unquote(name), before)
-            if found is None:
-                why = "there is no such conversation; see /_cacheproxy/conversations"
-                raise PageError(why, 404)
-            return Content(b"application/json", found)
-
-        return answer(request, page)
+    async def conversation(self, request: Request, name: str) -> Content:
+        """Return the turns of the one called ``name``: client/session, percent-encoded."""
+        before = row_of(query_of(request))
+        found = await self.source.ask(_spelled, conversation, unquote(name), before)
+        if found is None:
+            raise PageError("there is no such conversation; see /_cacheproxy/conversations", 404)
+        return Content(b"application/json", found)
 
     async def table(self, name: str, query: Mapping[str, str]) -> Streamed:
         """Return one of TABLES as comma-separated values: what a window has, page by page."""
-        since = WINDOWS[window_of(query)].start(self._source.now)
+        since = WINDOWS[window_of(query)].start(self.source.now)
         as_file = (b"Content-Disposition", b'attachment; filename="%s.csv"' % name.encode())
         kind = b"text/csv; charset=utf-8; header=present"
         return Streamed(kind, self._lines(name, since), (as_file,))
@@ -144,7 +133,7 @@ class Dashboard:
     async def _lines(self, name: str, since: int) -> AsyncIterator[bytes]:
         after: tuple[int, int] | None = START
         while after is not None:
-            text, after = await self._source.ask(rows_of, name, since, after)
+            text, after = await self.source.ask(rows_of, name, since, after)
             yield text.encode()
 
     async def snapshot(self, window: str, age: float = 0.0) -> Json:
@@ -152,24 +141,24 @@ class Dashboard:
 
         ``age``: by how many seconds at most. What the server does now is always of now.
         """
-        now, look = self._source.now, self._latest.looks.get(self.url)
+        now, look = self.source.now, self.latest.looks.get(self.url)
         asked, found = self._figures.get(window, (0, {}))
         if not 0 <= now - asked < age * 1e3:
-            found = await self._source.ask(_figures, window, now)
+            found = await self.source.ask(_figures, window, now)
             self._figures[window] = now, found
         sums, last = found["overview"]["sums"], found["last_break"]
-        failed = stuck(self._recent, now / 1e3)
+        failed = stuck(self.recent, now / 1e3)
         if last is not None and last["number"] is not None:
             last = last | {"cured": self.is_applied(last["number"])}
         return {
-            "version": self._version,
-            "unkept": self._source.unkept,
+            "version": self.version,
+            "unkept": self.source.unkept,
             "now": now / 1e3,
             "upstream": upstream_of(self.url, look) | {"words": self.words()},
             "upstreams": self.upstreams(),
             "clients": hide_text(clients(self._came(), now / 1e3)),
             "starts": self.clients.starts("{url}", "{option}"),
-            "prefills": self._latest.as_json(now / 1e3),
+            "prefills": self.latest.as_json(now / 1e3),
             "rules": list(self.active),
             "reasons": PHRASES,
             "shapes": list(CURABLE),
@@ -189,21 +178,21 @@ class Dashboard:
             "last_break": last,
         }
 
-    async def latest(self, count: int = LATEST) -> list[Json]:
+    async def last(self, count: int = LATEST) -> list[Json]:
         """Return the last requests, the latest first."""
-        page: Json = await self._source.ask(requests, limit=count)
+        page: Json = await self.source.ask(requests, limit=count)
         rows: list[Json] = page["requests"]
         return rows
 
     def _came(self) -> Iterator[tuple[str, str, float]]:
         """Yield whose each of the last turns was, or would have been, and when it began."""
-        for each in self._recent:
+        for each in self.recent:
             if each.session is not None and (each.turn or each.has_failed):
                 yield each.session.client, each.session.id, each.wall
 
     def _open_report(self, number: int) -> TurnReport | None:
         """Return the report on an exchange, None if its rule has been applied."""
-        exchange = None if self.is_applied(number) else self._recent.find(str(number))
+        exchange = None if self.is_applied(number) else self.recent.find(str(number))
         if exchange is None or exchange.verdict is None:
             return None
         return self.report(exchange, exchange.verdict)

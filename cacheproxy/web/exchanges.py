@@ -21,10 +21,12 @@ from cacheproxy.core.judge.explain import phrase
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.row import listed
 from cacheproxy.web.cures import Cures
-from cacheproxy.web.pages import UNKNOWN, Answer, Json, PageError, answer, found
+from cacheproxy.web.pages import UNKNOWN, Json, PageError, found
+from cacheproxy.words import capitalised
 
 Report = Callable[[Exchange, Verdict], TurnReport]
 _PROOFS = {
+    None: None,
     Basis.RENDERED: "The server rendered both prompts for the proxy: they show it.",
     Basis.COUNTED: "The server counted as many tokens as this cause would leave.",
     Basis.TOLD: "The requests, or the server itself, say so.",
@@ -39,13 +41,6 @@ _OF_REPORT = (
     *("frequency", "says"),
 )
 """What the page of a break has from the report as it is."""
-
-
-def _proof(verdict: Verdict) -> str | None:
-    if verdict.basis is None:
-        return None
-    is_counted = verdict.reason is Reason.CUT and verdict.basis is Basis.COUNTED
-    return _CUT if is_counted else _PROOFS[verdict.basis]
 
 
 async def exchanges(recent: Iterable[Exchange]) -> Json:
@@ -80,42 +75,28 @@ class ExchangePages:
     report: Report  #: as the dashboard's
     option: Callable[[], str]  #: returns what a command needs here
 
-    def detail(self, request: Request, name: str) -> bytes | int:
-        """Answer with what there is to say of the exchange called ``name``, without its words."""
+    async def detail(self, _: Request, name: str) -> Json:
+        """Return what there is to say of the exchange called ``name``, without its words."""
+        return detail(found(self.cures.recent, name), self.report)
 
-        async def page() -> Answer:
-            return detail(found(self.cures.recent, name), self.report)
+    async def diagnosis(self, request: Request, name: str) -> Json:
+        """Return the report on the exchange called ``name``."""
+        unknown = "no turn has come through this proxy yet" if name == "last" else UNKNOWN
+        exchange = found(self.cures.recent, name, unknown)
+        if exchange.has_failed:
+            raise PageError(failed(exchange), 404)
+        if exchange.verdict is None:
+            raise PageError(unknown, 404)
+        said = self.report(exchange, exchange.verdict).as_json()
+        return said if self.cures.prompts.why_not(request) is None else said | {"excerpts": None}
 
-        return answer(request, page)
-
-    def diagnosis(self, request: Request, name: str) -> bytes | int:
-        """Answer with the report on the exchange called ``name``."""
-
-        async def page() -> Answer:
-            unknown = "no turn has come through this proxy yet" if name == "last" else UNKNOWN
-            exchange = found(self.cures.recent, name, unknown)
-            if exchange.has_failed:
-                raise PageError(failed(exchange), 404)
-            if exchange.verdict is None:
-                raise PageError(unknown, 404)
-            said = self.report(exchange, exchange.verdict).as_json()
-            return (
-                said if self.cures.prompts.why_not(request) is None else said | {"excerpts": None}
-            )
-
-        return answer(request, page)
-
-    def broken(self, request: Request, name: str) -> bytes | int:
-        """Answer with what is known of the break called ``name``; ``last``: that came last."""
-
-        async def page() -> Answer:
-            exchange = self._last_break() if name == "last" else found(self.cures.recent, name)
-            verdict = exchange.verdict
-            if verdict is None or verdict.reason is None:
-                raise PageError(f"Request {exchange.number} did not lose the cache.", 404)
-            return await self._break(request, exchange, verdict)
-
-        return answer(request, page)
+    async def broken(self, request: Request, name: str) -> Json:
+        """Return what is known of the break called ``name``; ``last``: that came last."""
+        exchange = self._last_break() if name == "last" else found(self.cures.recent, name)
+        verdict = exchange.verdict
+        if verdict is None or verdict.reason is None:
+            raise PageError(f"Request {exchange.number} did not lose the cache.", 404)
+        return await self._break(request, exchange, verdict)
 
     def _last_break(self) -> Exchange:
         broken = (one for one in self.cures.recent if one.reason is not None and not one.side)
@@ -127,6 +108,7 @@ class ExchangePages:
     async def _break(self, request: Request, exchange: Exchange, verdict: Verdict) -> Json:
         report = self.report(exchange, verdict)
         told = report.as_json()
+        is_counted = verdict.reason is Reason.CUT and verdict.basis is Basis.COUNTED
         hidden = self.cures.prompts.why_not(request)
         texts, no_texts = (None, hidden) if hidden else await self._texts(exchange, verdict)
         cure, no_cure = (None, hidden) if hidden else await self._cure(exchange)
@@ -135,7 +117,7 @@ class ExchangePages:
             "at": exchange.wall,
             "label": exchange.session and exchange.session.label,
             "phrase": phrase(str(verdict.reason), report.rewrite or report.kind),
-            "proof": _proof(verdict),
+            "proof": _CUT if is_counted else _PROOFS[verdict.basis],
             "equal": report.equal and report.equal.tokens,
             "prompt": report.prompt and report.prompt.tokens,
             "lost": report.lost and report.lost.tokens,
@@ -170,11 +152,11 @@ class ExchangePages:
         try:
             cure = await self.cures.of(exchange)
         except PageError as error:
-            return None, _sentence(str(error))
+            return None, f"{capitalised(str(error))}."
         names = [one.name or one.rules[0] for one in cure.found if one.toml or one.rules]
         if not names:
             why = next((one.why for one in cure.found if one.why), None)
-            return None, None if why is None else _sentence(f"no rule: {why}")
+            return None, None if why is None else f"No rule: {why}."
         return self._rule(exchange, cure, names), None
 
     def _rule(self, exchange: Exchange, cure: Cure, names: list[str]) -> Json:
@@ -193,7 +175,3 @@ class ExchangePages:
 
 def _lines(texts: Texts, side: str) -> list[Json]:
     return [{"n": line.n, "parts": line.parts} for line in getattr(texts, side)]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

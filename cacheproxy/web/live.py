@@ -156,7 +156,7 @@ class Live:
         finished, self._finished = self._finished, 0
         if finished:
             try:
-                rows = await self._dashboard.latest(min(finished + _AHEAD, LATEST))
+                rows = await self._dashboard.last(min(finished + _AHEAD, LATEST))
             except Exception:
                 self._finished += finished
                 raise
@@ -167,7 +167,7 @@ class Live:
                     page.write(event)
         late = {page for page in self._pages if page.missed and page.paused_at is None}
         if late:
-            rows = await self._dashboard.latest()
+            rows = await self._dashboard.last()
             event = _event("requests", {"all": True, "requests": rows})
             for page in late & self._pages:
                 page.missed = False

@@ -29,7 +29,7 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.code_rule import Normalizer, client_name
 from cacheproxy.core.rules.fold import Failures
 from cacheproxy.core.servers.profile import for_people
-from cacheproxy.metrics import Metrics, MetricsSources, Series
+from cacheproxy.metrics import Metrics, Series
 from cacheproxy.plugin.package import Package
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.record.exchange import Exchange
@@ -121,31 +121,25 @@ class Families(Collector):
             yield each.family()
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsResource:
-    """The page."""
+def metrics_page(
+    metrics: Metrics,
+    standing: Callable[[], list[Metric]],
+    rules: Collection[str],
+    in_thread: InThread,
+    request: Request,
+) -> bytes | int:
+    """Answer GET and HEAD with what ``metrics`` counted, and what ``standing`` returns.
 
-    metrics: Metrics  #: what has happened
-    standing: MetricsSources  #: how things are
-    rules: Collection[str]  #: the names of those that are on
-    in_thread: InThread
-    """Runs a function in a thread: the largest page takes longer than the reactor may wait."""
-    channels: Collection[Any] = ()  #: those that are open
+    ``rules``: the names of those that are on. ``in_thread`` runs a function in a thread: the
+    largest page takes longer than the reactor may wait.
+    """
 
-    def __call__(self, request: Request) -> bytes | int:
-        """Answer GET and HEAD."""
+    async def page() -> Content:
+        families = Families(standing(), metrics.snapshot(rules))
+        accept, encodings = _header(request, b"accept"), _header(request, b"accept-encoding")
+        return await in_thread(lambda: content(families, accept, encodings))
 
-        async def page() -> Content:
-            families = self.families()
-            accept, encodings = _header(request, b"accept"), _header(request, b"accept-encoding")
-            return await self.in_thread(lambda: content(families, accept, encodings))
-
-        return answer(request, page)
-
-    def families(self) -> Families:
-        """Ask the others what is so now. For the reactor's thread."""
-        standing = self.standing.families(self.channels)
-        return Families(standing, self.metrics.snapshot(self.rules))
+    return answer(request, page)
 
 
 def content(families: Families, accept: str = "", encodings: str = "") -> Content:

@@ -76,6 +76,8 @@ DirectPage = Callable[[Request], bytes | int]
 """Answers the request by itself, as Resource.render does; raises PageError."""
 Folder = Callable[[Request, str], bytes | int]
 """A DirectPage that also takes what follows its prefix, as it was spelled."""
+NamedPage = Callable[[Request, str], Awaitable[Answer]]
+"""Takes the request, and what follows its prefix, as it was spelled; raises PageError."""
 QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
 """Takes the query's fields, the last of each name; raises PageError."""
 
@@ -184,6 +186,11 @@ def queried(page: QueriedPage, request: Request) -> bytes | int:
     return answer(request, lambda: page(query_of(request)))
 
 
+def called(page: NamedPage, request: Request, name: str) -> bytes | int:
+    """Answer GET and HEAD with what ``page`` makes of the ``name`` behind its prefix."""
+    return answer(request, lambda: page(request, name))
+
+
 def only(
     request: Request, methods: bytes = b"GET, HEAD", why: str = "this page can only be read"
 ) -> None:
@@ -262,11 +269,9 @@ class _Flow:
     paused: Deferred[None] | None = None
 
     def pauseProducing(self) -> None:
-        """Wait."""
         self.paused = self.paused or Deferred()
 
     def resumeProducing(self) -> None:
-        """Go on."""
         paused, self.paused = self.paused, None
         if paused is not None:
             paused.callback(None)

@@ -14,7 +14,7 @@ _load, _entry_points = Packages.load, loading.entry_points
 
 @cache
 def _installed():
-    return _load()
+    return _load(Packages())
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +31,9 @@ def home(monkeypatch, tmp_path):
 def _loaded_once(monkeypatch):
     """Load what is installed once: most of what a command takes. Not where that is another's."""
 
-    def load(block=(), files=()):
+    def load(self, block=(), files=()):
         if block or loading.entry_points is not _entry_points:
-            return _load(block, files)
+            return _load(self, block, files)
         return _installed().with_files(files)
 
     monkeypatch.setattr(Packages, "load", load)

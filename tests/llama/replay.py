@@ -94,7 +94,7 @@ def sessions(capture: str, requests: Iterable[Request]) -> list[Session]:
 
     Requests with tools and requests without do not extend each other.
     """
-    plugins = Packages.load()
+    plugins = Packages().load()
     found: dict[tuple[str, str, bool], list[Turn]] = {}
     posts = [request for request in requests if request.method == "POST"]
     for number, request in enumerate(posts, start=1):

@@ -187,7 +187,7 @@ class Sent(NamedTuple):
 
 def sent_of(names: Iterable[str]) -> list[Sent]:
     """Return the requests of these captures; the captures take turns."""
-    packages = Packages.load()
+    packages = Packages().load()
     lists: list[list[Sent]] = []
     for name in names:
         (file,) = find_captures(f"{name}.jsonl", __file__)

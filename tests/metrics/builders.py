@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cacheproxy.core.rules.fold import Failures
 from cacheproxy.metrics import Metrics, MetricsSources
-from cacheproxy.web.monitoring import Families, MetricsResource, content
+from cacheproxy.web.monitoring import Families, content
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -33,7 +33,7 @@ def value(series: Series, name: str, /, **labels: str) -> float | None:
 def families(metrics=None, standing=None, rules=(), channels=()) -> Families:
     """What the page is made of, now."""
     standing = standing or MetricsSources("1.0", Failures(), lambda: 0.0)
-    return MetricsResource(metrics or Metrics(), standing, rules, None, channels).families()
+    return Families(standing.families(channels), (metrics or Metrics()).snapshot(rules))
 
 
 def shown(*arguments, **more) -> Series:

@@ -68,7 +68,7 @@ def loaded(block: tuple[str, ...] = (), earlier: Packages | None = None) -> Pack
     ``earlier``: what is in force, where they are loaded once more.
     """
     theirs = others()
-    load = Packages.load if earlier is None else earlier.again
+    load = Packages().load if earlier is None else earlier.load
     found = load((*block, *theirs))
     return Packages(package for package in found if package.name not in theirs)
 

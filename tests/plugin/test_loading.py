@@ -275,7 +275,7 @@ def test_who_takes_the_name_of_what_is_in_use_has_to_wait(install):
 
 
 def test_installed_packages_of_this_environment_do_not_clash():
-    plugins = Packages.load()
+    plugins = Packages().load()
     assert [package.error for package in plugins if package.error] == []
     names = [rule.name for rule in plugins.normalizers()]
     assert len(names) == len(set(names))
@@ -595,7 +595,7 @@ def test_two_plugins_of_one_name_are_an_error_that_names_both(write, tmp_path):
     with pytest.raises(
         PluginError, match=r"cacheproxy-claude-code .* is also called 'claude-code'"
     ):
-        Packages.load((), [str(claude)])
+        Packages().load((), [str(claude)])
 
 
 def test_a_file_named_twice_is_one_plugin(write):

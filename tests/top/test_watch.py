@@ -85,7 +85,7 @@ def test_names_are_sent_as_they_are():
 def watched(url, pages):
     """A Watch; what it yields waits until what was told is as wanted."""
     changed = threading.Event()
-    watch = Watch(Site(url), Watcher(pages, "1h"), "1h", changed.set)
+    watch = Watch(Site(url), Watcher(pages, "1h"), changed.set)
 
     def told(is_wanted):
         while not is_wanted(watch.told):

@@ -2,13 +2,13 @@
 
 import json
 import signal
+from functools import partial
 
 import pytest
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.rules.fold import Failures
-from cacheproxy.metrics import Metrics, MetricsSources
-from cacheproxy.web.monitoring import MetricsResource, content
+from cacheproxy.metrics import Metrics
+from cacheproxy.web.monitoring import content, metrics_page
 from cacheproxy.web.pages import Content, answer
 from tests import transcript
 from tests.metrics.builders import families, parsed, value
@@ -180,8 +180,7 @@ def test_a_client_that_leaves_stops_its_page():
         await waiting
         return {}
 
-    sources = MetricsSources("1", Failures(), lambda: 0.0)
-    metrics = Asking(MetricsResource(Metrics(), sources, (), lambda _: page))
+    metrics = Asking(partial(metrics_page, Metrics(), list, (), lambda _: page))
     asking = Asking(lambda request: answer(request, waits))
     assert not cancelled
     for each in (asking, metrics):

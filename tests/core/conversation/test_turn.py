@@ -44,7 +44,7 @@ def test_the_model_spoke_twice(turns, wanted):
 
 def test_no_recorded_conversation_was_elsewhere_but_half_of_one(captured):
     """Each seen whole; and every second turn of some."""
-    plan = Packages.load().plan()
+    plan = Packages().load().plan()
     for name, requests in captured.items():
         assert not any(told(requests, plan)), name
     assert any(told(captured["codex-resume"][::2], plan))

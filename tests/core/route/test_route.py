@@ -103,7 +103,7 @@ def test_keys_spread_evenly():
 
 def test_all_turns_of_a_recorded_conversation_have_one_key(captured):
     """At one proxy that saw all of them, and at one that saw none before; subagents as well."""
-    packages = packages_.Packages.load()
+    packages = packages_.Packages().load()
     plan = packages.plan(packages_.choose(packages.normalizers((), BUILT_IN), (), ()))
     several = {"claude-twosessions": 3, "openclaw-gateway": 2}  # its subagent names no parent
     seen: dict[str, str] = {}

@@ -32,7 +32,7 @@ LINES = ("cacheproxy.core.serverlog",)
 """They read a server's log in lines of 64 KB at most."""
 
 
-@pytest.mark.parametrize("package", list(Packages.load()), ids=lambda package: package.name)
+@pytest.mark.parametrize("package", list(Packages().load()), ids=lambda package: package.name)
 def test_shipped_rules_stay_linear(package, monkeypatch):
     """And the lines by which a client is told."""
     monkeypatch.setattr(search, "SECONDS", PATIENCE)

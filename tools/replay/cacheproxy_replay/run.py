@@ -58,7 +58,7 @@ def ruleset(
     settings: Config, with_rules: Iterable[str] = (), without_rules: Iterable[str] = ()
 ) -> Ruleset:
     """Return the user's own rules, changed by names; raises PluginError, ConfigError."""
-    packages = Packages.load(settings.block, settings.plugin)
+    packages = Packages().load(settings.block, settings.plugin)
     known = packages.normalizers(settings.rules(), BUILT_IN)
     more, less = set(with_rules), set(without_rules)
     choose(known, more, less)  # a wrong name is told, also where nothing follows from it
