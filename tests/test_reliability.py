@@ -42,7 +42,7 @@ FIXED = {
     ),
 }
 SAID = [
-    f"bodies of more than {normalizing._THREAD_ABOVE // KIB} KiB are looked at in a thread",
+    f"bodies of more than {normalizing.THREAD_ABOVE // KIB} KiB are looked at in a thread",
     f"at most {relay._MOST_KEPT // MIB} MiB of it",
     f"More than {http1._MOST_INTERIM} of them",
     f"written every {database._GATHER + process_parts._SOON:.1g} seconds",

@@ -69,9 +69,9 @@ def test_what_mends_it():
     [
         (
             '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser',
-            "vLLM with",
+            "--tool-call-parser NAME",
         ),
-        ("tools param requires --jinja flag", "llama-server with --jinja"),
+        ("tools param requires --jinja flag", "with --jinja"),
         ("This server does not support embeddings. Start it with `--embeddings`", "--embeddings,"),
         ("registry.ollama.ai/library/gemma:2b does not support tools", "model that supports tools"),
         ("model 'claude-haiku-4-5' not found", "a model that the server has"),

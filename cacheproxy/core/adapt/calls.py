@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
 from cacheproxy.core.adapt.pairs import (
-    Item,
+    HistoryItem,
     Repair,
     in_turns,
     is_answer,
@@ -59,17 +59,17 @@ class _Kind(NamedTuple):
     why: str  #: for the log
 
 
-def with_arguments(items: list[Item], dialect: Dialect) -> list[Item]:
+def with_arguments(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Make arguments that are no JSON an object that has them."""
     return _arguments(items, dialect, is_unread=True)
 
 
-def with_objects(items: list[Item], dialect: Dialect) -> list[Item]:
+def with_objects(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Make arguments that are no object a member of one."""
     return _arguments(items, dialect, is_unread=False)
 
 
-def with_contents(items: list[Item], dialect: Dialect) -> list[Item]:
+def with_contents(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Give each message a content, a text where it is none."""
     found = []
     for item in items:
@@ -82,14 +82,14 @@ def with_contents(items: list[Item], dialect: Dialect) -> list[Item]:
                 value = value | {name: ""}
             elif not isinstance(given, str | list):
                 value = value | {name: encode(given)}
-        found.append(item if value is item.value else Item(item.number, value))
+        found.append(item if value is item.value else HistoryItem(item.number, value))
     return found
 
 
-def with_types(items: list[Item], dialect: Dialect) -> list[Item]:
+def with_types(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Say that a message of the model's is one, where other items stand among messages."""
     return [
-        Item(item.number, item.value | {"type": "message"})
+        HistoryItem(item.number, item.value | {"type": "message"})
         if dialect.is_text and "type" not in item.value and is_answer(item.value)
         else item
         for item in items
@@ -189,13 +189,13 @@ class Calls:
         return found
 
 
-def _steps(request: Request, facts: Remembered) -> Iterator[tuple[str, list[Item]]]:
+def _steps(request: Request, facts: Remembered) -> Iterator[tuple[str, list[HistoryItem]]]:
     """Yield the messages after each repair that ``facts`` name and that changes any."""
     dialect = request.dialect
     _, came = messages_of(request)
     if dialect is None or not came:
         return
-    items = [Item(number, value) for number, value in enumerate(came)]
+    items = [HistoryItem(number, value) for number, value in enumerate(came)]
     for kind in _KINDS:
         if kind.name in facts:
             new = kind.repair(items, dialect)
@@ -206,7 +206,7 @@ def _steps(request: Request, facts: Remembered) -> Iterator[tuple[str, list[Item
                 yield kind.name, items
 
 
-def _edits(root: str, came: Sequence[Json], items: Sequence[Item], why: str) -> Iterator[Edit]:
+def _edits(root: str, came: Sequence[Json], items: Sequence[HistoryItem], why: str) -> Iterator[Edit]:
     """Yield what makes ``came`` into ``items``."""
     kept = {item.number for item in items}
     for number in range(len(came)):
@@ -220,7 +220,7 @@ def _edits(root: str, came: Sequence[Json], items: Sequence[Item], why: str) -> 
         yield Edit(f"/{root}/{next(following, '-')}", item.value, why, adds=True)
 
 
-def _arguments(items: list[Item], dialect: Dialect, *, is_unread: bool) -> list[Item]:
+def _arguments(items: list[HistoryItem], dialect: Dialect, *, is_unread: bool) -> list[HistoryItem]:
     found = []
     for item in items:
         value = item.value
@@ -241,7 +241,7 @@ def _arguments(items: list[Item], dialect: Dialect, *, is_unread: bool) -> list[
             else:
                 new = {NOT_JSON: given}
             value = _put(value, call.path, new if is_value else encode(new))
-        found.append(item if value is item.value else Item(item.number, value))
+        found.append(item if value is item.value else HistoryItem(item.number, value))
     return found
 
 

@@ -7,9 +7,9 @@ import re
 _CURES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"--enable-auto-tool-choice"),
-        "start vLLM with --enable-auto-tool-choice and --tool-call-parser NAME",
+        "start the server with --enable-auto-tool-choice and --tool-call-parser NAME",
     ),
-    (re.compile(r"requires? (?:the )?`?--jinja"), "start llama-server with --jinja"),
+    (re.compile(r"requires? (?:the )?`?--jinja"), "start the server with --jinja"),
     (
         re.compile(r"chat template is no longer allowed|does not have a chat template"),
         "start the server with --chat-template FILE: its model brings no template",

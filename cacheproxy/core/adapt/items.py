@@ -27,7 +27,7 @@ _AS_CALL = "item of another provider, sent as the call of a function"
 _TYPED = "type of an item, as the server needs it"
 
 
-class Item(NamedTuple):
+class ForeignItem(NamedTuple):
     """An item that a server may refuse."""
 
     key: Key  #: what its refusal is remembered by
@@ -36,20 +36,20 @@ class Item(NamedTuple):
     is_reasoning: bool  #: llama.cpp has words of their own for reasoning without text
 
 
-def items_in(items: list[_Json]) -> Iterator[Item]:
+def items_in(items: list[_Json]) -> Iterator[ForeignItem]:
     """Yield the items that a server may refuse, in their order."""
     for number, item in enumerate(items):
         kind = item.get("type")
         if kind is None and item.get("role") == "assistant":
-            yield Item((RESPONSES.name, "item", ""), number, item, False)
+            yield ForeignItem((RESPONSES.name, "item", ""), number, item, False)
         elif kind == "reasoning":
             content = item.get("content")
             if not isinstance(content, list) or not content:
-                yield Item((RESPONSES.name, "item", "reasoning"), number, item, True)
+                yield ForeignItem((RESPONSES.name, "item", "reasoning"), number, item, True)
             elif not isinstance(item.get("summary"), list):
-                yield Item((RESPONSES.name, "item", "reasoning", "summary"), number, item, False)
+                yield ForeignItem((RESPONSES.name, "item", "reasoning", "summary"), number, item, False)
         elif isinstance(kind, str) and (kind not in _KNOWN or _is_odd(item)):
-            yield Item((RESPONSES.name, "item", kind), number, item, False)
+            yield ForeignItem((RESPONSES.name, "item", kind), number, item, False)
 
 
 def _is_odd(item: _Json) -> bool:
@@ -57,7 +57,7 @@ def _is_odd(item: _Json) -> bool:
     return item["type"] == _OUTPUT and not isinstance(item.get("output"), str | list)
 
 
-def edits_of(item: Item, root: str) -> Iterator[Edit]:
+def edits_of(item: ForeignItem, root: str) -> Iterator[Edit]:
     """Yield the edits that put another item in the place of ``item``, or none."""
     pointer, value, kind = f"/{root}/{item.number}", item.value, str(item.value.get("type"))
     if item.key[-1] == "":
@@ -97,7 +97,7 @@ def _others(value: _Json) -> _Json:
     return {name: one for name, one in value.items() if name not in _BESIDE}
 
 
-def remains(items: list[_Json], gone: list[Item]) -> bool:
+def remains(items: list[_Json], gone: list[ForeignItem]) -> bool:
     """Whether anything is left of ``items`` without those of ``gone`` that are left out."""
     removed = sum(edit.new is REMOVE for item in gone for edit in edits_of(item, ""))
     return removed < len(items)

@@ -19,18 +19,18 @@ NO_ANSWER = "(No answer was recorded.)"
 EMPTY = "(empty)"
 
 
-class Item(NamedTuple):
+class HistoryItem(NamedTuple):
     """A message."""
 
     number: int | None  #: its index as it came; None for one that is added
     value: Json
 
 
-Repair = Callable[[list[Item], Dialect], list[Item]]
+Repair = Callable[[list[HistoryItem], Dialect], list[HistoryItem]]
 """Returns the messages; one that it does not change is the same object."""
 
 
-def without_lone_results(items: list[Item], dialect: Dialect) -> list[Item]:
+def without_lone_results(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Make each result without a call before it a text of the user's."""
     known: set[Any] = set()
     found = []
@@ -50,14 +50,14 @@ def without_lone_results(items: list[Item], dialect: Dialect) -> list[Item]:
             if len(blocks) != len(content) or any(map(_is_other, blocks, content)):
                 value = value | {"content": blocks}
         known.update(call.id for call in calls_in(value) if isinstance(call.id, str))
-        found.append(item if value is item.value else Item(item.number, value))
+        found.append(item if value is item.value else HistoryItem(item.number, value))
     return found
 
 
-def with_all_results(items: list[Item], _: Dialect) -> list[Item]:
+def with_all_results(items: list[HistoryItem], _: Dialect) -> list[HistoryItem]:
     """Add a result for each call without one, behind those of the same turn."""
     answered = {_id(one) for item in items for one in (item.value, *_blocks(item.value))}
-    found: list[Item] = []
+    found: list[HistoryItem] = []
     waiting: list[Call] = []  # their results go before the next message
     for item in items:
         value = item.value
@@ -72,15 +72,15 @@ def with_all_results(items: list[Item], _: Dialect) -> list[Item]:
         waiting += (
             one for one in calls_in(value) if isinstance(one.id, str) and one.id not in answered
         )
-        found.append(item if value is item.value else Item(item.number, value))
+        found.append(item if value is item.value else HistoryItem(item.number, value))
     if waiting:
         found += _added([_result(call) for call in waiting])
     return found
 
 
-def in_turns(items: list[Item], dialect: Dialect) -> list[Item]:
+def in_turns(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Put an answer between a tool's result and a user's message behind it."""
-    found: list[Item] = []
+    found: list[HistoryItem] = []
     behind = False
     for item in items:
         value = item.value
@@ -88,36 +88,36 @@ def in_turns(items: list[Item], dialect: Dialect) -> list[Item]:
         count = sum(map(is_result, blocks))
         own = item
         if value.get("role") == "user":
-            answer = Item(None, said(dialect, "assistant", [NO_ANSWER]))
+            answer = HistoryItem(None, said(dialect, "assistant", [NO_ANSWER]))
             if behind and not count:
                 found.append(answer)
             if count and not is_result(blocks[-1]):
                 results = [block for block in blocks if is_result(block)]
                 rest = [block for block in blocks if not is_result(block)]
-                found += Item(item.number, value | {"content": results}), answer
-                own = Item(None, value | {"content": rest})
+                found += HistoryItem(item.number, value | {"content": results}), answer
+                own = HistoryItem(None, value | {"content": rest})
         if value.get("role") not in SYSTEM_ROLES:
             behind = is_result(value) or bool(count and is_result(blocks[-1]))
         found.append(own)
     return found
 
 
-def with_joined_answers(items: list[Item], _: Dialect) -> list[Item]:
+def with_joined_answers(items: list[HistoryItem], _: Dialect) -> list[HistoryItem]:
     """Make assistant messages in a row one, the last of them, up to one that calls."""
-    found: list[Item] = []
+    found: list[HistoryItem] = []
     for item in items:
         value = item.value
         before = found[-1].value if found else {}
         if is_answer(value) and is_answer(before) and not calls_in(before):
             contents = [one.get("content") for one in (before, value)]
             there = [one for one in contents if isinstance(one, str | list) and one]
-            found[-1] = Item(item.number, value | {"content": merged(there or [""])})
+            found[-1] = HistoryItem(item.number, value | {"content": merged(there or [""])})
         else:
             found.append(item)
     return found
 
 
-def with_words(items: list[Item], dialect: Dialect) -> list[Item]:
+def with_words(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Say that a message is empty where one without calls says nothing; empty texts leave."""
     found = []
     for item in items:
@@ -130,7 +130,7 @@ def with_words(items: list[Item], dialect: Dialect) -> list[Item]:
         elif isinstance(content, list) and any(map(_is_empty, content)):
             blocks = [block for block in content if not _is_empty(block)]
             value = value | {"content": blocks}
-        found.append(item if value is item.value else Item(item.number, value))
+        found.append(item if value is item.value else HistoryItem(item.number, value))
     return found
 
 
@@ -198,10 +198,10 @@ def _result(call: Call) -> Json:
     return {"type": "function_call_output", "call_id": call.id, "output": NO_RESULT}
 
 
-def _added(results: list[Json]) -> list[Item]:
+def _added(results: list[Json]) -> list[HistoryItem]:
     if results[0].get("type") == "tool_result":
-        return [Item(None, {"role": "user", "content": results})]
-    return [Item(None, one) for one in results]
+        return [HistoryItem(None, {"role": "user", "content": results})]
+    return [HistoryItem(None, one) for one in results]
 
 
 def _with_results(value: Json, results: list[Json]) -> Json:

@@ -24,7 +24,7 @@ from cacheproxy.core.adapt.blocks import (
     moved,
     type_of,
 )
-from cacheproxy.core.adapt.items import Item, items_in
+from cacheproxy.core.adapt.items import ForeignItem, items_in
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.pointer import Path
@@ -156,7 +156,7 @@ class UnreadableParts:
         return [*edits, *moved(images, messages, root, dialect, taken)]
 
 
-def _found(request: Request) -> tuple[list[Block], list[Item]]:
+def _found(request: Request) -> tuple[list[Block], list[ForeignItem]]:
     root, messages = messages_of(request)
     if not messages or request.dialect is None:
         return [], []
@@ -164,7 +164,7 @@ def _found(request: Request) -> tuple[list[Block], list[Item]]:
     return list(blocks_in(messages, root, request.dialect)), items
 
 
-def _of_items(refusal: Refusal, items: list[Item], known: Remembered) -> dict[Any, Any]:
+def _of_items(refusal: Refusal, items: list[ForeignItem], known: Remembered) -> dict[Any, Any]:
     if _REASONING.search(refusal.words):
         found = [item for item in items if item.is_reasoning]
     elif refusal.path[:1] == ("input",) or _TYPE.search(refusal.words):
