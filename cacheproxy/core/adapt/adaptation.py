@@ -42,7 +42,7 @@ class AdaptationNeed:
     message's digest; a session), what is remembered under it once the server took the request.
     """
 
-    facts: Remembered = field(default_factory=dict)
+    facts: Remembered = field(default_factory=dict)  #: what is remembered, by key
 
 
 Need = AdaptationNeed

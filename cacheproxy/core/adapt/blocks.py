@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from cacheproxy.core.adapt.wording import is_remote, kind_of, text_of, worded
 from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.dialects.ollama import OLLAMA
-from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.document.pointer import Path, to_pointer
 
@@ -56,18 +54,20 @@ class Block(NamedTuple):
 def blocks_in(items: list[Json], root: str, dialect: Dialect) -> Iterator[Block]:
     """Yield the blocks that a server may refuse, in their order."""
     for number, item in enumerate(items):
+        if isinstance(item.get("content"), str) and dialect is not OLLAMA:
+            continue  # most, and nothing to look at
         place = str(item.get("role") or "user")
-        if dialect is OLLAMA:
+        if dialect.images:
             for index, data in enumerate(_list(item.get("images"))):
                 block = {"type": "image", "data": data}
                 at = (root, number, "images", index)
                 keys = _keys(block, place, dialect)
                 yield Block(keys, at, block, place, number, "text", False)
-        elif dialect is RESPONSES and str(item.get("type")).endswith("_output"):
+        elif dialect.is_itemised and str(item.get("type")).endswith("_output"):
             if is_content(item.get("output")) and isinstance(item.get("call_id"), str):
                 inside = (root, number, "output")
                 yield from _listed(item["output"], inside, RESULT, number, dialect)
-        elif dialect is not RESPONSES or item.get("type") in (None, "message"):
+        elif not dialect.is_itemised or item.get("type") in (None, "message"):
             place = RESULT if place == "tool" and not dialect.head_in_blocks else place
             path = (root, number, "content")
             yield from _listed(item.get("content"), path, place, number, dialect)
@@ -122,7 +122,7 @@ def is_content(output: Any) -> bool:
 
 def text_type(place: str, dialect: Dialect) -> str:
     """Return the type of a block of text there."""
-    if dialect is not RESPONSES:
+    if not dialect.is_itemised:
         return "text"
     return "output_text" if place == "assistant" else "input_text"
 
@@ -195,7 +195,7 @@ def moved(
             waiting = []
         elif not is_result(items[number + 1] if number + 1 < len(items) else {}):
             new: Json = {"role": "user", "content": waiting}
-            new = {"type": "message", **new} if dialect is RESPONSES else new
+            new = {"type": "message", **new} if dialect.is_itemised else new
             pointer = _before(f"/{root}", number + 1, len(items), taken)
             yield Edit(pointer, new, _BEHIND, adds=True)
             waiting = []

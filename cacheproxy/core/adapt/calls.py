@@ -55,7 +55,7 @@ class _Kind(NamedTuple):
 
     name: str  #: the key by which it is remembered
     words: re.Pattern[str]  #: of refusals that may be about it
-    repair: Repair
+    repair: Repair  #: what heals it
     why: str  #: for the log
 
 
@@ -206,7 +206,9 @@ def _steps(request: Request, facts: Remembered) -> Iterator[tuple[str, list[Hist
                 yield kind.name, items
 
 
-def _edits(root: str, came: Sequence[Json], items: Sequence[HistoryItem], why: str) -> Iterator[Edit]:
+def _edits(
+    root: str, came: Sequence[Json], items: Sequence[HistoryItem], why: str
+) -> Iterator[Edit]:
     """Yield what makes ``came`` into ``items``."""
     kept = {item.number for item in items}
     for number in range(len(came)):

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from cacheproxy.core.adapt.blocks import is_content
 from cacheproxy.core.adapt.wording import worded
-from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.document.edits import REMOVE, Edit, encode
 from cacheproxy.core.document.pointer import to_pointer
 
@@ -31,8 +30,8 @@ class ForeignItem(NamedTuple):
     """An item that a server may refuse."""
 
     key: Key  #: what its refusal is remembered by
-    number: int
-    value: _Json
+    number: int  #: its index in the input
+    value: _Json  #: as the request has it
     is_reasoning: bool  #: llama.cpp has words of their own for reasoning without text
 
 
@@ -41,15 +40,15 @@ def items_in(items: list[_Json]) -> Iterator[ForeignItem]:
     for number, item in enumerate(items):
         kind = item.get("type")
         if kind is None and item.get("role") == "assistant":
-            yield ForeignItem((RESPONSES.name, "item", ""), number, item, False)
+            yield ForeignItem(("item", ""), number, item, False)
         elif kind == "reasoning":
             content = item.get("content")
             if not isinstance(content, list) or not content:
-                yield ForeignItem((RESPONSES.name, "item", "reasoning"), number, item, True)
+                yield ForeignItem(("item", "reasoning"), number, item, True)
             elif not isinstance(item.get("summary"), list):
-                yield ForeignItem((RESPONSES.name, "item", "reasoning", "summary"), number, item, False)
+                yield ForeignItem(("item", "reasoning", "summary"), number, item, False)
         elif isinstance(kind, str) and (kind not in _KNOWN or _is_odd(item)):
-            yield ForeignItem((RESPONSES.name, "item", kind), number, item, False)
+            yield ForeignItem(("item", kind), number, item, False)
 
 
 def _is_odd(item: _Json) -> bool:

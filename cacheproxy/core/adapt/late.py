@@ -81,7 +81,7 @@ def wants_turns(body: bytes) -> bool:
 class LateNeed(Need):
     """``facts``: the Placement under ``()``, where one is known. ``late``: the late messages."""
 
-    late: Sequence[LateMessage] = ()
+    late: Sequence[LateMessage] = ()  #: those of the request
 
     @property
     def placement(self) -> Placement | None:

@@ -12,12 +12,8 @@ import re
 from typing import NamedTuple
 
 from cacheproxy.core.adapt.adaptation import Refusal
-from cacheproxy.core.dialects.chat import CHAT
-from cacheproxy.core.dialects.completion import COMPLETION
-from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.dialects.dialect import Dialect, openai_error
 from cacheproxy.core.dialects.errors import counts_in, is_overflow, too_long
-from cacheproxy.core.dialects.messages import MESSAGES
-from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.document.edits import encode
 
 _JSON, _EVENTS = b"application/json", b"text/event-stream"
@@ -31,9 +27,9 @@ _WINDOW = "Your input exceeds the context window of this model. Please {} and tr
 class OverflowAnswer(NamedTuple):
     """What the client is answered."""
 
-    status: int
-    content_type: bytes
-    body: bytes
+    status: int  #: of HTTP
+    content_type: bytes  #: of the body
+    body: bytes  #: an error in the words of the client's API, JSON or one event
 
 
 def overflow_answer(
@@ -47,19 +43,19 @@ def overflow_answer(
     status, words = refusal.status, refusal.words
     if not is_overflow(status, words, refusal.code):
         return None
-    if dialect is MESSAGES:
+    if dialect.head_in_blocks:
         if status == 400 and _MESSAGES.search(words):
             return None
         told = too_long(status, {"code": refusal.code}, words)
         return None if told is None else _json(dialect, _behind(told, words))
-    if dialect is RESPONSES and streams:
+    if dialect.is_itemised and streams:
         message = _behind(_WINDOW.format("adjust your input"), words)
         return OverflowAnswer(200, _EVENTS, dialect.late_error(400, message, False))
     if status == 400 and refusal.code == _CODE:
         return None
-    if dialect is RESPONSES:
+    if dialect.is_itemised:
         return _openai(_behind(_WINDOW.format("adjust your input"), words), "input")
-    if dialect in (CHAT, COMPLETION) and not (status == 400 and _CHAT.search(words)):
+    if dialect.error is openai_error and not (status == 400 and _CHAT.search(words)):
         param = dialect.items or dialect.texts[0]
         return _openai(_behind(_chat(words), words), param)
     return None

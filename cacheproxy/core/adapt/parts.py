@@ -25,7 +25,6 @@ from cacheproxy.core.adapt.blocks import (
     type_of,
 )
 from cacheproxy.core.adapt.items import ForeignItem, items_in
-from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Request, messages_of
@@ -54,6 +53,8 @@ _LACKING = {
     "audio": _lacking("audio|input_audio"),
     "video": _lacking("video|video_url"),
 }
+_LOOKED_AT = 2_048
+"""Characters of a message that are looked at for what it is about: behind stands the request."""
 _TEXT_ONLY = re.compile(
     r"\bnot a (?:multi-?modal|vision)\b|\bmissing data required for image|\btext-only model\b",
     re.IGNORECASE,
@@ -160,16 +161,20 @@ def _found(request: Request) -> tuple[list[Block], list[ForeignItem]]:
     root, messages = messages_of(request)
     if not messages or request.dialect is None:
         return [], []
-    items = list(items_in(messages)) if request.dialect is RESPONSES else []
+    items = (
+        list(items_in(messages))
+        if request.dialect is not None and request.dialect.is_itemised
+        else []
+    )
     return list(blocks_in(messages, root, request.dialect)), items
 
 
 def _of_items(refusal: Refusal, items: list[ForeignItem], known: Remembered) -> dict[Any, Any]:
-    if _REASONING.search(refusal.words):
+    if _REASONING.search(refusal.words[:_LOOKED_AT]):
         found = [item for item in items if item.is_reasoning]
-    elif refusal.path[:1] == ("input",) or _TYPE.search(refusal.words):
-        named = _types(refusal.words)[0].intersection(item.key[2] for item in items)
-        found = [item for item in items if not named or item.key[2] in named]
+    elif refusal.path[:1] == ("input",) or _TYPE.search(refusal.words[:_LOOKED_AT]):
+        named = _types(refusal.words)[0].intersection(item.key[1] for item in items)
+        found = [item for item in items if not named or item.key[1] in named]
     else:
         found = []
     return {item.key: 0 for item in found if item.key not in known}
@@ -177,7 +182,7 @@ def _of_items(refusal: Refusal, items: list[ForeignItem], known: Remembered) -> 
 
 def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict[Any, Any]:
     """Return what is to be remembered of the blocks that ``refusal`` is about."""
-    words = refusal.words
+    words = refusal.words[:_LOOKED_AT]
     images = [block for block in blocks if block.kind == "image"]
     if most := _AT_MOST.search(words):
         count, medium = int(most[1]), most[2].lower()
@@ -208,7 +213,7 @@ def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict
         return _first(one for one in left if one.place == RESULT and one.kind != "image")
     if not _TYPE.search(words):
         return {}
-    named, allowed = _types(words)
+    named, allowed = _types(refusal.words)
     named &= {str(type_of(block.value)) for block in blocks}
     return _first(
         block

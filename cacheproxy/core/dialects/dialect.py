@@ -93,6 +93,8 @@ class Dialect:
     # A request.
     items: str = "messages"  #: the member with the messages, or "": it has none
     text_types: tuple[str, ...] = ("text",)  #: the types of blocks of text in messages
+    is_itemised: bool = False  #: calls, results and reasoning are items beside messages, by type
+    images: str = ""  #: the member of a message with its images; "": they are blocks of its content
     is_text: bool = False  #: one text, the user's, may stand for the messages
     head: str = ""  #: the member with the system text; "": that stands in the first messages
     head_in_blocks: bool = False  #: clients send it as blocks of text

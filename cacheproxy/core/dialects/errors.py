@@ -55,7 +55,7 @@ def as_json(message: str) -> str:
 class Counts(NamedTuple):
     """Tokens that the message of a refusal names; None: it does not."""
 
-    prompt: int | None
+    prompt: int | None  #: of the messages
     output: int | None  #: that the answer may have
     limit: int | None  #: of both together
 

@@ -21,6 +21,7 @@ def _read(answer: ReadAnswer, piece: dict[str, Any]) -> None:
 OLLAMA = Dialect(
     name="ollama",
     path="/api/chat",
+    images="images",
     endpoints=(
         Endpoint("/api/chat", Purpose.CHAT, "ollama"),
         Endpoint("/api/generate", Purpose.TEXT, "ollama"),

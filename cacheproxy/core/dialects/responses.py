@@ -207,6 +207,7 @@ RESPONSES = Dialect(
     path="/v1/responses",
     endpoints=(Endpoint("/responses", Purpose.CHAT),),
     items="input",
+    is_itemised=True,
     text_types=("input_text", "text"),
     is_text=True,
     head="instructions",

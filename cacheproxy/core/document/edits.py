@@ -190,6 +190,8 @@ def _replace(document: Document, entry: Entry, new: Any) -> list[Splice]:
         middle = new[start : len(new) - tail]
         return _in_string(document, entry, [(start, len(old) - tail, middle)])
     text, start, end = encode(new), entry.value_start, entry.end
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() != new.keys():
+        return [Splice(start, end, text.encode())]  # the old may be an image of 20 MB
     try:  # spelled alike, since for Python [1] == [True] and the order of members is nothing
         spelled = document.body[start:end].decode() if isinstance(new, Raw) else encode(old)
     except EditError:  # NaN, which is read but never written
