@@ -12,8 +12,9 @@ from typing import Any
 
 from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.dialects.content import NOT_JSON
 from cacheproxy.core.dialects.errors import details_of, refusal, said, too_long
-from cacheproxy.core.dialects.messages import NOT_JSON, error_type
+from cacheproxy.core.dialects.messages import error_type
 from cacheproxy.core.dialects.stream import event
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.translate.reading import (

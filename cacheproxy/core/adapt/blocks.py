@@ -54,7 +54,7 @@ class Block(NamedTuple):
 def blocks_in(items: list[Json], root: str, dialect: Dialect) -> Iterator[Block]:
     """Yield the blocks that a server may refuse, in their order."""
     for number, item in enumerate(items):
-        if isinstance(item.get("content"), str) and dialect is not OLLAMA:
+        if isinstance(item.get("content"), str) and not dialect.images:
             continue  # most, and nothing to look at
         place = str(item.get("role") or "user")
         if dialect.images:

@@ -25,9 +25,8 @@ from cacheproxy.core.adapt.pairs import (
     without_lone_results,
 )
 from cacheproxy.core.adapt.schemas import changes
-from cacheproxy.core.dialects.content import calls_in
+from cacheproxy.core.dialects.content import NOT_JSON, calls_in
 from cacheproxy.core.dialects.dialect import Dialect, Json
-from cacheproxy.core.dialects.messages import NOT_JSON
 from cacheproxy.core.document.edits import REMOVE, Edit, encode
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Request, messages_of

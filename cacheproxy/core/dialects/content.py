@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from cacheproxy.core.document.pointer import Path
 
+NOT_JSON = "INVALID_JSON"
+"""The member under which a call's arguments stand that are no JSON object."""
 SYSTEM_ROLES = ("system", "developer")
 """The roles of system text. OpenAI's newer models call it developer."""
 _TEXTS = ("text", "input_text")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cacheproxy.core.dialects.answer import ReadAnswer, Reading
-from cacheproxy.core.dialects.content import calls_in
+from cacheproxy.core.dialects.content import NOT_JSON, calls_in
 from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
 from cacheproxy.core.dialects.errors import refusal, too_long
 from cacheproxy.core.dialects.reasoning import is_signed
@@ -17,8 +17,6 @@ from cacheproxy.core.document.pointer import Path, to_pointer
 from cacheproxy.core.document.reader import parsed
 
 _Json = dict[str, Any]
-NOT_JSON = "INVALID_JSON"
-"""The member under which a call's arguments stand that are no JSON object."""
 _ERRORS = {
     400: "invalid_request_error",
     401: "authentication_error",
