@@ -14,13 +14,16 @@ from cacheproxy.core.prompt.request import Request
 KIND: Final = "kind"
 """The first half of the key of a kind of tools; the other is its ``type``."""
 Facts = dict[Any, Any]
-_LOOKED_AT = 300
+_LOOKED_AT = 600
 """Characters of an error behind which servers quote the request."""
 _QUOTES = "; tools ="
 """Before llama.cpp's quote of all tools."""
+_TEMPLATE = r'|executing.{1,200}(?:\bspec\b|param|\("number"|"array")'
+"""A template that writes schemas out itself, as those of gpt-oss, Apertus and Seed-OSS do."""
 _ABOUT = re.compile(
-    r"grammar|schema|initialize samplers|\bpattern\b|\bregex|\$ref|m(?:in|ax)_value|repetition",
-    re.IGNORECASE,
+    r"grammar|schema|initialize samplers|\bpattern\b|\bregex|\$ref|m(?:in|ax)_value|repetition"
+    + _TEMPLATE,
+    re.IGNORECASE | re.DOTALL,
 )
 _SAYS = (
     (Level.PATTERNS, re.compile(r"\bpattern\b|\bregex|\bformat\b(?!ion)", re.IGNORECASE)),
@@ -33,8 +36,9 @@ _SAYS = (
     (
         Level.PLAIN,
         re.compile(
-            r"schema error|\$ref|unrecogni[sz]ed|features not supported|unimplemented|must be an? ",
-            re.IGNORECASE,
+            r"schema error|\$ref|unrecogni[sz]ed|features not supported|unimplemented|must be an? "
+            + _TEMPLATE,
+            re.IGNORECASE | re.DOTALL,
         ),
     ),
 )
@@ -61,7 +65,7 @@ def suspected(refusal: Refusal, request: Request, facts: Remembered) -> Facts:
     said = level_said(refusal)
     found = levels_of(told, said, facts)
     just = {digest: level for digest, level in found.items() if level == said}
-    return just or {key: level for key, level in found.items() if level <= Level.PLAIN} or found
+    return just or {key: level for key, level in found.items() if level <= Level.TYPED} or found
 
 
 def levels_of(suspects: Sequence[Carrier], least: int, facts: Remembered) -> Facts:

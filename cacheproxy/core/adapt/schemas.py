@@ -24,9 +24,10 @@ class Level(IntEnum):
     BOUNDS = 1  #: lengths and numbers of items that are too large
     PATTERNS = 2  #: patterns and formats
     PLAIN = 3  #: references are written out; types have their names; what no grammar says leaves
-    NAMES = 4  #: an object with the names, plain types and descriptions of its members
-    BARE = 5  #: an object
-    GONE = 6  #: the schema and what asks for it: for that of an answer alone
+    TYPED = 4  #: all have one type, as templates want it that write schemas out themselves
+    NAMES = 5  #: an object with the names, types and descriptions of its members
+    BARE = 6  #: an object
+    GONE = 7  #: the schema and what asks for it: for that of an answer alone
 
 
 _LARGE = 1_000
@@ -37,10 +38,14 @@ _MOST_WRITTEN_OUT = 200
 """Schemas that references are replaced by: behind them a reference becomes its type alone."""
 _DEEPEST = 32
 """References that lead to references."""
+_TYPE_NAMES = ("string", "integer", "number", "boolean", "object", "array", "null")
 _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"}) | {
     *("minProperties", "maxProperties", "minContains", "maxContains"),
 }
 _NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_OF_VALUES: dict[type, str] = dict(
+    zip((str, int, float, bool, dict, list, type(None)), _TYPE_NAMES, strict=True)
+)
 _NOTHING: frozenset[str] = frozenset()
 _PATTERNS = frozenset({"pattern", "format"})
 _UNSAID = frozenset({"$ref", "$defs", "definitions", "$dynamicRef", "$recursiveRef"}) | {
@@ -60,8 +65,7 @@ _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"}) | {
     *("dependentSchemas", "dependencies"),
 }
-_SCALARS = ("string", "integer", "number", "boolean")
-_TYPES = {name: name for name in (*_SCALARS, "object", "array", "null")} | {
+_TYPES = {name: name for name in _TYPE_NAMES} | {
     **dict.fromkeys(("str", "text"), "string"),
     **dict.fromkeys(("int", "long"), "integer"),
     **dict.fromkeys(("float", "double", "decimal"), "number"),
@@ -88,8 +92,7 @@ def healed(schema: Any, level: int) -> Any:
         return schema
     if level < Level.NAMES:
         return _walked(schema, level)
-    plain = _walked(schema, Level.PLAIN)
-    return _outline(plain if isinstance(plain, dict) else {}, named=level == Level.NAMES)
+    return _outline(_walked(schema, Level.TYPED), named=level == Level.NAMES)
 
 
 def without_words(schema: Any) -> Any:
@@ -141,12 +144,15 @@ def _walked(root: Any, level: int, dropped: frozenset[str] = _NOTHING) -> Any:
         place = todo.pop()
         holder, key, schema, within = place
         if not isinstance(schema, dict):
-            if level >= Level.PLAIN:
-                holder[key] = {}
-            continue
+            if level < Level.PLAIN:
+                continue
+            schema = {}
         if level >= Level.PLAIN:
             left -= bool(within)
             schema, within = _written_out(schema, root, within, left)
+        if level >= Level.TYPED:
+            schema, within = _chosen(schema, root, within, left)
+            schema = _typed(schema, "object" if holder is found else "string")
         made: Json = {}
         holder[key] = made
         for name, value in schema.items():
@@ -157,7 +163,7 @@ def _walked(root: Any, level: int, dropped: frozenset[str] = _NOTHING) -> Any:
             if level >= Level.PLAIN and (value := _plainly(name, value)) is REMOVE:
                 continue
             made[name] = value
-            if isinstance(value, dict) and name in _ONE:
+            if isinstance(value, dict) and name in _ONE and (value or level < Level.TYPED):
                 todo.append(_Place(made, name, value, within))
             elif isinstance(value, dict) and name in _MAPS:
                 made[name] = inner = dict(value)
@@ -190,6 +196,38 @@ def _written_out(
     return schema, within
 
 
+def _chosen(
+    schema: Json, root: Any, within: tuple[str, ...], left: int
+) -> tuple[Json, tuple[str, ...]]:
+    """Return ``schema`` with the first of several that it may be, and with all that it must be."""
+    for _ in range(_DEEPEST):
+        name = next((one for one in ("anyOf", "oneOf", "allOf") if one in schema), None)
+        if name is None:
+            break
+        listed = schema[name] if isinstance(schema[name], list) else ()
+        parts = [one for one in listed if isinstance(one, dict) and one.get("type") != "null"]
+        own = {key: value for key, value in schema.items() if key != name}
+        for part in parts if name == "allOf" else parts[:1]:
+            own = part | own
+        schema, within = _written_out(own, root, within, left)
+    return schema, within
+
+
+def _typed(schema: Json, otherwise: str) -> Json:
+    """Return ``schema`` with one type; an array says what it is of."""
+    kind = _plainly("type", schema.get("type"))
+    if isinstance(kind, list):
+        kind = next((one for one in kind if one != "null"), "null")
+    if kind is REMOVE:
+        values = schema.get("enum") or [schema[name] for name in ("const",) if name in schema]
+        kind = _OF_VALUES[type(values[0])] if values else otherwise
+        kind = "object" if "properties" in schema else "array" if "items" in schema else kind
+    schema = schema | {"type": kind}
+    if kind == "array" and not isinstance(schema.get("items"), dict):
+        schema |= {"items": {}}
+    return schema
+
+
 def _plainly(name: str, value: Any) -> Any:
     """Return the value of the keyword ``name`` in a plain schema; REMOVE: it has none."""
     if name in _UNSAID:
@@ -216,9 +254,8 @@ def _type(name: Any) -> str | None:
 
 
 def _outline(schema: Json, *, named: bool) -> Json:
-    """Return what a plain schema is; ``named``: with its members."""
-    kind = schema.get("type")
-    found: Json = {"type": kind if isinstance(kind, str) else "object"}
+    """Return what a typed schema is; ``named``: with its members."""
+    found: Json = {"type": schema["type"]}
     if not named:
         return found
     members: Json = schema.get("properties") or {}
@@ -226,11 +263,8 @@ def _outline(schema: Json, *, named: bool) -> Json:
         found["description"] = schema["description"]
     if found["type"] == "object":
         found["properties"] = {
-            name: {
-                key: value
-                for key, value in member.items()
-                if key == "description" or (key == "type" and value in _SCALARS)
-            }
+            name: {key: member[key] for key in ("type", "description") if key in member}
+            | ({"items": {}} if member["type"] == "array" else {})
             for name, member in members.items()
         }
     required = schema.get("required")

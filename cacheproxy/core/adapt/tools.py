@@ -27,6 +27,7 @@ _WHY: dict[int, str] = {
     Level.BOUNDS: "a bound that the server refuses",
     Level.PATTERNS: "a pattern or bound that the server refuses",
     Level.PLAIN: "spelled plainly, since the server refuses the schema",
+    Level.TYPED: "with one type each, since the template refuses the schema",
     Level.NAMES: "an object with these members, since the server refuses the schema",
     Level.BARE: "an object, since the server refuses the schema",
     Level.GONE: "left out, since the server refuses it",
