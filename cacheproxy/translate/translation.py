@@ -156,5 +156,6 @@ def _chat(request: Request) -> dict[str, Any] | None:
         return None
     if dialect.as_chat is None:
         value: dict[str, Any] = json.loads(MessagesToChat(request).sent.body)
+        value.pop("reasoning_effort", None)  # llama.cpp's own reading of Messages has no effort
         return value
     return None if body is None else dialect.as_chat(body)

@@ -12,8 +12,9 @@ from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.dialects.errors import details_of, said
 from cacheproxy.core.document.edits import apply
 from cacheproxy.testing import request
+from cacheproxy.translate.translation import MessagesToChat
 
-from .replay import erase, post
+from .replay import by_way_of, erase, post
 from .vendors import FOLDER
 
 pytestmark = pytest.mark.llama
@@ -253,6 +254,30 @@ def test_a_refused_shape_is_healed_and_the_next_turn_needs_no_refusal(serve, tem
             if reused < first.prompt - END:
                 wrong[name] = f"reused {reused} of {first.prompt}"
     assert not wrong
+
+
+TRANSLATED = [name for name in SHAPES if SHAPES[name][0] == MESSAGES]
+
+
+@pytest.mark.parametrize("name", TRANSLATED)
+def test_a_translated_request_is_healed_by_the_chat_servers_words(serve, name):
+    url = serve("inline", text=LONG).url
+    path, items = SHAPES[name]
+    came = request(body_of(path, items, output_config={"effort": "high"}), path)
+    status, answer = by_way_of(url, MessagesToChat(came))
+    assert status >= 400
+    need = ADAPTATIONS[0].refused(Refusal(status, said(status, answer)), came, None)
+    edited = came.with_body(apply(came.document, ADAPTATIONS[0].edits(came, need)))
+    assert by_way_of(url, MessagesToChat(edited))[0] == 200
+
+
+def test_what_has_no_word_is_taken(serve):
+    """Translation words it by itself: no refusal is needed."""
+    url = serve("inline", text=LONG).url
+    items = [user(text(LONG), item("new"), item("document", source={"type": "url", "url": "x"}))]
+    tools = [{"type": "bash_20250124", "name": "bash"}]
+    came = request(body_of(MESSAGES, items, tools=tools), MESSAGES)
+    assert by_way_of(url, MessagesToChat(came))[0] == 200
 
 
 def test_what_cannot_be_healed_stays_refused(serve):

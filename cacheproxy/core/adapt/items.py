@@ -60,7 +60,7 @@ def edits_of(item: ForeignItem, root: str) -> Iterator[Edit]:
     """Yield the edits that put another item in the place of ``item``, or none."""
     pointer, value, kind = f"/{root}/{item.number}", item.value, str(item.value.get("type"))
     if item.key[-1] == "":
-        yield Edit(f"{pointer}/type", "message", _TYPED, adds=True)
+        yield Edit(f"{pointer}/type", "message", _TYPED, adds="type" not in value)
     elif item.key[-1] == "summary":
         yield Edit(f"{pointer}/summary", [], _TYPED, adds="summary" not in value)
     elif kind.endswith("_output") and isinstance(value.get("call_id"), str):
