@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 import click
 from click.shell_completion import CompletionItem
 
-from cacheproxy.asking import HEALTH, checked_url
-from cacheproxy.cli.running import RunningError, get_json, need_of, proxy_url
+from cacheproxy.asking import HEALTH, CommandError, checked_url
+from cacheproxy.cli.running import get_json, need_of, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     api_key_option,
@@ -89,7 +89,7 @@ def env(
                 "the model server does not answer the proxy, or names no model that may be "
                 "printed. Start it, then"
             )
-    except RunningError as error:
+    except CommandError as error:
         missing = str(error)
         _warn(f"{missing}. Then")
     need = need_of(url, settings, api_key, page)

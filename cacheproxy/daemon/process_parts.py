@@ -76,7 +76,7 @@ class ProcessParts(Service):
     what bodies were read as; ``collector``: of garbage; ``via``: our own token in the Via header.
     ``holding``: upstream requests whose client has left. ``beliefs``: of upstreams, by their URLs.
 
-    Raises CaptureError, PluginError, SpansError.
+    Raises ConfigError, PluginError.
     """
 
     def __init__(self, reactor: Any, config: Config) -> None:

@@ -28,6 +28,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
+from cacheproxy.config import ConfigError
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.record.exchange import Exchange
@@ -180,16 +181,12 @@ class Capture:
         self._reactor.callFromThread(_log.warn, "{text}", text=text)
 
 
-class CaptureError(ValueError):
-    """A folder that captures cannot be written to; the message says how to mend it."""
-
-
 class CaptureFolder:
     """Appends lines to the files of a private folder.
 
     The folder is made if it is not there. It stays the same one whatever happens to its path: it
     is used through a descriptor. The oldest files go when all are larger than ``size`` bytes, or
-    older than ``days`` whole days; ``removed``: how many went. Raises CaptureError.
+    older than ``days`` whole days; ``removed``: how many went. Raises ConfigError.
     """
 
     def __init__(self, path: Path, *, size: int = 1 << 30, days: int = 30) -> None:
@@ -284,18 +281,18 @@ def _open_private(path: Path) -> int:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if path.is_symlink():
-            raise CaptureError(
+            raise ConfigError(
                 f"capture {path} is a symbolic link: name the folder itself"
             ) from None
-        raise CaptureError(f"capture {path}: {error.strerror}: name another folder") from None
+        raise ConfigError(f"capture {path}: {error.strerror}: name another folder") from None
     facts = os.fstat(folder)
     if facts.st_uid == os.geteuid() and not facts.st_mode & 0o077:
         return folder
     os.close(folder)
     if facts.st_uid != os.geteuid():
-        raise CaptureError(f"capture {path} belongs to another user: name another folder")
+        raise ConfigError(f"capture {path} belongs to another user: name another folder")
     # Not mended here: it may be a home or /tmp, named by mistake.
-    raise CaptureError(
+    raise ConfigError(
         f"other users can read capture {path}, and captures hold prompts: name a new folder, or "
         f"run chmod 700 {path}"
     )
