@@ -123,8 +123,9 @@ def _default(row: Option) -> str:
 def _range(field: str) -> str:
     """Return which values can be had, where the table has limits."""
     hint = get_type_hints(Config, include_extras=True)[field]
-    (meta,) = (extra for extra in get_args(hint) if isinstance(extra, msgspec.Meta))
-    if meta.le is None:
+    metas = (extra for extra in get_args(hint) if isinstance(extra, msgspec.Meta))
+    meta = next((one for one in metas if one.le is not None), None)
+    if meta is None:
         return ""
     return f", {meta.ge} to {meta.le}" if meta.gt is None else f", above {meta.gt}, to {meta.le}"
 

@@ -24,7 +24,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.client_setup.need import model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
-from cacheproxy.plugin.loading import Setups, package_for
+from cacheproxy.plugin.loading import installed, package_for, setups
 
 _UNSAID = ("launch", "limits")
 """Of a setup: the one is for ``cacheproxy run``, the other among the variables."""
@@ -42,7 +42,8 @@ class ClientName(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return those of installed packages whose names begin with ``incomplete``."""
-        return [CompletionItem(one) for one in Setups().clients if one.startswith(incomplete)]
+        names = sorted(setups(installed()))
+        return [CompletionItem(one) for one in names if one.startswith(incomplete)]
 
 
 @click.command(cls=OneLine)
