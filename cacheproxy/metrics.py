@@ -103,11 +103,10 @@ class Metrics:
             values: Any = tuple(map(labels.get, row.labels))
             if None in values[:-1]:
                 continue
-            name = row.name.removeprefix("cacheproxy_")
             if values[-1] is not None:
-                found.append((name, series, values, None))
+                found.append((row.key, series, values, None))
             elif row.labels[-1] in BY_AMOUNT:
-                found.append((name, series, values[:-1], bounded.get(row.labels[-1])))
+                found.append((row.key, series, values[:-1], bounded.get(row.labels[-1])))
         return found
 
 
