@@ -7,13 +7,11 @@ A package names its module under the entry-point group ``cacheproxy`` and marks 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pluggy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import click
 
     from cacheproxy.client_setup.checkup import Case, Checkup
@@ -26,16 +24,10 @@ if TYPE_CHECKING:
     from cacheproxy.core.servers.kind import ServerKind
     from cacheproxy.record.exchange import Exchange
 
-_F = TypeVar("_F", bound="Callable[..., object]")
-
 PROJECT = "cacheproxy"
 _hookspec = pluggy.HookspecMarker(PROJECT)
-_hookimpl = pluggy.HookimplMarker(PROJECT)
-
-
-def hookimpl(function: _F) -> _F:
-    """Mark ``function`` as the implementation of the hook of the same name."""
-    return _hookimpl(function)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a function as the implementation of the hook of the same name."""
 
 
 @_hookspec

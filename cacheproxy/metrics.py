@@ -103,11 +103,10 @@ class Metrics:
             values: Any = tuple(map(labels.get, row.labels))
             if None in values[:-1]:
                 continue
-            name = row.name.removeprefix("cacheproxy_")
             if values[-1] is not None:
-                found.append((name, series, values, None))
+                found.append((row.key, series, values, None))
             elif row.labels[-1] in BY_AMOUNT:
-                found.append((name, series, values[:-1], bounded.get(row.labels[-1])))
+                found.append((row.key, series, values[:-1], bounded.get(row.labels[-1])))
         return found
 
 
@@ -217,13 +216,11 @@ class MetricsSources:
         """Ask all there are to ask; ``channels``: the open ones, each with its ``requests``."""
         under_way = [request for channel in channels for request in channel.requests[:1]]
         others = sum(not getattr(request, "path", b"").startswith(_OWN) for request in under_way)
-        warmed = [([clean(url)], count) for url, count in self.warmed().items()]
         return [
             *self._failures(),
             family_of(table.CONNECTIONS, ([], len(channels))),
             family_of(table.STREAMS, ([], others)),
-            *self._upstreams(),
-            *([family_of(table.WARMED, *warmed)] if warmed else ()),
+            *(family_of(row, *values) for row, values in self._upstreams().items() if values),
             family_of(table.BUILD, ([self.version, platform.python_version()], 1)),
         ]
 
@@ -238,23 +235,18 @@ class MetricsSources:
             table.LEFT_OUT, *(([name], found["left_out"] > 0) for name, found in counts.items())
         )
 
-    def _upstreams(self) -> Iterator[Metric]:
-        looks = [(clean(look.url), look) for look in self.looks()]
-        if not looks:
-            return
-        now = self.seconds()
-        yield family_of(
-            table.UP, *(([name], look.state is UpstreamState.UP) for name, look in looks)
-        )
-        ages = (([name], max(0.0, now - look.moment)) for name, look in looks)
-        yield family_of(table.POLL_AGE, *ages)
-        slots = []
-        for name, look in looks:
-            busy = sum(slot.busy for slot in look.slots)
-            if look.slots:
-                slots += [([name, "busy"], busy), ([name, "idle"], len(look.slots) - busy)]
-        if slots:
-            yield family_of(table.SLOTS, *slots)
-        used = [([name], look.kv) for name, look in looks if look.kv is not None]
-        if used:
-            yield family_of(table.KV_USED, *used)
+    def _upstreams(self) -> dict[MetricRow, list[tuple[list[str], float]]]:
+        now, looks = self.seconds(), [(clean(look.url), look) for look in self.looks()]
+        busy = [(name, [slot.busy for slot in look.slots]) for name, look in looks]
+        return {
+            table.UP: [([name], look.state is UpstreamState.UP) for name, look in looks],
+            table.POLL_AGE: [([name], max(0.0, now - look.moment)) for name, look in looks],
+            table.SLOTS: [
+                ([name, state], slots.count(state == "busy"))
+                for name, slots in busy
+                for state in ("busy", "idle")
+                if slots
+            ],
+            table.KV_USED: [([name], look.kv) for name, look in looks if look.kv is not None],
+            table.WARMED: [([clean(url)], count) for url, count in self.warmed().items()],
+        }

@@ -28,8 +28,6 @@ from cacheproxy.daemon.process_parts import ProcessParts
 from cacheproxy.daemon.reloading import ConfigParts, Reloading
 from cacheproxy.daemon.service import ProxyService, stop
 from cacheproxy.daemon.signals import hold
-from cacheproxy.observe.capture import CaptureError
-from cacheproxy.observe.spans import SpansError
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.proxy.downstream.limits import Limits
@@ -67,7 +65,7 @@ def makeService(options: Options) -> IService:
         process.shown.file = options.file
         listening = Listening(reactor, options.settings, process.site)
         parts = arrange(process, options.settings)
-    except (CaptureError, ConfigError, PluginError, SpansError, UpstreamURLError) as error:
+    except (ConfigError, PluginError, UpstreamURLError) as error:
         stop(2, str(error))
     reloading = Reloading(
         reactor,

@@ -20,24 +20,6 @@ from cacheproxy.core.rules.code_rule import Normalizer, settled
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.record.jsonl import from_line
 
-__all__ = [
-    "APIS",
-    "CAPTURES",
-    "assert_extends",
-    "assert_idempotent",
-    "assert_told_once",
-    "assert_untouched",
-    "capture_name",
-    "conversation",
-    "find_captures",
-    "load_capture",
-    "normalized",
-    "parted",
-    "request",
-    "rule_named",
-    "rules_of",
-]
-
 APIS = tuple(each.path for each in DIALECTS if each.path.startswith("/v1/") and each.items)
 """The paths of the APIs that ``conversation`` speaks."""
 CAPTURES = "tests/captures"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,14 @@ _AFTER_ANSWERS = 15
 """Seconds."""
 MARK = "Written by cacheproxy service install"
 """Stands in the files we write: only those are overwritten or removed."""
+
+
+def version() -> str:
+    """Return the installed version of cacheproxy."""
+    try:
+        return distribution_version("cacheproxy-llm")
+    except PackageNotFoundError:
+        return "0 (not installed)"
 
 
 class UnitError(Exception):

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 UNKNOWN = "?"
-TIMES = "\N{MULTIPLICATION SIGN}"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Control characters, and those that change the direction of what follows."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
@@ -33,11 +32,6 @@ def seconds(number: float | None) -> str:
         return f"{number:.1f} s"
     minutes, rest = divmod(round(number), 60)
     return f"{minutes} min {rest:02d} s"
-
-
-def times(ratio: float) -> str:
-    """Return how many times as much something is."""
-    return f"{ratio:.1f}{TIMES}" if ratio < 9.95 else f"{ratio:.0f}{TIMES}"
 
 
 def short(number: float) -> str:

@@ -123,10 +123,10 @@ def _default(row: Option) -> str:
 def _range(field: str) -> str:
     """Return which values can be had, where the table has limits."""
     hint = get_type_hints(Config, include_extras=True)[field]
-    bounds = [one for one in get_args(hint) if isinstance(one, msgspec.Meta) and one.le is not None]
-    if not bounds:
+    metas = (extra for extra in get_args(hint) if isinstance(extra, msgspec.Meta))
+    meta = next((one for one in metas if one.le is not None), None)
+    if meta is None:
         return ""
-    (meta,) = bounds
     return f", {meta.ge} to {meta.le}" if meta.gt is None else f", above {meta.gt}, to {meta.le}"
 
 

@@ -17,7 +17,7 @@ from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.judge.advice import LEFT
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.plugin.loading import Setups
+from cacheproxy.plugin.loading import setups
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import request
 from tests import golden
@@ -25,15 +25,15 @@ from tests.nouns import NOUNS
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
-SETUPS = Setups()
 LOADED = Packages().load()
+SETUPS = setups(LOADED)
 PACKAGES = {package.name: package for package in LOADED}
 CLIENTS = LOADED.clients
 URL = "http://127.0.0.1:8081"
 CAUSES = {*Reason, *Rewrite, LEFT}
 SHORT = ("pi", "continue")
 """Names that may stand for something else: tests/nouns.py looks for all others in the proxy."""
-each_client = pytest.mark.parametrize("client", SETUPS.clients)
+each_client = pytest.mark.parametrize("client", sorted(SETUPS))
 
 
 def settings(folder):
@@ -128,8 +128,8 @@ def test_what_it_is_told(client, known, monkeypatch, tmp_path):
     """
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("OPENCLAW_CONFIG_PATH", raising=False)
-    setup = SETUPS.package(client).setup(NEEDS[known])
-    folder = ROOT / "clients" / SETUPS.package(client).name
+    setup = SETUPS[client].setup(NEEDS[known])
+    folder = ROOT / "clients" / SETUPS[client].name
     said = "\n".join(written(setup)).replace("\u2028", "(U+2028)")
     golden.agrees(folder / "tests" / "setup.txt", f"{client}: {known}", said)
     assert f"cacheproxy env {client}" in (folder / "README.md").read_text()

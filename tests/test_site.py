@@ -13,7 +13,7 @@ import click
 import pytest
 
 from cacheproxy.cli.main import main
-from cacheproxy.plugin.loading import Setups
+from cacheproxy.plugin.loading import installed, setups
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,7 +32,7 @@ def test_the_references_are_made_from_the_code():
 def test_the_start_has_a_section_for_each_client():
     """With the command that tells what it needs."""
     text = (ROOT / "docs/start.md").read_text()
-    for client in Setups().clients:
+    for client in setups(installed()):
         assert f"cacheproxy env {client}" in text
 
 

@@ -13,9 +13,9 @@ import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import CannotListenError
 
-from cacheproxy import sources, tap
+from cacheproxy import sources, tap, units
 from cacheproxy.config import options
-from cacheproxy.daemon import listening, process_parts
+from cacheproxy.daemon import listening
 from cacheproxy.proxy.upstream.upstream import UpstreamURL
 from cacheproxy.tap import Options
 from tests import transcript
@@ -255,8 +255,8 @@ def test_a_failure_to_listen_without_a_number():
 
 
 def test_it_runs_without_being_installed(monkeypatch):
-    monkeypatch.setattr(process_parts, "distribution_version", _not_found)
-    assert process_parts.version() == "0 (not installed)"
+    monkeypatch.setattr(units, "distribution_version", _not_found)
+    assert units.version() == "0 (not installed)"
 
 
 def _not_found(name):

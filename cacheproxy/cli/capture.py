@@ -7,7 +7,6 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
@@ -21,6 +20,7 @@ from cacheproxy.plugin.packages import Packages
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import Problem, read, read_each
 from cacheproxy.record.har import to_har
+from cacheproxy.units import version
 from cacheproxy.words import counted
 
 _EPOCH_BEGAN = 1e9
@@ -45,7 +45,7 @@ def export(paths: tuple[str, ...], har: str, *, as_json: bool) -> None:
     size = 0
     if records:
         try:
-            size = _write(har, json.dumps(to_har(records, _version())).encode())
+            size = _write(har, json.dumps(to_har(records, version())).encode())
         except OSError as error:
             tell(problems)
             fail(f"cannot write {har}: {error.strerror}")
@@ -158,13 +158,6 @@ def _when(row: SessionRow) -> str:
     if row.first < _EPOCH_BEGAN:
         return length
     return f"{time.strftime('%d %b %H:%M', time.localtime(row.first))}, {length}"
-
-
-def _version() -> str:
-    try:
-        return version("cacheproxy-llm")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _write(path: str, data: bytes) -> int:

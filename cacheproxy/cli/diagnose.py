@@ -16,7 +16,7 @@ import click
 from cacheproxy.asking import CommandError, checked_url, with_proxy
 from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.cli.inspect import field_name
-from cacheproxy.cli.running import RunningError, get_json, proxy_url
+from cacheproxy.cli.running import get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     fail,
@@ -137,7 +137,7 @@ def _read_page(read: Callable[[Any], _T], proxy: str, page: str, settings: Confi
     try:
         return read(get_json(proxy, page, settings.token_header(), instead=_INSTEAD))
     except ReportError:
-        raise RunningError(
+        raise CommandError(
             f"{proxy} runs another version of cacheproxy: use the same version for the proxy and "
             "this command"
         ) from None

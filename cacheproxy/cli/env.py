@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 import click
 from click.shell_completion import CompletionItem
 
-from cacheproxy.asking import HEALTH, checked_url
-from cacheproxy.cli.running import RunningError, get_json, need_of, proxy_url
+from cacheproxy.asking import HEALTH, CommandError, checked_url
+from cacheproxy.cli.running import get_json, need_of, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     api_key_option,
@@ -24,7 +24,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.client_setup.need import model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
-from cacheproxy.plugin.loading import Setups, package_for
+from cacheproxy.plugin.loading import installed, package_for, setups
 
 _UNSAID = ("launch", "limits")
 """Of a setup: the one is for ``cacheproxy run``, the other among the variables."""
@@ -42,7 +42,8 @@ class ClientName(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return those of installed packages whose names begin with ``incomplete``."""
-        return [CompletionItem(one) for one in Setups().clients if one.startswith(incomplete)]
+        names = sorted(setups(installed()))
+        return [CompletionItem(one) for one in names if one.startswith(incomplete)]
 
 
 @click.command(cls=OneLine)
@@ -89,7 +90,7 @@ def env(
                 "the model server does not answer the proxy, or names no model that may be "
                 "printed. Start it, then"
             )
-    except RunningError as error:
+    except CommandError as error:
         missing = str(error)
         _warn(f"{missing}. Then")
     need = need_of(url, settings, api_key, page)

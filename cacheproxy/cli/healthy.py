@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from cacheproxy.asking import HEALTH, is_health
-from cacheproxy.cli.running import RunningError, get_json, proxy_url
+from cacheproxy.asking import HEALTH, CommandError, is_health
+from cacheproxy.cli.running import get_json, proxy_url
 from cacheproxy.config import ConfigError
 from cacheproxy.sources import load
 
@@ -16,7 +16,7 @@ def main() -> int:
     try:
         settings = load({}, os.environ)
         page = get_json(proxy_url(settings), HEALTH, settings.token_header())
-    except (ConfigError, RunningError) as error:
+    except (ConfigError, CommandError) as error:
         print(f"cacheproxy: {error}", file=sys.stderr)
         return 1
     return 0 if is_health(page) else 1

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from cacheproxy.asking import HEALTH, checked_url
-from cacheproxy.cli.running import RunningError, RunningProxy, get_json, proxy_url
+from cacheproxy.asking import HEALTH, CommandError, checked_url
+from cacheproxy.cli.running import RunningProxy, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
     json_option,
@@ -130,7 +130,7 @@ def _seen(url: str, settings: Config) -> Seen | None:
     token = settings.token_header()
     try:
         running, fired = RunningProxy.of(url, get_json(url, HEALTH, token)), look(url, token)
-    except (RunningError, ValueError) as error:
+    except (CommandError, ValueError) as error:
         why = str(error)
     else:
         if running is not None:
@@ -194,11 +194,11 @@ def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
     """Ask the proxy at the URL ``proxy``; return the counts.
 
     Its totals know of what was before it was started; a proxy without that page tells what it
-    remembers. Raises RunningError, or ValueError for an answer that is none.
+    remembers. Raises CommandError, or ValueError for an answer that is none.
     """
     try:
         rows, source = _kept(proxy, token, most), "has kept"
-    except RunningError:
+    except CommandError:
         rows = _list(get_json(proxy, _REMEMBERED, token), "exchanges")
         source = "remembers"
     return fired(rows, f"the last {len(rows):,} exchanges that the proxy at {proxy} {source}")

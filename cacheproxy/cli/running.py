@@ -43,10 +43,6 @@ def proxy_url(config: Config) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class RunningError(CommandError):
-    """The proxy gives no good answer."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunningProxy:
     """What a running proxy's health page tells of its rules and plugins."""
@@ -77,7 +73,7 @@ class RunningProxy:
 def get_json(
     proxy: str, path: str, token: Mapping[str, str], *, post: bool = False, instead: str = ""
 ) -> Any:
-    """Return the JSON value at ``path`` of the proxy at the URL ``proxy``; raises RunningError.
+    """Return the JSON value at ``path`` of the proxy at the URL ``proxy``; raises CommandError.
 
     ``token``: the header that holds its token, if it has one. ``post``: to have something done.
     ``instead``: what else the user may do where no proxy answers, after a comma.
@@ -87,17 +83,17 @@ def get_json(
         site = Site(proxy, {"Accept": "application/json", **token})
         answer = site.post(path, b"", _SECONDS) if post else site.get(path, _SECONDS)
     except CommandError:
-        raise RunningError(
+        raise CommandError(
             f"--proxy takes a URL such as http://127.0.0.1:8081, not {proxy!r}"
         ) from None
     except NoAnswerError as error:
-        raise RunningError(
+        raise CommandError(
             f"no cacheproxy answers at {proxy} ({error}): start it (cacheproxy serve){instead}"
         ) from None
     value = answer.json()
     if answer.status == 200 and value is not None:
         return value
-    raise RunningError(refused(answer, proxy))
+    raise CommandError(refused(answer, proxy))
 
 
 def need_of(url: str, settings: Config, api_key: str | None, page: Any, folder: str = "") -> Need:

@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,6 +45,7 @@ from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.lists import TABLES
 from cacheproxy.totals.totals import InMemoryTotals, Totals
+from cacheproxy.units import version
 from cacheproxy.web.cures import Applying, Cures, reload
 from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.exchanges import ExchangePages, exchanges
@@ -76,7 +75,7 @@ class ProcessParts(Service):
     what bodies were read as; ``collector``: of garbage; ``via``: our own token in the Via header.
     ``holding``: upstream requests whose client has left. ``beliefs``: of upstreams, by their URLs.
 
-    Raises CaptureError, PluginError, SpansError.
+    Raises ConfigError, PluginError.
     """
 
     def __init__(self, reactor: Any, config: Config) -> None:
@@ -351,11 +350,3 @@ class DeferredObserver:
             self._timer = self.clock.callLater(_PAUSE, self._some)
         else:  # set for one that has been put meanwhile
             self._timer.reset(_PAUSE)
-
-
-def version() -> str:
-    """Return the installed version of cacheproxy."""
-    try:
-        return distribution_version("cacheproxy-llm")
-    except PackageNotFoundError:
-        return "0 (not installed)"

@@ -21,13 +21,14 @@ from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.daemon import banner
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
-from cacheproxy.daemon.process_parts import ProcessParts, share_out, version
+from cacheproxy.daemon.process_parts import ProcessParts, share_out
 from cacheproxy.daemon.reloading import ConfigParts, Reloading
 from cacheproxy.daemon.signals import exit_with, take
-from cacheproxy.observe.log import BareFailures, TerminalObserver
+from cacheproxy.observe.log import TerminalObserver, bare_failures
 from cacheproxy.proxy.servers.poller import Poller
 from cacheproxy.sources import ignored
 from cacheproxy.totals.windows import lifetime
+from cacheproxy.units import version
 from cacheproxy.web.cures import ReloadError
 
 _log = Logger()
@@ -75,7 +76,7 @@ class ProxyService(MultiService):
             and not (twistd.get("logfile") or twistd.get("syslog") or twistd.get("logger"))
         ):
             parent.setComponent(ILogObserver, TerminalObserver(sys.stdout))
-        globalLogPublisher.addObserver(BareFailures())  # before twistd's own log file sees them
+        globalLogPublisher.addObserver(bare_failures)  # before twistd's own log file sees them
         super().setServiceParent(parent)
 
     def privilegedStartService(self) -> None:

@@ -109,7 +109,6 @@ class CheckedClient:
     """A client, and what its package says of its settings (cacheproxy_checkup)."""
 
     client: Client  #: as its package declares it
-    rules: tuple[str, ...]  #: names of its package's
     checkup: Checkup  #: what the package found
 
 
@@ -306,7 +305,7 @@ def look_at_clients(
             checkup = package.ask("cacheproxy_checkup", Checkup, mine)
         except PluginError as error:
             checkup = Checkup((fail("plugins", str(error)),))
-        found.append(CheckedClient(client, tuple(rule.name for rule in package.rules), checkup))
+        found.append(CheckedClient(client, checkup))
     return found
 
 

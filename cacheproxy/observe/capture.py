@@ -20,6 +20,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -28,6 +29,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
+from cacheproxy.config import ConfigError
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.record.exchange import Exchange
@@ -53,35 +55,31 @@ _LONGEST_CLIENT = 20
 _LONGEST_ID = 64
 
 
+@dataclass(eq=False)
 class Capture:
-    """The observer. ``reactor``: an IReactorFromThreads, on whose thread it logs.
+    """The observer.
 
-    ``most``: exchanges that may wait for the disk; ``size``: the bytes of their bodies.
     Its thread starts with the first exchange (twistd forks before that), and ends in ``close``.
-    ``dropped`` counts exchanges, ``written`` those on disk.
     """
 
-    def __init__(
-        self, reactor: Any, folder: CaptureFolder, *, most: int = 1000, size: int = 32 << 20
-    ) -> None:
-        self.written = 0
-        self.dropped = 0
-        self._reactor = reactor
-        self._folder = folder
-        self._most = most
-        self._size = size
-        self._profiles: dict[Session, tuple[str, Profile | None]] = {}
-        """What each session's file said last: its profile is written where it is another."""
-        self._queue: SimpleQueue[tuple[Exchange, int] | None] = SimpleQueue()
-        # Each grows on one thread alone, so that neither needs a lock: what came, what went.
-        self._came = 0
-        self._went = 0
-        self._thread: threading.Thread | None = None
-        self._closed = False
-        self._closing = threading.Event()
-        self._telling = threading.Lock()
-        self._episode = 0
-        self._last_drop = 0.0
+    reactor: Any  #: an IReactorFromThreads, on whose thread it logs
+    folder: CaptureFolder  #: that it writes to
+    most: int = 1000  #: exchanges that may wait for the disk
+    size: int = 32 << 20  #: bytes of their bodies
+    written: int = 0  #: exchanges on disk
+    dropped: int = 0  #: exchanges that are not
+    _profiles: dict[Session, tuple[str, Profile | None]] = field(default_factory=dict)
+    """What each session's file said last: its profile is written where it is another."""
+    _queue: SimpleQueue[tuple[Exchange, int] | None] = field(default_factory=SimpleQueue)
+    """Exchanges with their bytes; None: the end."""
+    _came: int = 0  #: bytes; this grows on one thread, the next on another: no lock is needed
+    _went: int = 0  #: bytes
+    _thread: threading.Thread | None = None  #: that writes
+    _closed: bool = False  #: no more is taken
+    _closing: threading.Event = field(default_factory=threading.Event)  #: nothing is waited for
+    _telling: threading.Lock = field(default_factory=threading.Lock)  #: of what follows
+    _episode: int = 0  #: exchanges dropped since it was calm
+    _last_drop: float = 0.0  #: seconds, by the exchange's own time
 
     @hookimpl
     @quick
@@ -94,8 +92,8 @@ class Capture:
         headers = (*exchange.received.headers, *exchange.response_headers)
         size = _NOT_BODIES + exchange.size + sum(len(name) + len(value) for name, value in headers)
         waiting = self._came - self._went
-        if waiting + size > self._size or self._queue.qsize() >= self._most:
-            self._drop(exchange.wall, _SLOW if size <= self._size else _TOO_LARGE)
+        if waiting + size > self.size or self._queue.qsize() >= self.most:
+            self._drop(exchange.wall, _SLOW if size <= self.size else _TOO_LARGE)
             return
         self._came += size
         # One that will wait does so without what its requests remember of their JSON.
@@ -113,7 +111,7 @@ class Capture:
         self._closed = True
         self._closing.set()
         if self._thread is None:
-            self._folder.close()
+            self.folder.close()
             return
         self._queue.put(None)
         self._thread.join(timeout)
@@ -137,7 +135,7 @@ class Capture:
             del found, exchange  # do not hold on to it while waiting for the next
             if self._queue.empty():
                 self._closing.wait(_GATHER)
-        self._folder.close()
+        self.folder.close()
 
     def _write(self, exchange: Exchange) -> str:
         """Write one exchange; return what went wrong, without anything of its contents."""
@@ -146,9 +144,9 @@ class Capture:
             says = day_of(exchange.wall), exchange.profile
             repeats = self._profiles.get(session) == says
             line = to_line(exchange, repeats=repeats)
-            removed = self._folder.removed
-            self._folder.append(session, exchange.wall, line)
-            if self._folder.removed > removed or len(self._profiles) >= _MOST_SESSIONS:
+            removed = self.folder.removed
+            self.folder.append(session, exchange.wall, line)
+            if self.folder.removed > removed or len(self._profiles) >= _MOST_SESSIONS:
                 self._profiles.clear()  # any session may have to begin a new file
             self._profiles[session] = says
         except OSError as error:
@@ -165,7 +163,7 @@ class Capture:
             self._last_drop = wall
             if self._episode == 1:
                 self._tell(
-                    f"capture to {self._folder.path}: {why}. Exchanges are not written to it; the "
+                    f"capture to {self.folder.path}: {why}. Exchanges are not written to it; the "
                     "requests themselves go on"
                 )
 
@@ -177,11 +175,7 @@ class Capture:
                 self._episode = 0
 
     def _tell(self, text: str) -> None:
-        self._reactor.callFromThread(_log.warn, "{text}", text=text)
-
-
-class CaptureError(ValueError):
-    """A folder that captures cannot be written to; the message says how to mend it."""
+        self.reactor.callFromThread(_log.warn, "{text}", text=text)
 
 
 class CaptureFolder:
@@ -189,7 +183,7 @@ class CaptureFolder:
 
     The folder is made if it is not there. It stays the same one whatever happens to its path: it
     is used through a descriptor. The oldest files go when all are larger than ``size`` bytes, or
-    older than ``days`` whole days; ``removed``: how many went. Raises CaptureError.
+    older than ``days`` whole days; ``removed``: how many went. Raises ConfigError.
     """
 
     def __init__(self, path: Path, *, size: int = 1 << 30, days: int = 30) -> None:
@@ -284,18 +278,18 @@ def _open_private(path: Path) -> int:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if path.is_symlink():
-            raise CaptureError(
+            raise ConfigError(
                 f"capture {path} is a symbolic link: name the folder itself"
             ) from None
-        raise CaptureError(f"capture {path}: {error.strerror}: name another folder") from None
+        raise ConfigError(f"capture {path}: {error.strerror}: name another folder") from None
     facts = os.fstat(folder)
     if facts.st_uid == os.geteuid() and not facts.st_mode & 0o077:
         return folder
     os.close(folder)
     if facts.st_uid != os.geteuid():
-        raise CaptureError(f"capture {path} belongs to another user: name another folder")
+        raise ConfigError(f"capture {path} belongs to another user: name another folder")
     # Not mended here: it may be a home or /tmp, named by mistake.
-    raise CaptureError(
+    raise ConfigError(
         f"other users can read capture {path}, and captures hold prompts: name a new folder, or "
         f"run chmod 700 {path}"
     )

@@ -101,6 +101,7 @@ class Judging:
         self._deliver = deliver
         self._ready_now: list[Exchange] = []
         self._verdicts = Verdicts(store)
+        self.looked = self._verdicts.passed.looked
         self._pool = ThreadPool(0, 1, "cacheproxy-judging")
         self._waiting = 0
         self._number = 0
@@ -118,10 +119,6 @@ class Judging:
         """Give on what waits for an upstream's answer, with what is known: it is too late."""
         for held in [one for line in self._held.values() for one in line]:
             held.give_up()
-
-    def looked(self, look: Look) -> None:
-        """Take note of a look at the upstream."""
-        self._verdicts.passed.looked(look)
 
     def __call__(self, exchanges: Iterable[Exchange]) -> None:
         """Take finished exchanges. Those without a prompt need no verdict."""

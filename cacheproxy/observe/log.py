@@ -12,7 +12,7 @@ from typing import TextIO
 
 from twisted.logger import ILogObserver, LogEvent, Logger, LogLevel, formatEvent
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import implementer, provider
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.privacy.credentials import hide_text
@@ -38,19 +38,13 @@ def bare(failure: Failure) -> Failure:
     return Failure(unsaid, failure.type, failure.getTracebackObject())
 
 
-@implementer(ILogObserver)
-class BareFailures:
-    """Changes events for the observers that come after it: it has to be added before them.
-
-    ``failure``: where the older half of Twisted puts it.
-    """
-
-    def __call__(self, event: LogEvent) -> None:
-        """Take out of one event what its exception says."""
-        for key in ("log_failure", "failure"):
-            failure = event.get(key)
-            if isinstance(failure, Failure) and not isinstance(failure.value, _BareError):
-                event[key] = bare(failure)
+@provider(ILogObserver)
+def bare_failures(event: LogEvent) -> None:
+    """Take out of ``event`` what its exception says, for the observers that are added later."""
+    for key in ("log_failure", "failure"):  # the older half of Twisted puts it there
+        failure = event.get(key)
+        if isinstance(failure, Failure) and not isinstance(failure.value, _BareError):
+            event[key] = bare(failure)
 
 
 @implementer(ILogObserver)

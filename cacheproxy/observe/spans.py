@@ -17,6 +17,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
+from cacheproxy.config import ConfigError
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.genai import describe
@@ -28,12 +29,8 @@ _LONGEST = 300
 _TRACE_HEADERS = (b"traceparent", b"tracestate")
 
 
-class SpansError(Exception):
-    """Spans were asked for and cannot be made; the message is one line."""
-
-
 class Spans:
-    """The observer that makes spans. Raises SpansError if the SDK is not installed.
+    """The observer that makes spans. Raises ConfigError if the SDK is not installed.
 
     A client that sends ``traceparent`` (W3C Trace Context) is the span's parent.
     """
@@ -48,7 +45,7 @@ class Spans:
             otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
         except ImportError:
             hint = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
-            raise SpansError(f"otel needs the OpenTelemetry SDK: {hint}") from None
+            raise ConfigError(f"otel needs the OpenTelemetry SDK: {hint}") from None
         logger = logging.getLogger("opentelemetry")
         if not any(isinstance(handler, _ToOurLog) for handler in logger.handlers):
             logger.addHandler(_ToOurLog(logging.WARNING))
@@ -66,7 +63,7 @@ class Spans:
             self._provider: Any = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
             self._provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
         except ValueError as error:  # what a variable says makes no sense
-            raise SpansError(f"otel: {_one_line(str(error))}") from None
+            raise ConfigError(f"otel: {_one_line(str(error))}") from None
         self._tracer = self._provider.get_tracer("cacheproxy", version)
         self._parent: Any = context.TraceContextTextMapPropagator()
         self._client = api.SpanKind.CLIENT

@@ -275,51 +275,35 @@ def _line(path: Path, error: BaseException) -> int | None:
     return lines[-1] if lines else getattr(code, "co_firstlineno", None)
 
 
-class Setups:
-    """The packages that set their client up, installed ones and ``files``, but for ``block``.
-
-    Raises PluginError for a file that cannot be loaded.
-    """
-
-    def __init__(self, block: Collection[str] = (), files: Iterable[str] = ()) -> None:
-        packages = [*installed(block), *map(load_file, map(Path, files))]
-        self._by_client: dict[str, Package] = {}
-        for package in packages:
-            if package.client and package.client.has_setup:
-                self._by_client.setdefault(package.client.name, package)
-        self._broken = [package for package in packages if package.error is not None]
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The names of the clients."""
-        return sorted(self._by_client)
-
-    def get(self, name: str) -> Package | None:
-        """Return the package of the client called ``name``, or of the package so called."""
-        packages = self._by_client.values()
-        return self._by_client.get(name) or next((p for p in packages if p.name == name), None)
-
-    def package(self, name: str) -> Package:
-        """Return it; raises PluginError where there is none."""
-        found = self.get(name)
-        if found is not None:
-            return found
-        if near := meant(name, [*self.clients, *(each.name for each in self._by_client.values())]):
-            raise PluginError(f"no client called {name!r} is installed{near}")
-        here = f"there are {', '.join(self.clients)}" if self._by_client else "there is none"
-        broken = "".join(f"; {each.name} cannot be loaded: {each.error}" for each in self._broken)
-        raise PluginError(
-            f"no client called {name!r} is installed; {here}{broken}. Others: {_INSTALL}"
-        )
+def setups(packages: Iterable[Package]) -> dict[str, Package]:
+    """Return those of ``packages`` that set their client up, by its name; the first of each."""
+    found: dict[str, Package] = {}
+    for package in packages:
+        if package.client and package.client.has_setup:
+            found.setdefault(package.client.name, package)
+    return found
 
 
 def package_for(name: str, block: Collection[str] = (), files: Iterable[str] = ()) -> Package:
-    """Return the package of the client called ``name``; raises PluginError.
+    """Return the package of the client called ``name``, or the package so called.
 
-    To load all takes as long as the rest of a command: those whose names begin like this are looked
-    at before.
+    Of those installed, but for ``block``, and of ``files``. To load all takes as long as the rest
+    of a command: those whose names begin like this are looked at before. Raises PluginError.
     """
-    others = {
-        entry.name for entry in entry_points(hookspecs.PROJECT) if not entry.name.startswith(name)
-    }
-    return Setups({*block, *others}).get(name) or Setups(block, files).package(name)
+    entries = [entry.name for entry in entry_points(hookspecs.PROJECT)]
+    others = {entry for entry in entries if not entry.startswith(name)}
+    for blocked, added in (({*block, *others}, ()), (block, files)):
+        packages = [*installed(blocked), *map(load_file, map(Path, added))]
+        known = setups(packages)
+        if name in known:
+            return known[name]
+    by_name = {each.name: each for each in known.values()}
+    if name in by_name:
+        return by_name[name]
+    if near := meant(name, known | by_name):
+        raise PluginError(f"no client called {name!r} is installed{near}")
+    here = f"there are {', '.join(sorted(known))}" if known else "there is none"
+    broken = "".join(
+        f"; {each.name} cannot be loaded: {each.error}" for each in packages if each.error
+    )
+    raise PluginError(f"no client called {name!r} is installed; {here}{broken}. Others: {_INSTALL}")

@@ -106,7 +106,7 @@ def _read_path(path: Path) -> Iterator[Exchange | Problem]:
 def _read_file(path: Path) -> Iterator[Exchange | Problem]:
     seen = 0
     with _opened(path) as file:
-        for line, found in _exchanges_of(file):
+        for line, found in _exchanges(file):
             if isinstance(found, Exchange):
                 yield found
                 continue
@@ -154,34 +154,32 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _exchanges_of(file: BinaryIO) -> Iterator[tuple[int | None, Exchange | str]]:
-    """Yield the exchanges of an open file; of one that cannot be unpacked, those before that."""
+def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Exchange | str]]:
+    """Yield the exchanges of an open file, or what is wrong, each with its line.
+
+    Of one that cannot be unpacked, those before that.
+    """
     try:
-        yield from _exchanges(file)
+        head = file.peek(_HEAD)[:_HEAD].removeprefix(_BOM)  # type: ignore[attr-defined]
+        if not head.strip():
+            yield None, "empty"
+        elif not head.lstrip().startswith(b"{") and b"\n{" not in head:
+            yield None, next((name for start, name in _KINDS if start.match(head)), _OTHER)
+        elif _WHOLE.match(head):
+            for found in _said(file.read().removeprefix(_BOM), is_har=True):
+                yield None, found
+        else:
+            profile = None
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    for found in _said(line.removeprefix(_BOM), profile):
+                        if isinstance(found, Exchange):
+                            profile = found.profile
+                        yield number, found
     except _TooLargeError:
         yield None, f"more than {_MOST_BYTES >> 30} GiB once it is unpacked: split it"
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error):
         yield None, "packed, and damaged or cut short"
-
-
-def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Exchange | str]]:
-    """Yield the exchanges of an open file, or what is wrong, each with its line."""
-    head = file.peek(_HEAD)[:_HEAD].removeprefix(_BOM)  # type: ignore[attr-defined]
-    if not head.strip():
-        yield None, "empty"
-    elif not head.lstrip().startswith(b"{") and b"\n{" not in head:
-        yield None, next((name for start, name in _KINDS if start.match(head)), _OTHER)
-    elif _WHOLE.match(head):
-        for found in _said(file.read().removeprefix(_BOM), is_har=True):
-            yield None, found
-    else:
-        profile = None
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                for found in _said(line.removeprefix(_BOM), profile):
-                    if isinstance(found, Exchange):
-                        profile = found.profile
-                    yield number, found
 
 
 def _said(

@@ -36,17 +36,22 @@ _VERDICTS = {judgement: judgement.lower() for judgement in Judgement} | {Judgeme
 class MetricRow:
     """One metric."""
 
-    name: str  #: as it is asked for
+    key: str  #: its name, without what all begin with
     labels: tuple[str, ...]  #: names of its labels
     says: str  #: its help
     buckets: tuple[float, ...] = ()  #: of a histogram, in its unit
+
+    @property
+    def name(self) -> str:
+        """As it is asked for."""
+        return f"cacheproxy_{self.key}"
 
     @property
     def kind(self) -> str:
         """Its type, as Prometheus calls it."""
         if self.buckets:
             return "histogram"
-        return "counter" if self.name.endswith("_total") else "gauge"
+        return "counter" if self.key.endswith("_total") else "gauge"
 
 
 def labels_of(exchange: Exchange) -> dict[str, str]:
@@ -133,107 +138,107 @@ def amounts_of(exchange: Exchange) -> dict[str, Amount]:
 
 COUNTED = (
     MetricRow(
-        "cacheproxy_requests_total",
+        "requests_total",
         (*_CLIENT, "outcome", "status"),
         "Requests relayed to their end, by how they ended and the class of their status",
     ),
     MetricRow(
-        "cacheproxy_prompt_tokens_total",
+        "prompt_tokens_total",
         (*_CLIENT, "source"),
         "Prompt tokens as the server counted them: reused from its cache, evaluated, or unknown",
     ),
     MetricRow(
-        "cacheproxy_generated_tokens_total",
+        "generated_tokens_total",
         _CLIENT,
         "Tokens the server generated",
     ),
     MetricRow(
-        "cacheproxy_model_tokens_total",
+        "model_tokens_total",
         ("upstream", "model", "source"),
         "The same tokens by model: reused, evaluated, unknown, or generated",
     ),
     MetricRow(
-        "cacheproxy_timed_tokens_total",
+        "timed_tokens_total",
         (*_UPSTREAM, "phase"),
         "Tokens evaluated (prompt) or generated (output), of answers long enough to tell a speed",
     ),
     MetricRow(
-        "cacheproxy_timed_seconds_total",
+        "timed_seconds_total",
         (*_UPSTREAM, "phase"),
         "Seconds the server spent on those tokens, as it says itself",
     ),
     MetricRow(
-        "cacheproxy_turns_total",
+        "turns_total",
         (*_CLIENT, "verdict"),
         "Turns of conversations by their verdict: ok, cold, compacted, cut, break, or unknown",
     ),
     MetricRow(
-        "cacheproxy_breaks_total",
+        "breaks_total",
         (*_CLIENT, "reason"),
         "Turns that lost the prompt cache, by reason",
     ),
     MetricRow(
-        "cacheproxy_lost_tokens_total",
+        "lost_tokens_total",
         (*_UPSTREAM, "reason"),
         "Tokens of the turn before that such turns had evaluated again",
     ),
     MetricRow(
-        "cacheproxy_rule_tokens_total",
+        "rule_tokens_total",
         (*_UPSTREAM, "effect"),
         "Tokens not evaluated thanks to cacheproxy (spared), or evaluated because of it (added); "
         "an estimate",
     ),
     MetricRow(
-        "cacheproxy_rule_seconds_total",
+        "rule_seconds_total",
         (*_UPSTREAM, "effect"),
         "Seconds of prefill that turns were spared or took longer, priced once, as each turn ended",
     ),
     MetricRow(
-        "cacheproxy_rule_hits_total",
+        "rule_hits_total",
         ("rule",),
         "Requests that a rule edited; 0 for one that never did",
     ),
-    MetricRow("cacheproxy_rule_edits_total", ("rule",), "Places that a rule edited"),
+    MetricRow("rule_edits_total", ("rule",), "Places that a rule edited"),
     MetricRow(
-        "cacheproxy_route_requests_total",
+        "route_requests_total",
         _ROUTE,
         "Requests by the route they took, where there are several upstreams",
     ),
     MetricRow(
-        "cacheproxy_route_tokens_total",
+        "route_tokens_total",
         (*_ROUTE, "source"),
         "Their tokens: reused, evaluated, unknown, or generated",
     ),
     MetricRow(
-        "cacheproxy_route_price_total",
+        "route_price_total",
         _ROUTE,
         "What the upstream charges for them, by the prices of the configuration",
     ),
     MetricRow(
-        "cacheproxy_moved_total",
+        "moved_total",
         _UPSTREAM,
         "Turns whose conversation was at another upstream before",
     ),
     MetricRow(
-        "cacheproxy_first_byte_seconds",
+        "first_byte_seconds",
         _REQUEST,
         "Time from the request, read in full, to the first byte of the answer's body",
         _SLOW,
     ),
     MetricRow(
-        "cacheproxy_request_duration_seconds",
+        "request_duration_seconds",
         _REQUEST,
         "Time from the request, read in full, to the end of the answer",
         _SLOW,
     ),
     MetricRow(
-        "cacheproxy_edit_seconds",
+        "edit_seconds",
         _UPSTREAM,
         "Time that the rules and the session's name took, waiting for a thread included",
         _FAST,
     ),
     MetricRow(
-        "cacheproxy_added_latency_seconds",
+        "added_latency_seconds",
         _UPSTREAM,
         "Time from the request, read in full, until it was sent upstream: what the proxy adds",
         _FAST,
@@ -242,35 +247,25 @@ COUNTED = (
 """Those that count exchanges, by what ``amounts_of`` returns for their names."""
 
 FAILURES = MetricRow(
-    "cacheproxy_failures_total",
+    "failures_total",
     ("name", "kind"),
     "Times that a rule or hook raised (failed), was late (timed_out) or was not shown an exchange "
     "(dropped)",
 )
 LEFT_OUT = MetricRow(
-    "cacheproxy_left_out", ("name",), "1 for a rule or hook that is not called any more, else 0"
+    "left_out", ("name",), "1 for a rule or hook that is not called any more, else 0"
 )
-CONNECTIONS = MetricRow("cacheproxy_connections", (), "Open client connections")
+CONNECTIONS = MetricRow("connections", (), "Open client connections")
 STREAMS = MetricRow(
-    "cacheproxy_open_requests", (), "Requests under way, those for the proxy's own pages left out"
+    "open_requests", (), "Requests under way, those for the proxy's own pages left out"
 )
-UP = MetricRow(
-    "cacheproxy_upstream_up", _UPSTREAM, "1 if the upstream answered the last look at it, else 0"
-)
-POLL_AGE = MetricRow(
-    "cacheproxy_poll_age_seconds", _UPSTREAM, "Time since the last look at the upstream"
-)
-SLOTS = MetricRow(
-    "cacheproxy_upstream_slots", (*_UPSTREAM, "state"), "Slots of llama-server: busy or idle"
-)
-KV_USED = MetricRow(
-    "cacheproxy_upstream_kv_used_ratio", _UPSTREAM, "Share of the KV cache in use, 0 to 1"
-)
+UP = MetricRow("upstream_up", _UPSTREAM, "1 if the upstream answered the last look at it, else 0")
+POLL_AGE = MetricRow("poll_age_seconds", _UPSTREAM, "Time since the last look at the upstream")
+SLOTS = MetricRow("upstream_slots", (*_UPSTREAM, "state"), "Slots of llama-server: busy or idle")
+KV_USED = MetricRow("upstream_kv_used_ratio", _UPSTREAM, "Share of the KV cache in use, 0 to 1")
 WARMED = MetricRow(
-    "cacheproxy_warmed_tokens_total",
+    "warmed_tokens_total",
     _UPSTREAM,
     "Tokens that a restarted server read again without a request of a client",
 )
-BUILD = MetricRow(
-    "cacheproxy_build_info", ("version", "python"), "Always 1; its labels say what runs"
-)
+BUILD = MetricRow("build_info", ("version", "python"), "Always 1; its labels say what runs")

@@ -67,11 +67,6 @@ _TURNS = 400
 _BRANCHES, _BRANCH_TURNS = 24, 100
 _RECENT = 24
 _PARTS = ("tools", "system", "history", "thinking", "last")
-_ORDERS = {
-    PromptOrder.TOOLS_FIRST: ["tools", "system", "history", "thinking", "last"],
-    PromptOrder.SYSTEM_FIRST: ["system", "tools", "history", "thinking", "last"],
-    PromptOrder.HOISTED: ["system", "tools", "history", "thinking", "last"],
-}
 _RECENT_PROMPTS = """
 SELECT prompt FROM exchanges INDEXED BY exchanges_session
 WHERE session = ? AND turn > 0 AND side = 0 AND prompt IS NOT NULL ORDER BY id DESC LIMIT ?
@@ -292,13 +287,13 @@ def _turns(
 
 def _turn(found: Json) -> Json:
     parts = [found.pop(name) for name in _PARTS]
-    order = _ORDERS[PromptOrder(found["order"] or PromptOrder.TOOLS_FIRST)]
+    is_usual = (found["order"] or PromptOrder.TOOLS_FIRST) == PromptOrder.TOOLS_FIRST
     failed, side = found.pop("failed"), found.pop("side")
     is_compacted = found["verdict"] == "compacted"
     return found | {
         "kind": "failed" if failed else "compacted" if is_compacted else "side" if side else "turn",
         "parts": None if parts[0] is None else dict(zip(_PARTS, parts, strict=True)),
-        "order": order,
+        "order": [*_PARTS] if is_usual else ["system", "tools", *_PARTS[2:]],
     }
 
 

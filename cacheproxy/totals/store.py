@@ -206,8 +206,6 @@ class Keep:
 
 
 DEFAULT = Keep()
-_FASTEST = 60
-"""How much faster than the time that passes detail may age: a month of it takes half a day."""
 _MOST_AT_ONCE = 2_000
 """Rows deleted in one go: the thread has other work."""
 
@@ -236,26 +234,6 @@ def tidy(store: TotalsStore, now: int, keep: Keep = DEFAULT) -> bool:
         store.forget_numbers()
     execute("PRAGMA incremental_vacuum(500)").fetchall()
     return more
-
-
-class Age:
-    """The time by which detail ages: the wall clock's, but it jumps back alone.
-
-    A clock that was a year ahead for some hours would else have cost all detail.
-    """
-
-    def __init__(self) -> None:
-        self._at: int | None = None
-        self._moment = 0.0
-
-    def __call__(self, store: TotalsStore, now: int, moment: float) -> int:
-        """Return it. ``now``: ms of the wall clock; ``moment``: s of the one that never jumps."""
-        passed, self._moment = moment - self._moment, moment
-        if self._at is None:
-            (self._at,) = store.connection.execute("SELECT max(at) FROM exchanges").fetchone()
-        elif now > self._at:
-            self._at = min(now, self._at + round(passed * 1000 * _FASTEST))
-        return now if self._at is None else min(now, self._at)
 
 
 def _delete_rows(store: TotalsStore, until: int) -> bool:

@@ -16,12 +16,14 @@ from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.kept import record_of
 from cacheproxy.totals.database import Database, Job
-from cacheproxy.totals.store import MOST, Age, InMemory, TotalsStore, tidy
+from cacheproxy.totals.store import MOST, InMemory, TotalsStore, tidy
 
 _log = Logger()
 _T = TypeVar("_T")
 _TIDY = 60.0
 _TIDY_ON = 1.0
+_FASTEST = 60
+"""How much faster than the time that passes detail may age: a month of it takes half a day."""
 
 
 class Totals(Database):
@@ -34,7 +36,8 @@ class Totals(Database):
     def __init__(self, reactor: Any, folder: Path, wall: Callable[[], float]) -> None:
         super().__init__(reactor, folder)
         self._wall = wall
-        self._age = Age()
+        self._at: int | None = None
+        self._moment = 0.0
         self._tidying = LoopingCall(self._tidy)
         self._tidying.clock = reactor
         self._served: dict[str, str | None] = {}
@@ -76,7 +79,7 @@ class Totals(Database):
 
     def _tidy(self) -> None:
         now, moment = self.now, self._reactor.seconds()
-        tidied = self.run(lambda store: tidy(store, self._age(store, now, moment)))
+        tidied = self.run(lambda store: tidy(store, self._aged(store, now, moment)))
         said = "the totals were not tidied: {why}"
         tidied.addCallbacks(
             self._tidied, lambda failure: _log.debug(said, why=failure.getErrorMessage())
@@ -85,6 +88,19 @@ class Totals(Database):
     def _tidied(self, more: bool) -> None:
         if more and self._tidying.running:
             self._reactor.callLater(_TIDY_ON, self._tidy)
+
+    def _aged(self, store: TotalsStore, now: int, moment: float) -> int:
+        """Return the time by which detail ages: the wall clock's (ms), but it jumps back alone.
+
+        A clock that was a year ahead for some hours would else have cost all detail. ``moment``: s
+        of a clock that never jumps.
+        """
+        passed, self._moment = moment - self._moment, moment
+        if self._at is None:
+            (self._at,) = store.connection.execute("SELECT max(at) FROM exchanges").fetchone()
+        elif now > self._at:
+            self._at = min(now, self._at + round(passed * 1000 * _FASTEST))
+        return now if self._at is None else min(now, self._at)
 
 
 class InMemoryTotals(Totals):

@@ -32,26 +32,15 @@ _SPARED = (
 
 
 class CacheState(StrEnum):
-    """How the cache stands in a window; the page's colour only repeats it."""
+    """How the cache stands in a window, for people; the page's colour only repeats it."""
 
-    EMPTY = "empty"
-    FAILING = "failing"
-    UNMEASURED = "unmeasured"
-    COLD = "cold"
-    WORKING = "working"
-    HITCHES = "hitches"
-    BREAKING = "breaking"
-
-
-_TITLES = {
-    CacheState.EMPTY: "No requests yet",
-    CacheState.FAILING: "Requests fail",
-    CacheState.UNMEASURED: "Not measured",
-    CacheState.COLD: "First turns only",
-    CacheState.WORKING: "Cache is working",
-    CacheState.HITCHES: "Cache works, with breaks",
-    CacheState.BREAKING: "Cache is breaking",
-}
+    EMPTY = "No requests yet"
+    FAILING = "Requests fail"
+    UNMEASURED = "Not measured"
+    COLD = "First turns only"
+    WORKING = "Cache is working"
+    HITCHES = "Cache works, with breaks"
+    BREAKING = "Cache is breaking"
 
 
 def headline(window: str, sums: Mapping[str, Any]) -> Json:
@@ -64,8 +53,8 @@ def headline(window: str, sums: Mapping[str, Any]) -> Json:
     standing, text = _judged(window, sums, known)
     spared = sums["spared"]
     return {
-        "standing": standing,
-        "title": _TITLES[standing],
+        "standing": standing.name.lower(),
+        "title": standing.value,
         "text": text,
         "share": sums["reused"] / known if known else None,
         "reused": sums["reused"],

@@ -89,13 +89,6 @@ class Applying:
 
     async def apply(self, name: str, cure: Cure) -> Answer:
         """Write the rules of ``cure`` for the request called ``name``, and use them."""
-        return await self._alone(self._apply(name, cure))
-
-    async def undo(self, name: str) -> Answer:
-        """Take the rules out that were applied for the request called ``name``."""
-        return await self._alone(self._undo(name))
-
-    async def _apply(self, name: str, cure: Cure) -> Answer:
         why = "The rule is in use already." if name in self._done else cure.why_not
         if why is not None:
             raise PageError(why, 409)
@@ -118,7 +111,8 @@ class Applying:
         line = f"{done.what} {done.file}. In use now, without a restart: {names}."
         return {"said": line}
 
-    async def _undo(self, name: str) -> Answer:
+    async def undo(self, name: str) -> Answer:
+        """Take the rules out that were applied for the request called ``name``."""
         if name not in self._done:
             why = "No rule was applied here for this request since the proxy started."
             raise PageError(why, 404)
@@ -140,7 +134,7 @@ class Applying:
             raise PageError(str(error), 409) from None
         return done
 
-    def _alone(self, work: Coroutine[Any, Any, _T]) -> Deferred[_T]:
+    def alone(self, work: Coroutine[Any, Any, _T]) -> Deferred[_T]:
         """Do ``work`` behind what is under way, and to its end, though who asked may have left."""
         waiting: Deferred[_T] = Deferred()
 
@@ -177,7 +171,11 @@ class Cures:
         number, _, verb = name.partition("/")
 
         async def apply() -> Answer:
-            return await self.applying.apply(number, await self._cure(number))
+            cure = await self._cure(number)
+            return await self.applying.alone(self.applying.apply(number, cure))
+
+        async def undo() -> Answer:
+            return await self.applying.alone(self.applying.undo(number))
 
         async def show() -> Answer:
             return (await self._cure(name)).as_json()
@@ -185,7 +183,7 @@ class Cures:
         if verb == "apply" and number.isdecimal():
             return self.prompts.change(request, apply)
         if verb == "undo" and number.isdecimal():
-            return self.prompts.change(request, lambda: self.applying.undo(number))
+            return self.prompts.change(request, undo)
         self.prompts.check(request)
         return answer(request, show)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -78,11 +78,6 @@ class Dashboard:
     _figures: dict[str, tuple[int, Json]] = field(default_factory=dict)
     """By window: when they were asked for, in ms, and the answer."""
 
-    @property
-    def changes(self) -> int:
-        """Grows when a request has begun, or ended, or its prompt is further."""
-        return self.latest.changes
-
     async def data(self, query: Mapping[str, str]) -> Json:
         """Return all that one window shows."""
         return await self.snapshot(window_of(query))
@@ -147,6 +142,11 @@ class Dashboard:
             found = await self.source.ask(_figures, window, now)
             self._figures[window] = now, found
         sums, last = found["overview"]["sums"], found["last_break"]
+        came = (
+            (each.session.client, each.session.id, each.wall)
+            for each in self.recent
+            if each.session is not None and (each.turn or each.has_failed)
+        )
         failed = stuck(self.recent, now / 1e3)
         if last is not None and last["number"] is not None:
             last = last | {"cured": self.is_applied(last["number"])}
@@ -156,7 +156,7 @@ class Dashboard:
             "now": now / 1e3,
             "upstream": upstream_of(self.url, look) | {"words": self.words()},
             "upstreams": self.upstreams(),
-            "clients": hide_text(clients(self._came(), now / 1e3)),
+            "clients": hide_text(clients(came, now / 1e3)),
             "starts": self.clients.starts("{url}", "{option}"),
             "prefills": self.latest.as_json(now / 1e3),
             "rules": list(self.active),
@@ -183,12 +183,6 @@ class Dashboard:
         page: Json = await self.source.ask(requests, limit=count)
         rows: list[Json] = page["requests"]
         return rows
-
-    def _came(self) -> Iterator[tuple[str, str, float]]:
-        """Yield whose each of the last turns was, or would have been, and when it began."""
-        for each in self.recent:
-            if each.session is not None and (each.turn or each.has_failed):
-                yield each.session.client, each.session.id, each.wall
 
     def _open_report(self, number: int) -> TurnReport | None:
         """Return the report on an exchange, None if its rule has been applied."""

@@ -28,34 +28,31 @@ _POLICY = (
 """Nothing from elsewhere, nothing inline, and no other site may frame the page."""
 
 
-class StaticFile:
-    """One file, kept in memory. Browsers ask whether it is still the same (RFC 9110, 13.1.2)."""
+def static_file(kind: bytes, body: bytes) -> DirectPage:
+    """Return a page: a file in memory, or 304 to a browser that has it (RFC 9110, 13.1.2)."""
+    packed = gzip.compress(body, mtime=0)
+    etag = b'W/"%s"' % hashlib.sha256(body).hexdigest()[:16].encode()
+    headers = (
+        (b"Cache-Control", b"no-cache"),
+        (b"Content-Security-Policy", _POLICY),
+        (b"ETag", etag),
+        (b"Vary", b"Accept-Encoding"),
+    )
 
-    def __init__(self, kind: bytes, body: bytes) -> None:
-        self.body = body
-        self._packed = gzip.compress(body, mtime=0)
-        self._etag = b'W/"%s"' % hashlib.sha256(body).hexdigest()[:16].encode()
-        self._headers: tuple[tuple[bytes, bytes], ...] = (
-            (b"Cache-Control", b"no-cache"),
-            (b"Content-Security-Policy", _POLICY),
-            (b"ETag", self._etag),
-            (b"Vary", b"Accept-Encoding"),
-        )
-        self._kind = kind
-
-    def __call__(self, request: Request) -> bytes:
-        """Answer with the file, or with 304 to a browser that has it."""
+    def page(request: Request) -> bytes:
         only(request)
-        if values(request, b"if-none-match") == [self._etag]:
+        if values(request, b"if-none-match") == [etag]:
             request.setResponseCode(304)
-            for name, value in self._headers:
+            for name, value in headers:
                 request.setHeader(name, value)
             return b""
-        body, headers = self.body, self._headers
         # what has a weight is left out, as for q=0
         if b"gzip" in tokens(values(request, b"accept-encoding")):
-            body, headers = self._packed, (*headers, (b"Content-Encoding", b"gzip"))
-        return respond(request, Content(self._kind, body, headers=headers))
+            coded = (*headers, (b"Content-Encoding", b"gzip"))
+            return respond(request, Content(kind, packed, headers=coded))
+        return respond(request, Content(kind, body, headers=headers))
+
+    return page
 
 
 def redirect(request: Request) -> bytes:
@@ -72,5 +69,5 @@ def static_files() -> Mapping[bytes, DirectPage]:
         kind = _TYPES.get(entry.name.rpartition(".")[2])
         if kind is not None:
             path = PAGE if entry.name == "index.html" else FOLDER + entry.name.encode()
-            found[path] = StaticFile(kind, entry.read_bytes())
+            found[path] = static_file(kind, entry.read_bytes())
     return found

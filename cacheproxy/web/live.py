@@ -178,7 +178,7 @@ class Live:
     async def _tell_window(self, window: str, late: set[_Page]) -> None:
         now = self.clock.seconds()
         age = now - self._sent.get(window, -_STALE)
-        changes = self._changes + self._dashboard.changes
+        changes = self._changes + self._dashboard.latest.changes
         changed = self._shown.get(window, 0) != changes
         due = age >= (_CALM[window] if changed else _STALE)
         told = {

@@ -13,7 +13,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from cacheproxy.cli.main import main
-from cacheproxy.plugin.loading import Setups
+from cacheproxy.plugin.loading import installed, setups
 from cacheproxy.sources import default_file
 from tests import transcript
 from tests.cli.invoking import invoke, printed
@@ -22,7 +22,7 @@ from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
 pytestmark = pytest.mark.slow
 
 MODEL = "Qwen3 Coder's $HOME"
-CLIENTS = Setups().clients
+CLIENTS = sorted(setups(installed()))
 PAGES = {
     b"/props": {"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 4},
     b"/v1/models": {"data": [{"id": MODEL}]},

@@ -38,7 +38,7 @@ CLIENT = Client(
     sends_late="Claude Code sends one in each turn",
     advice=((LEFT, "Claude Code", 'eval "$(cacheproxy env claude)" sets it'),),
 )
-CHECKED = CheckedClient(CLIENT, (RULE,), Checkup(volatile=HEADS))
+CHECKED = CheckedClient(CLIENT, Checkup(volatile=HEADS))
 
 
 KNOWN = frozenset({"claude"})

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.config import ConfigError
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.observe.capture import Capture, CaptureError, CaptureFolder, file_name
+from cacheproxy.observe.capture import Capture, CaptureFolder, file_name
 from cacheproxy.record.files import read
 from tests.observe.capturing import DAY, NOON, Reactor, capture, exchange, large, mode, names
 
@@ -92,7 +93,7 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path):
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o755)
-    with pytest.raises(CaptureError, match=f"chmod 700 {folder}$"):
+    with pytest.raises(ConfigError, match=f"chmod 700 {folder}$"):
         CaptureFolder(folder)
     assert mode(folder) == 0o755
 
@@ -102,17 +103,17 @@ def test_a_folder_of_another_user_is_refused(tmp_path):
     folder = tmp_path / "theirs"
     folder.mkdir(0o700)
     os.chown(folder, BOB, BOB)
-    with pytest.raises(CaptureError, match="belongs to another user"):
+    with pytest.raises(ConfigError, match="belongs to another user"):
         CaptureFolder(folder)
 
 
 def test_a_folder_that_is_none(tmp_path):
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none")):
-        with pytest.raises(CaptureError, match="name another folder"):
+        with pytest.raises(ConfigError, match="name another folder"):
             CaptureFolder(path)
     (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(CaptureError, match="is a symbolic link: name the folder itself"):
+    with pytest.raises(ConfigError, match="is a symbolic link: name the folder itself"):
         CaptureFolder(tmp_path / "link")
 
 

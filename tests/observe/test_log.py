@@ -6,7 +6,7 @@ import pytest
 from twisted.logger import Logger, LogLevel, LogPublisher, textFileLogObserver
 from twisted.python.failure import Failure
 
-from cacheproxy.observe.log import BareFailures, TerminalObserver, bare
+from cacheproxy.observe.log import TerminalObserver, bare, bare_failures
 
 
 def stream(encoding="utf-8"):
@@ -125,7 +125,7 @@ def test_what_the_system_says_stays():
 def test_observers_that_come_after_it_see_bare_failures(key):
     """Both halves of Twisted, and an event that is seen twice."""
     file = io.StringIO()
-    publisher = LogPublisher(BareFailures(), BareFailures(), textFileLogObserver(file))
+    publisher = LogPublisher(bare_failures, bare_failures, textFileLogObserver(file))
     event = {"log_format": "it failed", "log_time": 0.0, key: failed()}
     publisher(event)
     assert SECRET not in event[key].getTraceback()
@@ -135,5 +135,5 @@ def test_observers_that_come_after_it_see_bare_failures(key):
 
 def test_events_without_a_failure_are_left_alone():
     event = {"log_format": SECRET, "failure": SECRET}
-    BareFailures()(event)
+    bare_failures(event)
     assert event == {"log_format": SECRET, "failure": SECRET}

@@ -189,9 +189,9 @@ def test_they_can_be_switched_off(sent, collector, off):
 
 
 def test_a_variable_of_nonsense_is_one_line(make):
-    from cacheproxy.observe.spans import SpansError
+    from cacheproxy.config import ConfigError
 
-    with pytest.raises(SpansError, match=r"^[^\n]*max_queue_size[^\n]*$"):
+    with pytest.raises(ConfigError, match=r"^[^\n]*max_queue_size[^\n]*$"):
         make(OTEL_BSP_MAX_QUEUE_SIZE="-1")
 
 

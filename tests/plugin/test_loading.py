@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,12 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import is_quick
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.plugin.loading import (
-    Setups,
     entry_points,
+    installed,
     load_file,
+    package_for,
     search_path,
+    setups,
     without_working_directory,
 )
 from cacheproxy.plugin.package import PluginError
@@ -656,22 +659,22 @@ def test_a_client_is_found_by_its_name_before_a_package_is(install):
     install("b-package", with_setup("mine", "return None"))
     install("other", with_setup("a-package"))
     install("silent", "CLIENT = Client('silent')\nRULES = ()")
-    setups = Setups(others())
-    assert setups.package("mine").client.has_setup
-    assert setups.clients == ["a-package", "mine"]
-    assert setups.package("mine").name == "a-package"
-    assert setups.package("a-package").name == "other"
-    assert setups.package("other").name == "other"
-    assert setups.package("mine").setup(NEED).variables == {"URL": "http://here"}
+    found = partial(package_for, block=others())
+    assert found("mine").client.has_setup
+    assert sorted(setups(installed(others()))) == ["a-package", "mine"]
+    assert found("mine").name == "a-package"
+    assert found("a-package").name == "other"
+    assert found("other").name == "other"
+    assert found("mine").setup(NEED).variables == {"URL": "http://here"}
 
 
 def test_one_that_is_not_there(install):
     with pytest.raises(PluginError, match="no client called 'mine' is installed; there is none"):
-        Setups(others()).package("mine")
+        package_for("mine", others())
     install("mine-package", "raise OSError('no disk')")
     install("silent", "CLIENT = Client('silent')\nRULES = ()")
     with pytest.raises(PluginError, match="there is none; mine-package cannot be loaded: OSError"):
-        Setups(others()).package("silent")
+        package_for("silent", others())
 
 
 @pytest.mark.parametrize(
@@ -686,5 +689,5 @@ def test_one_that_is_not_there(install):
 def test_a_hook_that_fails_is_one_line_with_its_plugins_name(install, does, said):
     install("mine-package", with_setup("mine", does))
     with pytest.raises(PluginError) as caught:
-        Setups(others()).package("mine").setup(NEED)
+        package_for("mine", others()).setup(NEED)
     assert str(caught.value) == f"plugin mine-package: cacheproxy_setup: {said}"

@@ -14,7 +14,7 @@ from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.daemon import banner
 from cacheproxy.doctor.facts import look_at_clients
 from cacheproxy.doctor.server_checks import late_messages
-from cacheproxy.plugin.loading import Setups
+from cacheproxy.plugin.loading import package_for
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
@@ -97,7 +97,7 @@ def test_a_session_of_its_own_and_a_subagent(packages):
 
 def test_it_is_set_up_and_started_in_its_own_way(packages):
     """``cacheproxy env novel``; the banner, and the page before the first request."""
-    found = Setups(others()).package("novel")
+    found = package_for("novel", others())
     assert found.setup(Need(PROXY)).variables == {"NOVEL_URL": PROXY}
     said = banner.rest(PROXY, None, (), packages, edits=True, open_to_others=False)
     assert f"  Novel Agent   NOVEL_URL={PROXY} novel" in list(said)

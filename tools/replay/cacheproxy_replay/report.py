@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.words import counted, seconds, times
+from cacheproxy.words import counted, seconds
 from cacheproxy_replay import Cold, Via, table
 from cacheproxy_replay.estimate import Assessed, ReplayFigures, Total
 from cacheproxy_replay.run import AS_CAPTURED, THROUGH, ReplayRun
 
 WIDTH = 96
+TIMES = "\N{MULTIPLICATION SIGN}"
 WORTH_NAMING = 1.2
 """A smaller ratio is no difference."""
 
@@ -264,3 +265,8 @@ def _turn_fields(one: Assessed) -> dict[str, Any]:
         "lost": lost.tokens if lost is not None else None,
         "status": turn.status or 0,
     }
+
+
+def times(ratio: float) -> str:
+    """Return how many times as much something is."""
+    return f"{ratio:.1f}{TIMES}" if ratio < 9.95 else f"{ratio:.0f}{TIMES}"

@@ -8,13 +8,13 @@ import pytest
 from cacheproxy_replay import Via
 from cacheproxy_replay.estimate import figures
 from cacheproxy_replay.plan import plan
-from cacheproxy_replay.report import WIDTH, ReplayReport, record
+from cacheproxy_replay.report import TIMES, WIDTH, ReplayReport, record, times
 from cacheproxy_replay.run import ReplayRun
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.words import TIMES, seconds, share, times
+from cacheproxy.words import seconds, share
 from tests import conversation, golden
 from tests.conversation import assessed, turns
 

@@ -63,7 +63,8 @@ class LlamaServer(ServerProcess):
         alarm = threading.Timer(START_SECONDS, self._process.kill)
         alarm.start()
         try:
-            for line in self.stdout:
+            assert self._process.stdout is not None
+            for line in self._process.stdout:
                 if line.startswith(READY):
                     return line.removeprefix(READY).strip().rstrip("/")
                 if line.startswith(UNAVAILABLE):
