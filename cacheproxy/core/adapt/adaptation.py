@@ -36,13 +36,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class AdaptationNeed:
-    """What one request needs of one adaptation.
+    """What one request needs of one adaptation."""
 
-    ``facts``: by the key that each depends on (the server and its model: ``()``; a tool's or a
-    message's digest; a session), what is remembered under it once the server took the request.
-    """
-
-    facts: Remembered = field(default_factory=dict)  #: what is remembered, by key
+    facts: Remembered = field(default_factory=dict)
+    """By the key that each depends on (the server and its model: ``()``; a tool's or a message's
+    digest; a session), what is remembered under it once the server took the request."""
 
 
 Need = AdaptationNeed
@@ -56,6 +54,14 @@ class Edited(NamedTuple):
     edits: Sequence[Edit] = ()  #: what was done, for the report
 
 
+class Step(NamedTuple):
+    """What one adaptation came to, for one request."""
+
+    request: Request  #: as it goes on; the same object if nothing was edited
+    need: Need | None = None  #: what it needed, None for nothing
+    report: RuleReport | None = None  #: what was edited, or why it failed
+
+
 class Adaptation(Protocol):
     """One kind of thing that servers refuse."""
 
@@ -66,24 +72,18 @@ class Adaptation(Protocol):
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
         """Return what ``request`` needs by what is ``remembered``; None for nothing. No I/O."""
 
-    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
+    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
         """Return what ``request`` needs after ``refusal``, None where this is not its kind.
 
         ``need``: what it was sent with; a Need that is the same heals nothing.
         """
+        return None
 
     def edits(self, request: Request, need: Need) -> Sequence[Edit] | Edited:
         """Return the edits, the same for equal arguments; no two of them overlap."""
 
 
-class Telling(Adaptation, Protocol):
-    """An adaptation with words of its own for people."""
-
-    def says(self, remembered: Remembered) -> str:
-        """Return what such a server does, and what is done about it: one line behind its name."""
-
-
-class Learning(Telling, Protocol):
+class Learning(Adaptation, Protocol):
     """An adaptation that is asked about each request: it knows of the server by itself."""
 
     title: str  #: under which pages have what ``as_dict`` returns, and what it ``says``
@@ -98,61 +98,57 @@ class Learning(Telling, Protocol):
         ``begins``: whether it is a turn, so that its answer is to be remembered.
         """
 
-    async def learn_again(self, request: Request, need: Need | None) -> Need | None:
+    async def learn_again(self, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
         """Return what ``request`` needs by what is known now, since it was refused with ``need``.
 
         Another server may have taken the place of the one that was known.
         """
+        return need
 
-    def remember(self, request: Request, need: Need) -> None:
+    def remember(self, request: Request, need: Need) -> None:  # noqa: ARG002
         """Take note that the server took ``request`` with what a refusal taught."""
+        return
 
     def is_quick(self, request: Request, remembered: Remembered) -> bool:
         """Whether the request may be edited on the reactor: that takes less than 5 ms."""
+
+    def says(self, remembered: Remembered) -> str:
+        """Return what such a server does, and what is done about it: one line for people.
+
+        Others may have it, too: pages show it, and the log has it once.
+        """
 
     def as_dict(self) -> dict[str, Any]:
         """Return what it knows as plain values for a page."""
 
 
-def make(
-    name: str,
-    request: Request,
-    edits_of: Callable[[], Sequence[Edit] | Edited],
-    most: int | None = None,
-) -> tuple[Request, RuleReport | None]:
-    """Return ``request`` with the edits of the adaptation ``name``, and what was edited.
+def made(
+    name: str, request: Request, found: Sequence[Edit] | Edited, need: Need | None = None
+) -> Step:
+    """Return ``request`` with what the adaptation ``name`` has ``found``.
 
-    ``most``: edits that it may make, None for any number. It never raises: where the adaptation
-    fails, the request goes on without it, and the report says why (law 4).
+    Raises EditError and PathError.
+    """
+    if isinstance(found, Edited):
+        after, edits = found
+    elif not found or (document := request.document) is None:
+        return Step(request, need)
+    else:
+        edits, splices = found, splices_of(document, found)
+        body = splice(request.body, splices)
+        after = request if body is request.body else request.with_body(body, splices)
+    return Step(after, need, None if after is request else RuleReport(name, tuple(edits)))
+
+
+def guarded(name: str, request: Request, work: Callable[[], Step]) -> Step:
+    """Return what ``work`` comes to; it never raises.
+
+    Where the adaptation ``name`` fails, ``request`` goes on without it, and the report says why
+    (law 4).
     """
     try:
-        found = edits_of()
-        if isinstance(found, Edited):
-            after, edits = found
-        elif not found or (document := request.document) is None:
-            return request, None
-        else:
-            edits = found
-            splices = splices_of(document, edits)
-            body = splice(request.body, splices)
-            after = request if body is request.body else request.with_body(body, splices)
-        if after is request:
-            return request, None
-        if most is not None and (len(edits) > most or after.document is None):
-            why = f"more than {most:,} edits" if len(edits) > most else "no JSON is left"
-            return request, RuleReport(name, error=why)
+        return work()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # law 4; a plugin's may raise whatever it likes
-        return request, RuleReport(name, error=describe(error))
-    return after, RuleReport(name, tuple(edits))
-
-
-def need_of(name: str, find: Callable[[], Need | None]) -> tuple[Need | None, RuleReport | None]:
-    """Return what the adaptation ``name`` finds that a request needs, or how it failed."""
-    try:
-        return find(), None
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # law 4
-        return None, RuleReport(name, error=describe(error))
+    except BaseException as error:  # a plugin's may raise whatever it likes
+        return Step(request, None, RuleReport(name, error=describe(error)))

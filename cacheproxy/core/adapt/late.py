@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from cacheproxy.core.adapt.adaptation import (
     Edited,
+    Learning,
     Need,
     Refusal,
     Remembered,
-    make,
+    Step,
+    guarded,
+    made,
 )
 from cacheproxy.core.adapt.placing import LateMessage, late_messages, placed
 from cacheproxy.core.adapt.refusal import LARGEST
@@ -79,9 +81,9 @@ def wants_turns(body: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LateNeed(Need):
-    """``facts``: the Placement under ``()``, where one is known. ``late``: the late messages."""
+    """``facts``: the Placement under ``()``, where one is known."""
 
-    late: Sequence[LateMessage] = ()  #: those of the request
+    late: Sequence[LateMessage] = ()  #: the late messages
 
     @property
     def placement(self) -> Placement | None:
@@ -89,7 +91,7 @@ class LateNeed(Need):
         return self.facts.get(())
 
 
-class LateMessages:
+class LateMessages(Learning):
     """Places late system messages; ``setting``: as ``--placement`` says it."""
 
     name, title = NAME, "placement"
@@ -205,7 +207,12 @@ def place(
 ) -> tuple[Request, RuleReport | None]:
     """Return ``request`` with its late messages where ``placement`` says, and what was done.
 
-    ``late``: these, where they have been looked for. It never raises, see ``make``.
+    ``late``: these, where they have been looked for. It never raises, see ``guarded``.
     """
-    found = late_messages(request) if late is None else late
-    return make(NAME, request, partial(placed, request, placement, found))
+
+    def work() -> Step:
+        found = late_messages(request) if late is None else late
+        return made(NAME, request, placed(request, placement, found))
+
+    step = guarded(NAME, request, work)
+    return step.request, step.report

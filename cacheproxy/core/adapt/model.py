@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cacheproxy.core.adapt.adaptation import Need, Refusal, Remembered
+from cacheproxy.core.adapt.adaptation import Adaptation, Need, Remembered
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 
@@ -13,7 +13,7 @@ NAME = "model"
 _WHY = "the name that this upstream has for its model"
 
 
-class ModelName:
+class ModelName(Adaptation):
     """Has requests ask for ``model``; those that name none go on as they came."""
 
     name = NAME
@@ -25,10 +25,6 @@ class ModelName:
         """Return the need of another name."""
         named = (request.json or {}).get("model")
         return Need(remembered) if isinstance(named, str) and named != remembered[()] else None
-
-    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
-        """Return None: the user says which name it is."""
-        return None
 
     def edits(self, request: Request, need: Need) -> Sequence[Edit]:  # noqa: ARG002
         """Return the one edit."""

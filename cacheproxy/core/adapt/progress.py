@@ -7,7 +7,7 @@ tells is taken out of the answer again (``PrefillReader``).
 
 from __future__ import annotations
 
-from cacheproxy.core.adapt.adaptation import Edited, Need, Refusal, Remembered
+from cacheproxy.core.adapt.adaptation import Adaptation, Edited, Need, Remembered
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 
@@ -18,7 +18,7 @@ _EDIT = Edit(f"/{_MEMBER}", True, "the server is to say how far it is with the p
 _NEED = Need()
 
 
-class PrefillProgress:
+class PrefillProgress(Adaptation):
     """Asks for it, where the server can tell; what is ``remembered`` under ``()`` are its APIs."""
 
     name = NAME
@@ -29,10 +29,6 @@ class PrefillProgress:
         if request.dialect not in remembered[()]:
             return None
         return _NEED if body.get("stream") is True and _MEMBER not in body else None
-
-    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
-        """Return None: servers ignore a member that they do not know."""
-        return None
 
     def edits(self, request: Request, need: Need) -> Edited:  # noqa: ARG002
         """Return the request with the member at its end."""

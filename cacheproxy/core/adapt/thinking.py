@@ -14,7 +14,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from cacheproxy.core.adapt.adaptation import Edited, Need, Refusal, Remembered
+from cacheproxy.core.adapt.adaptation import Edited, Learning, Need, Remembered
 from cacheproxy.core.adapt.server import KnownServer
 from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.store import Store
@@ -115,7 +115,7 @@ class KeptNeed(Need):
     """Where the answer will stand, see ``place_of``; None: none is expected."""
 
 
-class KeptThinking:
+class KeptThinking(Learning):
     """Keeps earlier reasoning; ``setting``: of ``--keep-thinking``.
 
     ``in_thread``: calls a function with arguments in a thread.
@@ -168,10 +168,6 @@ class KeptThinking:
         places, asked = _places(request, sources.thoughts, sources.kin)
         return KeptNeed({}, sources, places, asked)
 
-    def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
-        """Return None: a template takes what its page has rendered."""
-        return None
-
     def edits(self, request: Request, need: Need) -> Edited:
         """Return the request with its reasoning kept."""
         assert isinstance(need, KeptNeed)
@@ -187,13 +183,6 @@ class KeptThinking:
         if body is request.body:
             return Edited(request)
         return Edited(request.with_body(body, splices), edits)
-
-    async def learn_again(self, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
-        """Return ``need``: it is never refused."""
-        return need
-
-    def remember(self, request: Request, need: Need) -> None:
-        """Remember nothing: no refusal taught it."""
 
     def is_quick(self, request: Request, remembered: Remembered) -> bool:
         """Whether the request may be edited on the reactor: its history is read."""

@@ -6,7 +6,7 @@ What is edited here is shown as the edits of rules are: a report for each adapta
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -18,21 +18,21 @@ from twisted.logger import Logger
 
 from cacheproxy.core.adapt.adaptation import (
     Adaptation,
-    Edited,
     Learning,
     Need,
     Refusal,
     Remembered,
-    make,
-    need_of,
+    Step,
+    guarded,
+    made,
 )
 from cacheproxy.core.adapt.cures import cure
 from cacheproxy.core.adapt.refusal import LARGEST, STATUSES, read
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.document.edits import EditError
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import MOST_EDITS, GivenUpError, RuleReport, describe
+from cacheproxy.core.rules.fold import MOST_EDITS, GivenUpError, RuleReport, describe, kind_of
 from cacheproxy.proxy.exchange.normalizing import seconds_for
 from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.servers.profiling import Profiling
@@ -49,24 +49,14 @@ _MOST_RESENDS = 6
 
 Asked = Callable[[Request], Awaitable[Refusal | None]]
 """Sends the server a request of our own; returns its refusal, None if it took the request."""
-_Probing = Callable[
-    [Refusal, Request, Need | None], Generator[Request, Refusal | None, Need | None]
-]
+Probing = Generator[Request, Refusal | None, Need | None]
+"""Yields requests of our own, is sent what ``Asked`` returns, and returns the need."""
 
 
 class Adapted:
     """One request as one server gets it."""
 
-    __slots__ = (
-        "failed",
-        "needs",
-        "received",
-        "refusal",
-        "reports",
-        "request",
-        "resends",
-        "taught",
-    )
+    __slots__ = ("needs", "received", "refusal", "reports", "request", "resends", "taught")
 
     def __init__(self, received: Request, resends: int = 0) -> None:
         self.received = received  #: before any adaptation
@@ -74,19 +64,16 @@ class Adapted:
         self.needs: dict[str, Need] = {}  #: by the names of the adaptations
         self.taught: set[str] = set()  #: names of those whose need the server's refusals taught
         self.reports: tuple[RuleReport, ...] = ()  #: what was edited, or failed
-        self.failed: tuple[RuleReport, ...] = ()  #: of adaptations that a refusal made fail
         self.resends = resends  #: how often it was sent again
         self.refusal: Refusal | None = None  #: the last one, where it could be read
 
-    def take(
-        self, name: str, request: Request, need: Need | None, report: RuleReport | None
-    ) -> None:
-        """Go on with ``request``, which the adaptation ``name`` has left so."""
-        self.request = request
-        if need is not None:
-            self.needs[name] = need
-        if report is not None:
-            self.reports += (report,)
+    def take(self, name: str, step: Step) -> None:
+        """Go on as the adaptation ``name`` has left it."""
+        self.request = step.request
+        if step.need is not None:
+            self.needs[name] = step.need
+        if step.report is not None:
+            self.reports += (step.report,)
 
 
 class _Entry(NamedTuple):
@@ -96,7 +83,8 @@ class _Entry(NamedTuple):
     learning: Learning | None  #: the same, if it knows of the server by itself
     given: Remembered | None  #: what is remembered from the start
     is_foreign: bool  #: it is a plugin's, which gets a thread, a deadline and its own parsed JSON
-    probes: _Probing | None = None  #: finds by requests of our own what was refused
+    probes: Callable[[Refusal, Request, Need | None], Probing] | None = None
+    """Finds by requests of our own what was refused."""
     bound: Callable[[Turn | None], Adaptation] | None = None
     """Returns it for the requests of one turn, which it needs to know."""
 
@@ -142,8 +130,9 @@ class Adapting:
     def words(self) -> dict[str, str]:
         """Return what is known of the server, and what is done here for that, in a line each."""
         found = {title: page["says"] for title, page in self.pages().items()}
+        ours = {each.one.name: each for each in self._all if not each.is_foreign}
         for (name, _), facts in self._server.beliefs.taught.items():
-            says = next((_says(one.one) for one in self._all if one.one.name == name), None)
+            says = getattr(ours[name].one, "says", None) if name in ours else None
             if says is not None:
                 found[name] = says(facts)
         return found
@@ -160,19 +149,15 @@ class Adapting:
             return adapted
         taught = self._server.beliefs.taught
         for each in self._all if taught else self._always:
+            one, learning, remembered, *_ = each
             request = adapted.request
-            remembered = each.given
-            if each.learning is not None:
-                remembered = await each.learning.learn(request, turn, begins=begins)
+            if learning is not None:
+                remembered = await learning.learn(request, turn, begins=begins)
             elif remembered is None:
-                remembered = taught.get((each.one.name, self._server.key(request)))
+                remembered = taught.get((one.name, self._server.key(request)))
             if remembered is not None:
-                each = each.of(turn)  # noqa: PLW2901
-                work = partial(_adapt, each, request, remembered)
-                found = await self._call(each, request, work, remembered)
-                if found is not None:
-                    adapted.take(each.one.name, *found)
-                    self._tell(each, request, turn, *found[1:])
+                work = partial(_adapt, each.of(turn), request, remembered)
+                adapted.take(one.name, await self._call(each, request, turn, work, remembered))
         return adapted
 
     async def heal(
@@ -188,41 +173,43 @@ class Adapting:
             return None
         again = Adapted(adapted.received, adapted.resends + 1)
         again.taught |= adapted.taught
-        is_healed = False
-        for each in self._all:
-            each = each.of(turn)  # noqa: PLW2901
+        healed: str | None = None
+        failed: list[RuleReport] = []
+        for each in [one.of(turn) for one in self._all]:
             name, request = each.one.name, again.request
             need = adapted.needs.get(name)
-            after, report = request, None
+            step = Step(request)
             if need is not None:
-                after, report = await self._make(each, request, need)
-            found = None
-            if not is_healed:
-                found = await self._refused(each, refusal, request, adapted, ask)
-            if found is not None and found != need:
-                other, done = await self._make(each, request, found)
-                is_healed = other.body != after.body
-                if is_healed:
-                    need, after, report = found, other, done
-                    again.taught.add(name)
-                    self._tell(each, request, turn, need, report)
-            again.take(name, after, need, report)
-        if not is_healed and (cures := cure(refusal.words)) and cures not in self._told:
+                step = await self._call(each, request, turn, partial(_made, each, request, need))
+            if healed is None:
+                found = await self._refused(each, request, turn, refusal, adapted, ask=ask)
+                if found.need is not None and found.need != need:
+                    make = partial(_made, each, request, found.need)
+                    found = await self._call(each, request, turn, make)
+                    if found.request.body != step.request.body:
+                        step, healed = found, name
+                        again.taught.add(name)
+                if found is not step and found.report is not None and found.report.error:
+                    failed.append(found.report)
+            again.take(name, step)
+        if healed is None and (cures := cure(refusal.words)) and cures not in self._told:
             self._told.add(cures)
             _log.warn("the upstream refuses what nothing here can mend: {cure}", cure=cures)
-        return again if is_healed else None
+        mended = adapted if healed is None else again
+        mended.reports += tuple(failed)
+        return None if healed is None else again
 
     def answered(self, adapted: Adapted) -> None:
         """Remember what refusals taught: the server has taken the request."""
         for each in self._all:
-            name = each.one.name
-            if name in adapted.taught:
-                need = adapted.needs[name]
-                if each.learning is not None:
-                    each.learning.remember(adapted.received, need)
-                elif need.facts:
-                    key = self._server.key(adapted.received)
-                    self._server.beliefs.teach(name, key, need.facts)
+            need = adapted.needs.get(each.one.name)
+            if need is None or each.one.name not in adapted.taught:
+                continue
+            if each.learning is not None:
+                each.learning.remember(adapted.received, need)
+            elif need.facts:
+                key = self._server.key(adapted.received)
+                self._server.beliefs.teach(each.one.name, key, need.facts)
 
     def finish(self, request: Request) -> tuple[Request, RuleReport | None]:
         """Return what is sent instead of ``request``, which is recorded, and what was edited."""
@@ -230,9 +217,10 @@ class Adapting:
         need = None if last is None or not progress else last.needed(request, {(): progress})
         if last is None or need is None:
             return request, None
-        return make(last.name, request, partial(last.edits, request, need))
+        step = made(last.name, request, last.edits(request, need))
+        return step.request, step.report
 
-    # An adaptation, called.
+    # One adaptation.
 
     async def _refusal(self, adapted: Adapted, response: UpstreamConnection) -> Refusal | None:
         """Read the error answer, once for all; None if it is none that can be mended."""
@@ -249,109 +237,116 @@ class Adapting:
         return None if body is None else read(head.status, body)
 
     async def _refused(
-        self, each: _Entry, refusal: Refusal, request: Request, adapted: Adapted, ask: Asked
-    ) -> Need | None:
-        """Return what one adaptation makes of ``refusal``."""
-        name = each.one.name
-        need = adapted.needs.get(name)
-        found: _Step | None
-        if each.probes is not None:
-            found = await self._probed(each, each.probes(refusal, request, need), request, ask)
-        else:
-            work = partial(_refused, each, refusal, request, need)
-            found = await self._call(each, request, work)
-        if found is not None and found[1] is not None and each.learning is not None:
-            if name in adapted.taught:
-                return found[1]
-            need = await each.learning.learn_again(request, need)
-            found = _refused(each, refusal, request, need)
-        if found is None:
-            return None
-        if found[2] is not None:
-            adapted.failed += (found[2],)
-            self._tell(each, request, None, None, found[2])
-        return found[1]
-
-    async def _probed(
         self,
         each: _Entry,
-        probing: Generator[Request, Refusal | None, Need | None],
         request: Request,
+        turn: Turn | None,
+        refusal: Refusal,
+        adapted: Adapted,
+        *,
         ask: Asked,
-    ) -> _Step:
+    ) -> Step:
+        """Ask one adaptation what ``request`` needs after ``refusal``.
+
+        What it was edited by may be of another server: it is learned again, once.
+        """
+        name, learning = each.one.name, each.learning
+        need = adapted.needs.get(name)
+        if each.probes is not None:
+            probing = each.probes(refusal, request, need)
+            return await self._probed(each, request, turn, probing, ask)
+        step = await self._call(each, request, turn, partial(_ask, each, refusal, request, need))
+        if step.need is not None and learning is not None and name not in adapted.taught:
+            need = await learning.learn_again(request, need)
+            again = partial(_ask, each, refusal, request, need)
+            step = await self._call(each, request, turn, again)
+        return step
+
+    async def _probed(
+        self, each: _Entry, request: Request, turn: Turn | None, probing: Probing, ask: Asked
+    ) -> Step:
         """Return what an adaptation finds by requests of our own."""
         said: Refusal | None = None
         is_quick = len(request.body) <= _AGAIN
         try:
             while True:
-                step = partial(_next, probing, said)
-                probe, need = step() if is_quick else await in_thread(self._reactor, step)
-                if probe is None:
-                    return request, need, None
-                said = await ask(probe)
+                work = partial(_next, probing, said)
+                found = work() if is_quick else await in_thread(self._reactor, work)
+                if not isinstance(found, Request):
+                    return Step(request, found)
+                said = await ask(found)
         except CancelledError:
             raise
         except Exception as error:  # law 4, or the server is gone
-            return request, None, RuleReport(each.one.name, error=describe(error))
-
-    async def _make(
-        self, each: _Entry, request: Request, need: Need
-    ) -> tuple[Request, RuleReport | None]:
-        found = await self._call(each, request, partial(_made, each, request, need))
-        return (request, None) if found is None else (found[0], found[2])
+            report = RuleReport(each.one.name, error=describe(error))
+            step = Step(request, None, report)
+            self._tell(each, request, turn, step, report)
+            return step
 
     async def _call(
         self,
         each: _Entry,
         request: Request,
-        work: Callable[[], _Step],
+        turn: Turn | None,
+        work: Callable[[], Step],
         remembered: Remembered | None = None,
-    ) -> _Step | None:
-        """Return what ``work`` comes to, in a thread if it may hold the reactor up; None: nothing.
-
-        A plugin's may hang.
-        """
+    ) -> Step:
+        """Return what ``work`` comes to, in a thread if it may hold the reactor up."""
+        work = partial(guarded, each.one.name, request, work)
         if each.is_foreign:
             try:
-                return await self._workers.run(each.one.name, work, seconds_for(request))
-            except (GivenUpError, KeyboardInterrupt) as error:  # from a thread it is not the user's
-                self._workers.failed(each.one.name, error)
-                return None
-        if remembered is None:
-            is_quick = len(request.body) <= _AGAIN
-        elif each.learning is not None:
-            is_quick = each.learning.is_quick(request, remembered)
+                step = await self._workers.run(each.one.name, work, seconds_for(request))
+            except (GivenUpError, KeyboardInterrupt) as error:  # from a thread: not the user's
+                said = str(error) if isinstance(error, GivenUpError) else kind_of(error)
+                step = Step(request, None, RuleReport(each.one.name, error=said) if said else None)
         else:
-            is_quick = len(request.body) <= _SHORT
-        return work() if is_quick else await in_thread(self._reactor, _and_read, work)
+            if remembered is None:
+                is_quick = len(request.body) <= _AGAIN
+            elif each.learning is not None:
+                is_quick = each.learning.is_quick(request, remembered)
+            else:
+                is_quick = len(request.body) <= _SHORT
+            step = work() if is_quick else await in_thread(self._reactor, _and_read, work)
+        if step.report is not None:
+            self._tell(each, request, turn, step, step.report)
+        return step
 
     def _tell(
-        self,
-        each: _Entry,
-        request: Request,
-        turn: Turn | None,
-        need: Need | None,
-        report: RuleReport | None,
+        self, each: _Entry, request: Request, turn: Turn | None, step: Step, report: RuleReport
     ) -> None:
         """Log what was left out, each time; what is done for the server, once."""
-        name = each.one.name
-        if report is None:
-            return
+        name, learning = each.one.name, each.learning
         if report.error is not None:
             self._workers.failures.of(name).failed += 1
             fails = f"adaptation {name} was left out of a request"
-            fails = fails if each.learning is None else each.learning.fails
+            fails = fails if learning is None else learning.fails
             _log.warn("{fails}: {error}", fails=fails, error=report.error)
-        elif need is not None and each.given is None:
-            client = client_of(request) if turn is None else turn.session.client
-            whose = "first for {client}" if each.learning is None else each.learning.whose
-            says = _says(each.one)
+        elif step.need is not None and each.given is None:
+            says = None if each.is_foreign else getattr(each.one, "says", None)
             what = f"upstream refused a request for its shape: {report.edits[0].why}"
-            what = what if says is None else says(need.facts)
+            what = what if says is None else says(step.need.facts)
             if what and what not in self._told:
                 self._told.add(what)
+                client = client_of(request) if turn is None else turn.session.client
+                whose = "first for {client}" if learning is None else learning.whose
                 whose = whose.format(client=client)
                 _log.info("the {what} (logged once; {whose})", what=what, whose=whose)
+
+
+def _entry(one: Adaptation, *, is_foreign: bool) -> _Entry:
+    learning: Any = one if hasattr(one, "learn") and not is_foreign else None
+    given = None if is_foreign else getattr(one, "given", None)
+    more = (None if is_foreign else getattr(one, name, None) for name in ("probes", "bound"))
+    return _Entry(one, learning, given, is_foreign, *more)
+
+
+def _next(probing: Probing, said: Refusal | None) -> Request | Need | None:
+    """Return the next probe, or what was found by those before."""
+    try:
+        return probing.send(said)
+    except StopIteration as end:
+        found: Need | None = end.value
+        return found
 
 
 def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
@@ -359,64 +354,42 @@ def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferre
     return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
 
 
-_Step = tuple[Request, Need | None, RuleReport | None]
-"""A request after one adaptation, what it needed of that, and what was edited."""
-
-
-def _entry(one: Adaptation, *, is_foreign: bool) -> _Entry:
-    learning: Any = one if hasattr(one, "learn") and not is_foreign else None
-    found = (None if is_foreign else getattr(one, name, None) for name in ("probes", "bound"))
-    return _Entry(one, learning, getattr(one, "given", None), is_foreign, *found)
-
-
-def _next(
-    probing: Generator[Request, Refusal | None, Need | None], said: Refusal | None
-) -> tuple[Request | None, Need | None]:
-    """Return the next probe, or what was found by those before."""
-    try:
-        return probing.send(said), None
-    except StopIteration as end:
-        return None, end.value
-
-
-def _says(one: Adaptation) -> Callable[[Remembered], str] | None:
-    return getattr(one, "says", None)
-
-
-def _adapt(each: _Entry, request: Request, remembered: Remembered) -> _Step:
+def _adapt(each: _Entry, request: Request, remembered: Remembered) -> Step:
     """Edit ``request`` by what is remembered."""
-    shown = _shown(each, request)
-    need, failed = need_of(each.one.name, partial(each.one.needed, shown, remembered))
-    return (request, None, failed) if need is None else _made(each, request, need)
+    need = _need(each.one.needed(_shown(each, request), remembered))
+    return Step(request) if need is None else _made(each, request, need)
 
 
-def _made(each: _Entry, request: Request, need: Need) -> _Step:
-    """Edit ``request``; what fails is not needed."""
-    one, shown = each.one, _shown(each, request)
+def _made(each: _Entry, request: Request, need: Need) -> Step:
+    """Edit ``request``."""
+    name, found = each.one.name, each.one.edits(_shown(each, request), need)
+    if not each.is_foreign:
+        return made(name, request, found, need)
+    edits: Iterable[Any] = found
+    step = made(name, request, tuple(islice(edits, MOST_EDITS + 1)), need)
+    if step.report is not None and len(step.report.edits) > MOST_EDITS:
+        raise EditError(f"more than {MOST_EDITS:,} edits")
+    if step.request.document is None:  # a Raw may be anything
+        raise EditError("no JSON is left")
+    return step
 
-    def edits() -> Sequence[Edit] | Edited:
-        if each.is_foreign:
-            found: Iterable[Any] = one.edits(shown, need)
-            return tuple(islice(found, MOST_EDITS + 1))
-        return one.edits(shown, need)
 
-    after, report = make(one.name, request, edits, MOST_EDITS if each.is_foreign else None)
-    has_failed = report is not None and report.error is not None
-    return after, None if has_failed else need, report
-
-
-def _refused(each: _Entry, refusal: Refusal, request: Request, need: Need | None) -> _Step:
+def _ask(each: _Entry, refusal: Refusal, request: Request, need: Need | None) -> Step:
     """Ask what ``request`` needs after ``refusal``."""
-    shown = _shown(each, request)
-    found, failed = need_of(each.one.name, partial(each.one.refused, refusal, shown, need))
-    return request, found, failed
+    return Step(request, _need(each.one.refused(refusal, _shown(each, request), need)))
+
+
+def _need(found: Need | None) -> Need | None:
+    if found is not None and not isinstance(found, Need):
+        raise TypeError
+    return found
 
 
 def _shown(each: _Entry, request: Request) -> Request:
     return replace(request, memo=None) if each.is_foreign else request
 
 
-def _and_read(work: Callable[[], _Step]) -> _Step:
+def _and_read(work: Callable[[], Step]) -> Step:
     step = work()
-    _ = step[0].document  # read it here: on the reactor it will be asked for
+    _ = step.request.document  # read it here: on the reactor it will be asked for
     return step

@@ -13,6 +13,7 @@ from cacheproxy.core.adapt.thinking import KeptNeed
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.holding import Holding
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
@@ -98,7 +99,7 @@ class Attempt:
         """
         context, server, record, turn = self._context, self._server, self._record, self._turn
         adapting, translating, upstream = server.adapting, server.translating, server.upstream
-        begins = record.turn > 0
+        begins, asked = record.turn > 0, tuple[RuleReport, ...]()
         # 3. It is adapted to what is known of this server.
         adapted = await adapting.adapt(self._request, turn, begins=begins)
         record.edited_after = context.clock.seconds() - self._started
@@ -108,6 +109,7 @@ class Attempt:
         while True:
             kept = adapted.needs.get(THINKING)
             self.asked = kept.asked if begins and isinstance(kept, KeptNeed) else None
+            record.reports, asked = self._reports + adapted.reports, ()
             translated = self.translated = None
             if translating.is_needed:
                 # 4. A count of tokens that the upstream does not know is answered here.
@@ -122,11 +124,11 @@ class Attempt:
             # 6. It is sent; packed, if it came so and the upstream is not ours to edit for.
             record.sent_after = context.clock.seconds() - self._started
             goes = self._came if sent is record.received and not server.edits else sent
-            record.reports = self._reports + adapted.reports
             if server.profiling.progress and translated is None:
                 goes, report = adapting.finish(goes)
                 self.hides = report is not None
-                record.reports += () if report is None else (report,)
+                asked = () if report is None else (report,)
+                record.reports += asked
             connection = upstream.connection(goes, via=b"1.1 " + context.via, also=stamp)
             self.connection, connection.no_head = connection, no_head
             response = await connection.start(upstream.endpoint)
@@ -143,8 +145,8 @@ class Attempt:
             # or refused what an adaptation mends.
             healed = await adapting.heal(adapted, turn, response, self._ask)
             if healed is None:
-                record.reports += adapted.failed
                 self.refusal = adapted.refusal
+                record.reports = self._reports + adapted.reports + asked
                 return response
             adapted = healed
 
