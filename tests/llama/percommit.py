@@ -59,6 +59,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*_git_status_*|by its answers|",
         "*_names_a_turn_*",
     ),
+    "test_stuck_tools": ("*|inline|",),
     "test_thinking": ("*|llama-True-chat-True|", "*_cannot_rewind|qwen35|"),
     "test_translate_messages": (
         "*|tools-stream|",

@@ -55,7 +55,7 @@ class _Kind(NamedTuple):
 
     name: str  #: the key by which it is remembered
     words: re.Pattern[str]  #: of refusals that may be about it
-    repair: Repair
+    repair: Repair  #: takes it away
     why: str  #: for the log
 
 

@@ -23,7 +23,7 @@ class Item(NamedTuple):
     """A message."""
 
     number: int | None  #: its index as it came; None for one that is added
-    value: Json
+    value: Json  #: to be looked at, never altered
 
 
 Repair = Callable[[list[Item], Dialect], list[Item]]
