@@ -60,6 +60,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*_names_a_turn_*",
     ),
     "test_stuck_parts": ("*|inline|", "*_stays_refused", "*|/v1/messages|"),
+    "test_stuck_tools": ("*|inline|",),
     "test_thinking": ("*|llama-True-chat-True|", "*_cannot_rewind|qwen35|"),
     "test_translate_messages": (
         "*|tools-stream|",

@@ -54,7 +54,7 @@ class _Kind(NamedTuple):
 
     name: str  #: the key by which it is remembered
     words: re.Pattern[str]  #: of refusals that may be about it
-    repair: Repair  #: what heals it
+    repair: Repair  #: takes it away
     why: str  #: for the log
 
 

@@ -39,16 +39,15 @@ class Carrier(NamedTuple):
 
     def next_level(self, now: int, least: int = 0) -> Level | None:
         """Return the next level above ``now`` that takes anything away, ``least`` or higher."""
-        for level in Level:
-            if level <= now or level < least:
-                continue
-            if level == Level.GONE:
-                return None if self.number >= 0 else level
-            if self.number >= 0 or self.schema is not None:
-                before = healed(self.schema, max(now, level - 1))
-                if any(True for _ in changes(before, healed(self.schema, level), (), "")):
+        if self.number >= 0 or self.schema is not None:
+            first = max(now + 1, least)
+            before = healed(self.schema, first - 1)
+            for level in [one for one in Level if first <= one < Level.GONE]:
+                after = healed(self.schema, level)
+                if any(True for _ in changes(before, after, (), "")):
                     return level
-        return None
+                before = after
+        return Level.GONE if self.number < 0 and now < Level.GONE else None
 
 
 def carriers(request: Request) -> list[Carrier]:

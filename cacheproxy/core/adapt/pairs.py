@@ -23,7 +23,7 @@ class HistoryItem(NamedTuple):
     """A message."""
 
     number: int | None  #: its index as it came; None for one that is added
-    value: Json  #: as it came, or made anew
+    value: Json  #: to be looked at, never altered
 
 
 Repair = Callable[[list[HistoryItem], Dialect], list[HistoryItem]]
