@@ -64,6 +64,10 @@ _LOCATED = re.compile(
     re.IGNORECASE,
 )
 """What is said of a member that the error locates (Pydantic's ``loc``)."""
+_LOC = re.compile(r"'loc': \(([^()\n]{1,200})\)")
+"""The same inside of vLLM's message, as Python prints it."""
+_DOTTED = re.compile(r"\b([A-Za-z_][\w.]{0,200}): (?:Extra inputs|Field required|Input should)")
+"""The same as Anthropic says it: ``tools.0.custom.strict: Extra inputs are not permitted``."""
 _EFFORT = "reasoning_effort"
 _EFFORTS = (
     "/reasoning_effort",
@@ -129,23 +133,31 @@ class RefusedFields:
 
 def _named(refusal: Refusal, document: Document) -> Iterator[str]:
     """Yield the members that the error may name, as patterns of paths that the document has."""
-    where = _pattern_of(refusal.path, document)
-    signs = _UNSIGNED.search(refusal.words) or (
-        refusal.path[-1:] == (_SIGNATURE,) and _MISSING.search(refusal.words)
-    )
+    words, place = refusal.words, refusal.path or _place_in(refusal.words)
+    where = _pattern_of(place, document)
+    signs = _UNSIGNED.search(words) or (place[-1:] == (_SIGNATURE,) and _MISSING.search(words))
     if signs and _first(document, _THINKING) is not None:
         yield _THINKING
-    elif _THINKS.search(refusal.words) or (
-        refusal.path == (_EFFORT,) and _EFFORT not in document.value
-    ):
+    elif _THINKS.search(words) or (place == (_EFFORT,) and _EFFORT not in document.value):
         yield from (pattern for pattern in _EFFORTS if _first(document, pattern) is not None)
-    elif where and _LOCATED.search(refusal.words):
+    elif where and _LOCATED.search(words):
         yield where
-    elif not refusal.path:
-        for words in _WORDS:
-            for found in words.finditer(refusal.words):
-                if pattern := _pattern_of(tuple(found[1].split(".")), document):
-                    yield pattern
+    elif not place:
+        for pattern in _WORDS:
+            for found in pattern.finditer(words):
+                if named := _pattern_of(tuple(found[1].split(".")), document):
+                    yield named
+
+
+def _place_in(words: str) -> tuple[str | int, ...]:
+    """Return where the error says that something is wrong, where that stands in its message."""
+    found, dotted = _LOC.search(words), _DOTTED.search(words)
+    if found is not None:
+        steps = [step.strip(" '\"") for step in found[1].split(",")]
+    else:
+        steps = [] if dotted is None else dotted[1].split(".")
+    numbered = [int(step) if step.isdecimal() and len(step) < 9 else step for step in steps if step]
+    return tuple(numbered[1:] if numbered[:1] == ["body"] else numbered)
 
 
 _THINKING = "/messages/*/content/*[type=thinking]"

@@ -40,6 +40,8 @@ def without(api, more, *words):
         ("Unsupported value: 'temperature' does not support 0.1 with this model.", "temperature"),
         ("Unsupported parameter: 'thinking' is not supported with this model", "thinking"),
         (refusal(EXTRA, 400, "include"), "include"),
+        (f"include: {EXTRA}", "include"),
+        (f"[{{'loc': ('body', 'include'), 'msg': '{EXTRA}'}}]", "include"),
         (refusal("Input should be 'low', 'medium' or 'high'", 422, "reasoning_effort"),
          "reasoning_effort"),
     ],
@@ -107,6 +109,9 @@ def test_what_is_refused_in_one_message_goes_from_all():
     items = [HI | {"audio_id": 1}, HI, HI | {"audio_id": 2}]
     words = refusal(EXTRA, 400, "messages", 2, "ChatCompletionUserMessageParam", "audio_id")
     assert mended(FIELDS, "chat", {"messages": items}, words)[0] == {"messages": [HI, HI, HI]}
+    tools = {"messages": [HI], "tools": [{"name": "f", "defer_loading": True}]}
+    body, _ = mended(FIELDS, "messages", tools, f"tools.0.custom.defer_loading: {EXTRA}")
+    assert body["tools"] == [{"name": "f"}]
     marked = [HI, {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}]
     words = refusal(EXTRA, 400, "messages", 1, "content", "list[Block]", 0, "cache_control")
     body, _ = mended(FIELDS, "messages", {"messages": marked}, words)
