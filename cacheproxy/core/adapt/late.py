@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cacheproxy.core.adapt.adaptation import (
@@ -79,18 +79,6 @@ def wants_turns(body: bytes) -> bool:
     return _ALTERNATE.search(body[:LARGEST]) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class LateNeed(Need):
-    """``facts``: the Placement under ``()``, where one is known."""
-
-    late: Sequence[LateMessage] = ()  #: the late messages
-
-    @property
-    def placement(self) -> Placement | None:
-        """What it is placed by."""
-        return self.facts.get(())
-
-
 class LateMessages(Learning):
     """Places late system messages; ``setting``: as ``--placement`` says it."""
 
@@ -111,63 +99,54 @@ class LateMessages(Learning):
         """Return where late messages stand, if ``request`` has some, or something else to mend."""
         if self._setting == OFF:
             return None
-        if late := late_messages(request):
+        if late_messages(request):
             placement = await self._known(request)
-        elif self._server.beliefs.mends:
-            placement = self._server.known(request, fresh=False)
-            if placement is None or not (placement.places or placement.mends):
-                return None
-        else:
+            return {} if placement is None else {(): placement}
+        if not self._server.beliefs.mends:
             return None
-        return {LateMessage: late} if placement is None else {(): placement, LateMessage: late}
+        placement = self._server.known(request, fresh=False)
+        return None if placement is None or not _edits(placement) else {(): placement}
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:  # noqa: ARG002
-        """Return the need of what ``learn`` found."""
-        facts: Remembered = {key: value for key, value in remembered.items() if key == ()}
-        return LateNeed(facts, remembered[LateMessage])
+        """Return the need of what ``learn`` found; it may be that nothing is known yet."""
+        return Need(remembered)
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
         """Return the need of what the server's words ask for beside what was done."""
-        if self._setting == OFF or request.dialect is None:
+        if self._setting == OFF:
             return None
-        late = need.late if isinstance(need, LateNeed) else ()
         words = refusal.words.encode("utf-8", "replace")
         joins, ids = wants_turns(words), wants_short_ids(words)
-        if not (joins or ids or (late and refuses_late(words))):
+        is_late = refuses_late(words) and bool(late_messages(request))
+        if not (joins or ids or is_late):
             return None
         unknown = _ALWAYS if self._setting == USER else _UNKNOWN
-        guess = (need.placement if isinstance(need, LateNeed) else None) or unknown
-        if not guess.places and late and not ids:
+        guess: Placement = (need or Need()).facts.get((), unknown)
+        if is_late and not (guess.places or ids):
             guess = replace(_LATE, joins_user=guess.joins_user, short_ids=guess.short_ids)
         if joins:
             guess = replace(guess, joins_user=True, joins_tool=True)
-        if ids:
-            guess = replace(guess, short_ids=True)
-        return LateNeed({(): guess}, late)
+        return Need({(): replace(guess, short_ids=True) if ids else guess})
 
     def edits(self, request: Request, need: Need) -> Edited:
         """Return the request with its late messages where the server takes them."""
-        assert isinstance(need, LateNeed)
-        placement = need.placement
-        if placement is None or not (placement.places or placement.mends):
+        placement = need.facts.get(())
+        if placement is None or not _edits(placement):
             return Edited(request)
-        return placed(request, placement, need.late)
+        return placed(request, placement, late_messages(request))
 
     async def learn_again(self, request: Request, need: Need | None) -> Need | None:
         """Return the need by what the server says now, if it was placed by what it said before."""
-        by, late = (need.placement, need.late) if isinstance(need, LateNeed) else (None, ())
         known = self._server.known(request)
-        if known is not None and known == by:
+        if known is not None and need is not None and known == need.facts.get(()):
             self._server.forget()
             known = await self._known(request, quietly=True)
-        return LateNeed({} if known is None else {(): known}, late)
+        return None if known is None else Need({(): known})
 
     def remember(self, request: Request, need: Need) -> None:
         """Know the placement by which the server took ``request``."""
-        assert isinstance(need, LateNeed)
-        placement = need.placement
-        if placement is not None and placement != self._server.known(request):
-            self._server.keep(self._server.key(request), placement)
+        if need.facts[()] != self._server.known(request):
+            self._server.keep(self._server.key(request), need.facts[()])
 
     def is_quick(self, request: Request, remembered: Remembered) -> bool:
         """Whether the request may be edited on the reactor.
@@ -175,12 +154,10 @@ class LateMessages(Learning):
         To join takes ten times as long as to give a message to the user in its place; to mend looks
         at each message there is.
         """
-        placement: Placement | None = remembered.get(())
-        if len(request.body) <= _SCANNED or placement is None:
+        placement = remembered.get(())
+        if len(request.body) <= _SCANNED or placement is None or not _edits(placement):
             return True
-        if not (placement.places or placement.mends):
-            return True
-        is_few = not placement.joins_tool or len(remembered[LateMessage]) <= _MOST_MESSAGES
+        is_few = not placement.joins_tool or len(late_messages(request)) <= _MOST_MESSAGES
         return is_few and not placement.mends and request.is_quick(_SCANNED)
 
     def says(self, remembered: Remembered) -> str:
@@ -200,6 +177,10 @@ class LateMessages(Learning):
             return known(request) or _ALWAYS
         await self._server.learn_for(request, quietly=quietly or self._setting == QUIET)
         return known(request) or known(request, fresh=False)
+
+
+def _edits(placement: Placement) -> bool:
+    return placement.places or placement.mends
 
 
 def place(

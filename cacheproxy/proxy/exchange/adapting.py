@@ -206,9 +206,9 @@ class Adapting:
             if need is None or each.one.name not in adapted.taught:
                 continue
             if each.learning is not None:
-                each.learning.remember(adapted.received, need)
+                each.learning.remember(adapted.request, need)
             elif need.facts:
-                key = self._server.key(adapted.received)
+                key = self._server.key(adapted.request)
                 self._server.beliefs.teach(each.one.name, key, need.facts)
 
     def finish(self, request: Request) -> tuple[Request, RuleReport | None]:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cacheproxy.core.adapt.adaptation import Refusal
 from cacheproxy.core.adapt.late import refuses_late, wants_turns
-from cacheproxy.core.adapt.refusal import LARGEST, WITHHELD, ErrorReader
+from cacheproxy.core.adapt.refusal import LARGEST, WITHHELD, ErrorReader, read
 from cacheproxy.core.prompt.request import Request
 from tests.core.held import most_held
 
@@ -221,3 +222,41 @@ def test_of_a_long_answer_the_beginning_is_looked_at():
     assert refuses_late(b" " * (LARGEST - len(refusal)) + refusal)
     assert not refuses_late(b" " * LARGEST + refusal)
     assert not refuses_late(b"system message " * 100_000)
+
+
+DETAILS = [
+    {"loc": ["body", "messages", 3, "name"], "msg": "Extra inputs are not permitted"},
+    {"loc": ["body", "n"], "msg": "Input should be 1"},
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "code", "path"),
+    [
+        ({"error": {"message": "No.", "type": "Invalid_Request"}}, "No.", "invalid_request", ()),
+        ({"error": {"message": "No.", "code": 400}}, "No.", "", ()),
+        ({"error": "No."}, "No.", "", ()),
+        ({"message": "No.", "type": "BadRequest", "code": 400}, "No.", "badrequest", ()),
+        (
+            {"detail": DETAILS},
+            "body.messages.3.name: Extra inputs are not permitted\nbody.n: Input should be 1",
+            "",
+            ("messages", 3, "name"),
+        ),
+        ({"detail": [{"loc": [{}], "msg": 7}]}, '{"detail": [{"loc": [{}], "msg": 7}]}', "", ()),
+        ([], "[]", "", ()),
+    ],
+)
+def test_an_error_answer_is_read_whole(value, words, code, path):
+    """For whoever mends the request; what has another shape is its own words."""
+    assert read(400, json.dumps(value).encode()) == Refusal(400, words, code, path)
+
+
+def test_of_long_words_both_ends_are_kept():
+    """llama-server shows the template, and behind it what that has to say."""
+    found = read(500, json.dumps({"error": "first" + "x" * 60_000 + "last"}).encode())
+    assert found.words.startswith("first")
+    assert found.words.endswith("last")
+    assert len(found.words) < 9000
+    assert read(400, b"<html>no \xff</html>").words == "<html>no \ufffd</html>"
+    assert len(read(400, b"[" * 10_000_000).words) < 9000
