@@ -7,7 +7,6 @@ import sys
 from dataclasses import asdict, replace
 
 import click
-from click.shell_completion import CompletionItem
 
 from cacheproxy.asking import HEALTH, CommandError, checked_url
 from cacheproxy.cli.running import get_json, need_of, proxy_url
@@ -30,24 +29,16 @@ _UNSAID = ("launch", "limits")
 """Of a setup: the one is for ``cacheproxy run``, the other among the variables."""
 
 
-class ClientName(click.ParamType[str]):
-    """The name of a client; which there are, the configuration may say, too."""
+def begun(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of clients that begin so: of installed packages, settings may have more."""
+    return [name for name in sorted(setups(installed())) if name.startswith(incomplete)]
 
-    name = "client"
 
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 (click's)
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return those of installed packages whose names begin with ``incomplete``."""
-        names = sorted(setups(installed()))
-        return [CompletionItem(one) for one in names if one.startswith(incomplete)]
+client_argument = click.argument("client", metavar="CLIENT", shell_complete=begun)
 
 
 @click.command(cls=OneLine)
-@click.argument("client", metavar="CLIENT", type=ClientName())
+@client_argument
 @click.option(
     "--shell",
     type=click.Choice(SHELLS),

@@ -29,9 +29,6 @@ COMMANDS: Mapping[str, str] = {
 line of its help: so that ``--help`` and shell completion import none of them."""
 TOOLS: Mapping[str, str] = {"demo": "tools/demo", "replay": "tools/replay"}
 """Commands of this repository's own tools, and the folders that they are installed from."""
-_NO_COMMANDS = (
-    "cacheproxy_commands: PluginError: cacheproxy_commands returns click commands with names"
-)
 
 
 class Commands(click.Group):
@@ -91,7 +88,8 @@ def _others() -> Mapping[str, click.Command]:
         try:
             for command in package.hooks.get("cacheproxy_commands", tuple)():
                 if not isinstance(command, click.Command) or not command.name:
-                    _say(f"plugin {package.name}: {_NO_COMMANDS}")
+                    why = "PluginError: cacheproxy_commands returns click commands with names"
+                    _say(f"plugin {package.name}: cacheproxy_commands: {why}")
                     break
                 if command.name in COMMANDS or command.name in found:
                     _say(f"plugin {package.name}: the command {command.name} is there already")

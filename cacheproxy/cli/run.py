@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,7 +28,7 @@ from cacheproxy.asking import (
 )
 from cacheproxy.child.foreground import Foreground, is_drawn_on
 from cacheproxy.child.process import ChildProxy
-from cacheproxy.cli.env import ClientName
+from cacheproxy.cli.env import client_argument
 from cacheproxy.cli.running import need_of, proxy_url
 from cacheproxy.cli.runtext import Run, first_line
 from cacheproxy.cli.settings import (
@@ -75,7 +74,7 @@ _START = (
 @click.command(
     cls=OneLine, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@click.argument("client", metavar="CLIENT", type=ClientName())
+@client_argument
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--upstream",
@@ -146,9 +145,14 @@ def run(
         for option in {word.partition("=")[0] for word in words} & {*launch.arguments}:
             if option.startswith("--"):
                 say(f"your {option} replaces ours: what it leaves out, {client} reads elsewhere")
-        silent = partial(_say_silence, began, package, env, page)
+
+        def say_silence() -> None:
+            """Say why it may have sent nothing so far, unless it draws on the whole terminal."""
+            if not is_drawn_on() and began.is_silent():
+                say(_why_none(began, package, env, page))
+
         try:
-            with after(_SILENT_SECONDS, silent):
+            with after(_SILENT_SECONDS, say_silence):
                 code = foreground.run([program, *launch.arguments, *words], env)
         except OSError as error:
             fail(f"{program} cannot be started: {error.strerror}")
@@ -263,12 +267,6 @@ def _up(site: Site) -> Any:
         where = ", ".join(shown(each["url"]) for each in upstreams)
         fail(f"no model server answers at {where}: {_START}")
     return page
-
-
-def _say_silence(began: Run, package: Package, env: Mapping[str, str], page: Any) -> None:
-    """Say why a client may have sent nothing so far, unless it draws on the whole terminal."""
-    if not is_drawn_on() and began.is_silent():
-        say(_why_none(began, package, env, page))
 
 
 def _why_none(began: Run, package: Package, env: Mapping[str, str], page: Any) -> str:

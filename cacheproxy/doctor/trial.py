@@ -36,8 +36,6 @@ message in their own way."""
 QUESTION = "Answer with one word: how many people can sit at the table?"
 ANY = Memory()
 """Of which nothing is known: any token can be gone back to."""
-MaySend = Callable[[int], bool]
-"""Whether to send a prompt, by the tokens of one that was sent before it; 0: none was."""
 
 _SENTENCES = (
     "The garden behind the old house is long and narrow, with a wall of grey stone on each side.",
@@ -221,7 +219,8 @@ class PromptSender:
     proxy: Site | None = None  #: None: none runs
     rules: Sequence[Normalizer] = ()  #: for where none runs
     model: str = NO_MODEL  #: to ask for
-    may_send: MaySend = lambda _: True  #: asked before each prompt unlike those before
+    may_send: Callable[[int], bool] = lambda _: True
+    """Asked before each prompt unlike those before, with the tokens of one that was sent, or 0."""
     has_one_slot: bool = False  #: whether ``again`` tells something
     counts: bool = False
     """Whether the server's counters are read where its answers do not say what was reused."""

@@ -24,9 +24,6 @@ _IN_TEMPLATE = "Jinja Exception:"
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
 _ALIKE = 3
 """Refusals in a row, all in the same words, after which a conversation does not come on."""
-_KEY = (401, 403)
-_ITS_OWN = range(400, 500)
-"""Statuses that blame the request."""
 
 
 class Fault(StrEnum):
@@ -152,6 +149,6 @@ def fault_of(one: Exchange) -> Fault:
         return Fault.LENGTH
     if said.startswith(A_PAGE):
         return Fault.ADDRESS
-    if one.status in _KEY:
+    if one.status in (401, 403):
         return Fault.KEY
-    return Fault.REQUEST if one.status in _ITS_OWN else Fault.SERVER
+    return Fault.REQUEST if one.status in range(400, 500) else Fault.SERVER

@@ -20,7 +20,6 @@ from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.logline import lines
 
-_OURS = "cacheproxy."
 _log = Logger()
 
 
@@ -57,7 +56,7 @@ class TerminalObserver:
     def __call__(self, event: LogEvent) -> None:
         """Print one log event; a stream that is gone is no reason to stop."""
         level = event.get("log_level", LogLevel.info)
-        ours = str(event.get("log_namespace", "")).startswith(_OURS)
+        ours = str(event.get("log_namespace", "")).startswith("cacheproxy.")
         if not ours and level < LogLevel.warn:
             return
         text = formatEvent(event)

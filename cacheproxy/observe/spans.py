@@ -26,7 +26,6 @@ _log = Logger()
 _NANO = 1_000_000_000
 _STOP_SECONDS = 3.0
 _LONGEST = 300
-_TRACE_HEADERS = (b"traceparent", b"tracestate")
 
 
 class Spans:
@@ -79,7 +78,7 @@ class Spans:
             carrier = {
                 name.lower().decode("latin-1"): value.decode("latin-1")
                 for name, value in exchange.received.headers
-                if name.lower() in _TRACE_HEADERS
+                if name.lower() in (b"traceparent", b"tracestate")
             }
             span = self._tracer.start_span(
                 name,

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, row_of
-from cacheproxy.record.jsonl import CapturedError, from_fields
+from cacheproxy.record.jsonl import LINE, CapturedError, from_fields
 
 
 def _expected(exchange: Exchange) -> int | None:
@@ -14,17 +14,11 @@ def _expected(exchange: Exchange) -> int | None:
     return verdict.expected.tokens if verdict and verdict.expected else None
 
 
+_CAPTURED = {column.name: column for column in LINE}
 LISTED = (
-    RecordColumn("number", "number"),
-    RecordColumn("client", lambda each: each.session and each.session.client),
-    RecordColumn("session", lambda each: each.session and each.session.id),
-    RecordColumn("turn", "turn"),
-    RecordColumn("side", "side"),
-    RecordColumn("method", "received.method"),
+    *map(_CAPTURED.__getitem__, ("number", "client", "session", "turn", "side", "method")),
     RecordColumn("path", "received.path"),
-    RecordColumn("status", "status"),
-    RecordColumn("outcome", "outcome"),
-    RecordColumn("error", "error"),
+    *map(_CAPTURED.__getitem__, ("status", "outcome", "error")),
     RecordColumn(
         "usage",
         lambda each: {name: getattr(each.usage, name) for name in ("prompt", "reused", "output")},
@@ -39,10 +33,10 @@ LISTED = (
         "rules", lambda each: {one.rule: len(one.edits) for one in each.reports if one.edits}
     ),
     RecordColumn("wall", "wall", "s since the epoch"),
-    RecordColumn("first_byte", "first_byte", "s"),
+    _CAPTURED["first_byte"],
     RecordColumn("progress", lambda each: each.progress and asdict(each.progress), "tokens"),
     RecordColumn("held", "held"),
-    RecordColumn("joined", "joined", "s"),
+    _CAPTURED["joined"],
     RecordColumn("seconds", "seconds", "s"),
 )
 """What the page says: no prompt text, no query, no header."""

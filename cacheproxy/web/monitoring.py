@@ -15,6 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -36,6 +37,7 @@ from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.pages import Answer, Content, Headers, Page, answer, values
 
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+_IN_TEXT: tuple[Callable[[Collector], bytes], str] = generate_latest, PLAIN
 _SOUND = re.compile(r"[A-Za-z0-9/;=., -]+")
 _COMPRESSION = 1
 """The fastest: of 25 kB it leaves 2 kB."""
@@ -144,22 +146,17 @@ def metrics_page(
 
 def content(families: Families, accept: str = "", encodings: str = "") -> Content:
     """Return the page for the values of Accept and Accept-Encoding. For any thread."""
-    encode, content_type = _encoder(accept)
+    encode, content_type = _IN_TEXT
+    with suppress(TypeError, ValueError):  # prometheus-client repeats versions unchecked
+        chosen = choose_encoder(accept)
+        if _SOUND.fullmatch(chosen[1]):
+            encode, content_type = chosen
     body = encode(families)
     headers: Headers = ((b"Vary", b"Accept, Accept-Encoding"),)
     if gzip_accepted(encodings):
         body = gzip.compress(body, _COMPRESSION, mtime=0)
         headers = (*headers, (b"Content-Encoding", b"gzip"))
     return Content(content_type.encode("latin-1"), body, headers=headers)
-
-
-def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
-    """Return the encoder that ``accept`` asks for. prometheus-client repeats versions unchecked."""
-    try:
-        encode, content_type = choose_encoder(accept)
-    except (TypeError, ValueError):
-        return generate_latest, PLAIN
-    return (encode, content_type) if _SOUND.fullmatch(content_type) else (generate_latest, PLAIN)
 
 
 def _header(request: Request, name: bytes) -> str:

@@ -53,10 +53,20 @@ Probing = Generator[Request, Refusal | None, Need | None]
 """Yields requests of our own, is sent what ``Asked`` returns, and returns the need."""
 
 
+class Tried(NamedTuple):
+    """What was done against a refusal."""
+
+    name: str  #: of the adaptation
+    refusal: Refusal  #: that it was to heal
+    before: Need | None  #: what the request needed of it before
+
+
 class Adapted:
     """One request as one server gets it."""
 
-    __slots__ = ("needs", "received", "refusal", "reports", "request", "resends", "taught")
+    __slots__ = (
+        *("needs", "received", "refusal", "reports", "request", "resends", "taught", "tried"),
+    )
 
     def __init__(self, received: Request, resends: int = 0) -> None:
         self.received = received  #: before any adaptation
@@ -66,6 +76,7 @@ class Adapted:
         self.reports: tuple[RuleReport, ...] = ()  #: what was edited, or failed
         self.resends = resends  #: how often it was sent again
         self.refusal: Refusal | None = None  #: the last one, where it could be read
+        self.tried: Tried | None = None  #: what was edited last
 
     def take(self, name: str, step: Step) -> None:
         """Go on as the adaptation ``name`` has left it."""
@@ -161,34 +172,48 @@ class Adapting:
         return adapted
 
     async def heal(
-        self, adapted: Adapted, turn: Turn | None, response: UpstreamConnection, ask: Asked
+        self,
+        adapted: Adapted,
+        turn: Turn | None,
+        response: UpstreamConnection,
+        ask: Asked,
+        *,
+        is_translated: bool = False,
     ) -> Adapted | None:
         """Return the request with what ``response`` refuses mended; None: ``response`` stands.
 
         Each adaptation is asked in turn, until one mends something. ``ask``: by which it may find
-        out what exactly was refused.
+        out what exactly was refused. ``is_translated``: the error is about another body.
         """
         refusal = adapted.refusal = await self._refusal(adapted, response)
         if refusal is None or adapted.resends == _MOST_RESENDS:
             return None
+        if is_translated:
+            refusal = replace(refusal, path=())
         again = Adapted(adapted.received, adapted.resends + 1)
         again.taught |= adapted.taught
         healed: str | None = None
         failed: list[RuleReport] = []
         for each in [one.of(turn) for one in self._all]:
             name, request = each.one.name, again.request
-            need = adapted.needs.get(name)
+            need, tried = adapted.needs.get(name), adapted.tried
+            found, is_asked = Step(request), healed is None
+            if is_asked:
+                found = await self._refused(each, request, turn, refusal, adapted, ask=ask)
+            if found.need is None and tried is not None and tried[:2] == (name, refusal):
+                need = tried.before  # it has healed nothing
+                again.taught -= {name} if need is None else set()
             step = Step(request)
             if need is not None:
                 step = await self._call(each, request, turn, partial(_made, each, request, need))
-            if healed is None:
-                found = await self._refused(each, request, turn, refusal, adapted, ask=ask)
+            if is_asked:
                 if found.need is not None and found.need != need:
                     make = partial(_made, each, request, found.need)
                     found = await self._call(each, request, turn, make)
                     if found.request.body != step.request.body:
                         step, healed = found, name
                         again.taught.add(name)
+                        again.tried = Tried(name, refusal, need)
                 if found is not step and found.report is not None and found.report.error:
                     failed.append(found.report)
             again.take(name, step)

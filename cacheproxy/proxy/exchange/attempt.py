@@ -143,7 +143,9 @@ class Attempt:
                 adapted = await adapting.adapt(self._request, turn, begins=begins)
                 continue
             # or refused what an adaptation mends.
-            healed = await adapting.heal(adapted, turn, response, self._ask)
+            healed = await adapting.heal(
+                *(adapted, turn, response, self._ask), is_translated=translated is not None
+            )
             if healed is None:
                 self.refusal = adapted.refusal
                 record.reports = self._reports + adapted.reports + asked
