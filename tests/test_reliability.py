@@ -10,7 +10,7 @@ from cacheproxy.daemon.reloading import NEED_A_RESTART
 from cacheproxy.proxy.downstream import channel, limits
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.exchange import exchange, normalizing, relay, workers
-from cacheproxy.totals import database, file, store
+from cacheproxy.totals import database, file, store, totals
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/reliability.md").read_text()
@@ -47,7 +47,7 @@ SAID = [
     f"More than {http1._MOST_INTERIM} of them",
     f"written every {database._GATHER + process_parts._SOON:.1g} seconds",
     f"the last {store.MOST} requests from memory. Up to {database._MOST_WAITING:,} requests wait",
-    f"at most {store._FASTEST} times as fast as time passes",
+    f"at most {totals._FASTEST} times as fast as time passes",
 ]
 
 
