@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement
@@ -105,7 +106,7 @@ class Judging:
         self._pool = ThreadPool(0, 1, "cacheproxy-judging")
         self._waiting = 0
         self._number = 0
-        self._held: dict[tuple[str, str], deque[_Held]] = {}
+        self._held: dict[Session | None, deque[_Held]] = {}
 
     def start(self) -> None:
         """Start; the thread itself comes with the first exchange."""
@@ -213,7 +214,7 @@ class Judging:
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
         """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
-        key, held = _session(exchange), _Held(exchange, is_ready)
+        key, held = exchange.session, _Held(exchange, is_ready)
         line = self._held.get(key)
         if is_ready and not line:
             self._ready_now.append(exchange)
@@ -227,18 +228,13 @@ class Judging:
 
     def _ready(self, held: _Held) -> None:
         held.is_ready = True
-        key = _session(held.exchange)
+        key = held.exchange.session
         line = self._held.get(key)
         while line and line[0].is_ready:
             self._ready_now.append(line.popleft().exchange)
         if not line:
             self._held.pop(key, None)
         self.give_on()
-
-
-def _session(exchange: Exchange) -> tuple[str, str]:
-    session = exchange.session
-    return (session.client, session.id) if session is not None else ("", "")
 
 
 async def _ask(
