@@ -117,8 +117,13 @@ def failing(
 
     ``failed``: see ``observe.failures.stuck``; ``upstreams``: all, where there are several.
     """
-    down = [each["name"] for each in upstreams if each["state"] == UpstreamState.DOWN]
-    servers = [_card(f"{name}-down", f"Start {name}", f"{name} does not answer.") for name in down]
+    servers = []
+    for name, state in ((each["name"], each["state"]) for each in upstreams):
+        if state == UpstreamState.DOWN:
+            servers.append(_card(f"{name}-down", f"Start {name}", f"{name} does not answer."))
+        elif state == UpstreamState.STRANGE:
+            why = f"{name} answers with web pages: it is no model server."
+            servers.append(_card(f"{name}-strange", f"Mend the URL of {name}", why))
     failures = [
         _card(f"failed-{one.client}", f"Mend what fails: {one.client}", f"{said}. {cure_of(one)}.")
         for said, one in failed

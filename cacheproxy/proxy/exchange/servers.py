@@ -27,6 +27,7 @@ from cacheproxy.core.route.route import (
 from cacheproxy.core.route.stamp import Stamp, root_key
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import says
+from cacheproxy.core.servers.status import UpstreamState
 from cacheproxy.proxy.exchange.adapting import Adapting
 from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Health
@@ -296,11 +297,14 @@ class Server:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for a page."""
-        profile, target = self.profiling.profile, self.target
+        profile, target, look = self.profiling.profile, self.target, self.profiling.last_look
+        state = UpstreamState.UP if self.health.is_up else UpstreamState.DOWN
+        if self.health.is_up and look is not None and look.state is UpstreamState.STRANGE:
+            state = look.state
         return {
             "name": self.name,
             "url": self.upstream.url.text,
-            "state": "up" if self.health.is_up else "down",
+            "state": state,
             "says": profile.server.summary if profile.server is not None else "",
             "context": self.max_context or profile.memory.context,
             "waiting": self.health.waiting,
