@@ -33,8 +33,8 @@ _BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)", re.MULTILINE)
 class ServerProcess:
     """``python -m`` with ``arguments``, a module of ours first, in the environment ``env``.
 
-    ``says``: whether its standard output is a pipe to be read, instead of a part of the log.
-    ``log``: an empty file for it. ``url``: where it listens, without a slash at the end; the
+    ``says``: whether its standard output is a pipe to be read, ``stdout``, instead of a part of the
+    log. ``log``: an empty file for it. ``url``: where it listens, without a slash at the end; the
     constructor waits for that. ``popen``: what starts it.
     """
 
@@ -80,6 +80,12 @@ class ServerProcess:
     def pid(self) -> int:
         """The child's process id."""
         return self._process.pid
+
+    @property
+    def stdout(self) -> IO[str]:
+        """What it says, if that is a pipe."""
+        assert self._process.stdout is not None
+        return self._process.stdout
 
     def log(self) -> str:
         """Return all it has logged so far, or had logged when it was closed."""

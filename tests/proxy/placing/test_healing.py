@@ -149,7 +149,7 @@ def test_what_is_always_placed_stays_so_when_another_thing_is_mended(start):
 
 LONG = b'{"error":{"message":"System message must be at the beginning.' + b" " * 70_000 + b'"}}'
 KEPT = (b"X-Odd:  two  spaces", b"Content-Type: text/weird", b"X-Odd: again")
-OTHER = b'{"error":{"message":"the request exceeds the available context size"}}'
+OTHER = b'{"error":{"message":"the request names a voice that is not there"}}'
 CHUNKS = b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
 GZIPPED = bytes.fromhex("1f8b08000000000002ff") + json.dumps(REFUSAL).encode()
 

@@ -63,8 +63,7 @@ class LlamaServer(ServerProcess):
         alarm = threading.Timer(START_SECONDS, self._process.kill)
         alarm.start()
         try:
-            assert self._process.stdout is not None
-            for line in self._process.stdout:
+            for line in self.stdout:
                 if line.startswith(READY):
                     return line.removeprefix(READY).strip().rstrip("/")
                 if line.startswith(UNAVAILABLE):
