@@ -193,24 +193,19 @@ class Kinship:
     def answers(self, start: int = 0, end: int | None = None) -> int:
         """Return how many answers of the model begin in the messages from ``start`` to ``end``."""
         if self._begun is None:
-            pieces = self.pieces
-            self._begun = [
-                number
-                for number, (one, before) in enumerate(zip(pieces, (None, *pieces), strict=False))
-                if one.is_answer and not (before and before.is_answer)
-            ]
+            self._begun = self.answers_from(0)
         first = bisect_left(self._begun, start)
         last = len(self._begun) if end is None else bisect_left(self._begun, end)
         return max(0, last - first)
 
     def answers_from(self, start: int) -> list[int]:
         """Return where answers begin in the messages from ``start`` on; part of one is another."""
-        begun, was = [], False
-        for number, piece in enumerate(self.pieces[start:], start):
-            if piece.is_answer and not was:
-                begun.append(number)
-            was = piece.is_answer
-        return begun
+        pieces = self.pieces
+        return [
+            number
+            for number in range(start, len(pieces))
+            if pieces[number].is_answer and (number == start or not pieces[number - 1].is_answer)
+        ]
 
     def said(self, start: int) -> int:
         """Return the number of the answer whose messages begin at ``start`` (``answer.said``)."""
