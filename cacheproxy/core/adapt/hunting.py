@@ -50,7 +50,10 @@ class Hunt:
         return {}
 
     def _searched(self, group: list[Carrier], said: Refusal) -> Asking:
-        """Return the levels of those at fault in a ``group`` that was refused, by halving it."""
+        """Return the levels of those at fault in a ``group`` that was refused, by halving it.
+
+        {} where one is refused as the bare object, too: then no schema is at fault.
+        """
         found: Facts = {}
         todo: list[tuple[list[Carrier], Refusal | None, bool]] = [(group, said, True)]
         while todo:  # each group with its own refusal, or with whether it would be refused
@@ -60,7 +63,10 @@ class Hunt:
             elif len(group) == 1:
                 told = told or (yield from self._asked(group))
                 if told is not None or is_refused:
-                    found |= yield from self._climbed(group[0], told or said)
+                    levels = yield from self._climbed(group[0], told or said)
+                    if levels is None:
+                        return {}
+                    found |= levels
             elif is_refused or (yield from self._asked(group)) is not None:
                 half = len(group) // 2
                 told = yield from self._asked(group[:half])
@@ -69,16 +75,18 @@ class Hunt:
                     todo.append((group[:half], told, True))
         return found
 
-    def _climbed(self, one: Carrier, said: Refusal) -> Asking:
-        """Return the least level at which the server takes the schema."""
+    def _climbed(
+        self, one: Carrier, said: Refusal
+    ) -> Generator[Request, Refusal | None, Facts | None]:
+        """Return the least level at which the server takes the schema; None: it takes none."""
         level = self._facts.get(one.digest, 0)
         while (above := one.next_level(level, level_said(said))) is not None:
             level = above
             answer = yield from self._asked([one], level)
             if answer is None or self._left <= 0:
-                break
+                return {one.digest: level}
             said = answer
-        return {one.digest: level} if level else {}
+        return None
 
     def _asked(
         self, group: Sequence[Carrier], level: int | None = None
@@ -113,7 +121,8 @@ class Hunt:
             tools += () if first is None else (_tool(*first, {"type": "object", "properties": {}}),)
         if tools:
             body["tools"] = tools
-        return Request(request.method, request.target, request.headers, encode(body).encode())
+        headers = tuple([one for one in request.headers if one[0].lower() != b"accept-encoding"])
+        return Request(request.method, request.target, headers, encode(body).encode())
 
 
 def _tool(tool: Json, path: tuple[str, ...], schema: object) -> Json:

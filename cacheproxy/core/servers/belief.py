@@ -98,6 +98,7 @@ class Beliefs:
     the server that this holds for, None while it is down. ``longest``: tokens of the longest
     prompt, by the model that it asked for. ``mends``: of any placement, see ``Placement``.
     ``taught``: what refusals taught, by the adaptation's name and the key (``core.adapt``).
+    ``probed``: when it was asked what by a request of our own, and what it said to it.
     ``wall`` returns seconds since the epoch. Each subject is fed on one thread, and read on any.
     """
 
@@ -130,6 +131,7 @@ class Beliefs:
         self._gone = dict([*gone.items()][-_MOST:])
         self._held, self.longest = {}, dict[str, int]()
         self.taught: dict[tuple[str, Key], Mapping[Hashable, Any]] = {}
+        self.probed: dict[Hashable, tuple[float, Any]] = {}
         self.status: Profile | None = None
         self.formats: tuple[str, ...] = ()
         self.changes += 1

@@ -6,7 +6,7 @@ What is edited here is shown as the edits of rules are: a report for each adapta
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -30,10 +30,12 @@ from cacheproxy.core.adapt.cures import cure
 from cacheproxy.core.adapt.refusal import LARGEST, STATUSES, read
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.document.edits import EditError
+from cacheproxy.core.http1.content_coding import CodingError, are_known, codings_of, unpack
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import MOST_EDITS, GivenUpError, RuleReport, describe, kind_of
 from cacheproxy.proxy.exchange.normalizing import seconds_for
+from cacheproxy.proxy.exchange.probes import Asked, Budget, Probes, Probing
 from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, peek
@@ -43,14 +45,10 @@ _log = Logger()
 _SHORT, _AGAIN = 64 << 10, 32 << 10
 """Bytes of a body beyond which a request is adapted in a thread: first, and after a refusal. How
 much is looked at, who edits knows alone."""
+_PEEK_SECONDS = 5.0
+"""For an error's body: one that takes longer goes down as it comes."""
 _MOST_RESENDS = 6
 """A server may refuse several things of one request, one at a time."""
-
-
-Asked = Callable[[Request], Awaitable[Refusal | None]]
-"""Sends the server a request of our own; returns its refusal, None if it took the request."""
-Probing = Generator[Request, Refusal | None, Need | None]
-"""Yields requests of our own, is sent what ``Asked`` returns, and returns the need."""
 
 
 class Tried(NamedTuple):
@@ -65,7 +63,8 @@ class Adapted:
     """One request as one server gets it."""
 
     __slots__ = (
-        *("needs", "received", "refusal", "reports", "request", "resends", "taught", "tried"),
+        *("budget", "needs", "received", "refusal", "reports", "request", "resends", "taught"),
+        "tried",
     )
 
     def __init__(self, received: Request, resends: int = 0) -> None:
@@ -77,6 +76,7 @@ class Adapted:
         self.resends = resends  #: how often it was sent again
         self.refusal: Refusal | None = None  #: the last one, where it could be read
         self.tried: Tried | None = None  #: what was edited last
+        self.budget = Budget()  #: of probes, with those of the attempts before
 
     def take(self, name: str, step: Step) -> None:
         """Go on as the adaptation ``name`` has left it."""
@@ -130,6 +130,7 @@ class Adapting:
         )
         self._always = tuple([one for one in self._all if one.learning or one.given is not None])
         self._last = last
+        self._probes = Probes(reactor, profiling.beliefs)
         self._told: set[str] = set()
 
     # What is known.
@@ -192,6 +193,7 @@ class Adapting:
             refusal = replace(refusal, path=())
         again = Adapted(adapted.received, adapted.resends + 1)
         again.taught |= adapted.taught
+        again.budget = adapted.budget
         healed: str | None = None
         failed: list[RuleReport] = []
         for each in [one.of(turn) for one in self._all]:
@@ -252,14 +254,15 @@ class Adapting:
         head = response.head
         if head.status not in STATUSES:
             return None
-        if adapted.request.dialect is None or head.values(b"content-encoding"):
-            return None
-        if head.length is None and not adapted.needs:  # it passes piece by piece
+        if adapted.request.dialect is None or not are_known(codings := codings_of(head.headers)):
             return None
         if head.length is not None and head.length > LARGEST:
             return None
-        body = await peek(response, LARGEST)
-        return None if body is None else read(head.status, body)
+        body = await peek(response, LARGEST, self._reactor, _PEEK_SECONDS)
+        try:
+            return None if body is None else read(head.status, unpack(body, codings, LARGEST))
+        except CodingError:
+            return None
 
     async def _refused(
         self,
@@ -278,8 +281,9 @@ class Adapting:
         name, learning = each.one.name, each.learning
         need = adapted.needs.get(name)
         if each.probes is not None:
-            probing = each.probes(refusal, request, need)
-            return await self._probed(each, request, turn, probing, ask)
+            probing, threaded = each.probes(refusal, request, need), len(request.body) > _AGAIN
+            finding = self._probes.run(probing, ask, adapted.budget, threaded=threaded)
+            return await self._probed(each, request, turn, finding)
         step = await self._call(each, request, turn, partial(_ask, each, refusal, request, need))
         if step.need is not None and learning is not None and name not in adapted.taught:
             need = await learning.learn_again(request, need)
@@ -288,18 +292,11 @@ class Adapting:
         return step
 
     async def _probed(
-        self, each: _Entry, request: Request, turn: Turn | None, probing: Probing, ask: Asked
+        self, each: _Entry, request: Request, turn: Turn | None, finding: Deferred[Need | None]
     ) -> Step:
         """Return what an adaptation finds by requests of our own."""
-        said: Refusal | None = None
-        is_quick = len(request.body) <= _AGAIN
         try:
-            while True:
-                work = partial(_next, probing, said)
-                found = work() if is_quick else await in_thread(self._reactor, work)
-                if not isinstance(found, Request):
-                    return Step(request, found)
-                said = await ask(found)
+            return Step(request, await finding)
         except CancelledError:
             raise
         except Exception as error:  # law 4, or the server is gone
@@ -363,15 +360,6 @@ def _entry(one: Adaptation, *, is_foreign: bool) -> _Entry:
     given = None if is_foreign else getattr(one, "given", None)
     more = (None if is_foreign else getattr(one, name, None) for name in ("probes", "bound"))
     return _Entry(one, learning, given, is_foreign, *more)
-
-
-def _next(probing: Probing, said: Refusal | None) -> Request | Need | None:
-    """Return the next probe, or what was found by those before."""
-    try:
-        return probing.send(said)
-    except StopIteration as end:
-        found: Need | None = end.value
-        return found
 
 
 def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:

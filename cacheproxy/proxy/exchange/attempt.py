@@ -12,6 +12,7 @@ from cacheproxy.core.adapt.thinking import NAME as THINKING
 from cacheproxy.core.adapt.thinking import KeptNeed
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.core.servers.prefill import Progress
@@ -163,4 +164,6 @@ class Attempt:
             translated = await translating.translate(request, spellings)
             request = request if translated is None else translated.sent
         status, body = await asker.ask(request, _PROBE_SECONDS)
-        return read(status, body) if status in STATUSES else None
+        if status >= 400 and status not in STATUSES:  # it is busy: nobody knows what it takes
+            raise ResponseError(f"the upstream answered with status {status}")
+        return read(status, body) if status >= 400 else None

@@ -523,11 +523,7 @@ class _Running:
         record = self.record
         record.status, record.first_byte, record.bytes_down = status, self._now(), len(body)
         self.reply = body
-        others = tuple(
-            (name, value)
-            for name, value in headers
-            if name.lower() not in (b"content-type", b"content-length")
-        )
+        others = tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BODY)
         self.down.answer(status, body, (*others, (b"Content-Type", kind)))
 
     def _failed(self, failure: Failure) -> None:

@@ -385,7 +385,12 @@ class _Peeking(Protocol):
         """Keep a piece."""
         self.pieces.append(data)
         self._left -= len(data)
-        if self._left < 0 and not self.done.called:
+        if self._left < 0:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Wait no longer for the rest."""
+        if not self.done.called:
             self.done.callback(False)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -395,14 +400,21 @@ class _Peeking(Protocol):
             self.done.callback(reason is _WHOLE)
 
 
-async def peek(response: UpstreamConnection, most: int) -> bytes | None:
-    """Return the body of ``response``, None if it is over ``most`` bytes or breaks off.
+async def peek(response: UpstreamConnection, most: int, clock: Any, seconds: float) -> bytes | None:
+    """Return the body of ``response``.
+
+    None if it is over ``most`` bytes, breaks off, or is not there after ``seconds`` of ``clock``.
 
     It can be delivered afterwards all the same. Cancelled, it closes the upstream.
     """
     peeking = _Peeking(response, most)
     response.deliverBody(peeking)
-    is_whole = await peeking.done
+    limit = clock.callLater(seconds, peeking.give_up)
+    try:
+        is_whole = await peeking.done
+    finally:
+        if limit.active():
+            limit.cancel()
     if not peeking.is_over:
         response.pauseProducing()
     response.take_back(peeking.pieces)

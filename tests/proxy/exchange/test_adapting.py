@@ -1,12 +1,16 @@
-"""What a server refuses is mended by a plugin's adaptation: the real proxy, a scripted server."""
+"""What a server refuses is mended, by a plugin's adaptation, too: the proxy, a scripted server."""
 
+import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from types import ModuleType
 
 import pytest
 
 from cacheproxy.plugin.package import PluginError, package_of
 from tests.core.templates import inline
+from tests.proxy.harness import LAST, Client, chunk, head, whole
 from tests.proxy.placing.bodies import WITHOUT, ask
 from tests.proxy.placing.templated import PATHS, ModelServer, answer_of
 
@@ -148,3 +152,143 @@ def test_what_is_no_adaptation_is_refused_at_the_start(found):
     plugin.ADAPTATIONS = found
     with pytest.raises(PluginError, match="cacheproxy_adaptations returns"):
         package_of(plugin, "mends")
+
+
+# Refusals of ours to mend, and probes.
+
+OVERFLOW = "request (9 tokens) exceeds the available context size (8 tokens), try increasing it"
+CALLS = count()
+GRAMMAR, BAD = "failed to parse grammar", "^(?=x)"
+KEY, PACKS = b"Authorization: Bearer key", b"Accept-Encoding: gzip"
+
+
+def error(words):
+    return json.dumps({"error": {"message": words}}).encode()
+
+
+def packed(peer, body, *fields):
+    peer.send(whole(gzip.compress(body), b"Content-Encoding: gzip", *fields, status=b"400 Bad"))
+
+
+def in_pieces(peer, body, *fields):
+    peer.send(head(*fields, b"Transfer-Encoding: chunked", status=b"400 Bad"))
+    peer.send(chunk(body[:9]) + chunk(body[9:]) + LAST)
+
+
+def refusing(start, refuses):
+    """A proxy before a server that sends an error where ``refuses`` returns a message."""
+    server = ModelServer(inline)
+
+    def answer(server, peer, received, body):
+        said = refuses(received.body.decode())
+        if type(said) is int:
+            server.send(peer, b"%d No" % said, {"error": {"message": "busy"}})
+        elif said:
+            server.send(peer, b"400 Bad Request", {"error": {"message": said}})
+        else:
+            server.send(peer, b"200 OK", answer_of("messages", 9, None))
+
+    server.pages[PATHS["messages"]] = answer
+    return start(server), server
+
+
+def tooled(*patterns, model="m"):
+    """A request with a tool for each of ``patterns``."""
+    schemas = (
+        {"type": "object", "properties": {f"p{number}": {"type": "string", "pattern": pattern}}}
+        for number, pattern in enumerate(patterns)
+    )
+    tools = [
+        {"name": f"t{number}", "description": "canary", "input_schema": schema}
+        for number, schema in enumerate(schemas)
+    ]
+    said = [{"role": "user", "content": "canary"}]
+    return {"model": model, "max_tokens": 9, "messages": said, "tools": tools}
+
+
+def probes_of(server):
+    """Those of schemas: what they are asked by has nothing that was said."""
+    return [one for one in server.raw if b'"hi"' in one.body]
+
+
+@pytest.mark.parametrize("sends", [packed, in_pieces])
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [("Unknown parameter: 'n'", 200, b'"hi"'), (OVERFLOW, 400, b"prompt is too long: 9 tokens")],
+)
+def test_an_error_is_read_however_it_comes(start, sends, words, status, says):
+    server = ModelServer(inline)
+
+    def answer(server, peer, _, body):
+        if "n" in body:
+            sends(peer, error(words), b"Content-Type: application/json")
+        else:
+            server.send(peer, b"200 OK", answer_of("messages", 9, None))
+
+    server.pages[PATHS["messages"]] = answer
+    got = ask(start(server), SENT)
+    assert got.status == status
+    assert says in got.body
+
+
+def test_an_error_that_never_ends_goes_down_as_it_comes(start):
+    """The client has what there is after a few seconds."""
+    server = ModelServer(inline)
+
+    def answer(_, peer, *__):
+        peer.send(head(b"Transfer-Encoding: chunked", status=b"400 Bad"))
+        peer.send(chunk(b"what there is"))
+        assert peer.sock.recv(1) == b""  # the client has gone
+
+    server.pages[PATHS["messages"]] = answer
+    with Client(start(server).address) as client:
+        client.ask(PATHS["messages"], json.dumps(SENT).encode()).read_until(b"what there is")
+
+
+@pytest.mark.parametrize(
+    ("refuses", "most"),
+    [
+        (lambda _: GRAMMAR, 1),
+        (lambda body: '"tools"' in body and GRAMMAR, 9),
+        (lambda body: '"tools"' in body and f"{GRAMMAR} {next(CALLS)}", 9),
+    ],
+)
+def test_what_heals_nothing_is_probed_once(start, refuses, most):
+    """The next turns cost no probe, and no schema is altered."""
+    proxy, server = refusing(start, refuses)
+    for turn in range(3):
+        sent = tooled(*"abcdefghij")
+        assert ask(proxy, sent).status == 400
+        assert len(probes_of(server)) <= (most if turn == 0 else 0)
+        assert [json.loads(one.body) for one in server.raw if b"canary" in one.body] == [sent]
+        server.raw.clear()
+
+
+def test_a_probe_is_ours_and_asked_once_for_all_that_wait(start):
+    """It has nothing that was said, the client's credentials, and no answer that is packed."""
+    proxy, server = refusing(start, lambda body: BAD in body and GRAMMAR)
+    sent = tooled(*"abcdef", BAD)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: ask(proxy, sent, "messages", KEY, PACKS), range(4)))
+    assert {answer.status for answer in answers} == {200}
+    probes = probes_of(server)
+    assert 2 < len(probes) == len({one.body for one in probes}) < 12
+    for one in probes:
+        names = {name.lower() for name, _ in one.headers}
+        assert (b"authorization" in names, b"accept-encoding" in names) == (True, False)
+    healed = json.loads(server.raw[-1].body)["tools"]
+    assert [tool == came for tool, came in zip(healed, sent["tools"], strict=True)].count(
+        False
+    ) == 1
+
+
+def test_a_server_that_is_busy_says_nothing_of_schemas(start):
+    """What was found out by then is known: the next turn goes on from there."""
+    calls = count()
+    proxy, _ = refusing(
+        start, lambda body: 503 if '"hi"' in body and next(calls) == 2 else BAD in body and GRAMMAR
+    )
+    sent = tooled(*"abcdef", BAD)
+    assert ask(proxy, sent).status == 400
+    proxy.wait_for("adaptation tool-schemas was left out of a request")
+    assert ask(proxy, sent).status == 200

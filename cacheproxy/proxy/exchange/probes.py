@@ -1,0 +1,90 @@
+"""Probes: short requests of our own, by which an adaptation finds what a server refused.
+
+What the server said to one is known for a while: neither the next turn nor another conversation
+with the same tools asks it again, whether it healed anything or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from hashlib import blake2b
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.threads import deferToThreadPool
+
+from cacheproxy.core.adapt.adaptation import Need, Refusal
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.belief import Beliefs
+
+Asked = Callable[[Request], Awaitable[Refusal | None]]
+"""Sends the server a request of our own; returns its refusal, None if it took the request."""
+Probing = Generator[Request, Refusal | None, Need | None]
+"""Yields requests of our own, is sent what ``Asked`` returns, and returns the need."""
+_SECONDS = 60.0
+"""For all that one refusal is asked about, with the wait for those who ask at the same time."""
+_KNOWN_SECONDS, _MOST_KNOWN = 300.0, 256
+
+
+class Budget:
+    """How many probes one request may still cost, however often it is refused."""
+
+    left = 64
+
+
+class Probes:
+    """Has the server of ``beliefs`` probed for one request at a time."""
+
+    def __init__(self, reactor: Any, beliefs: Beliefs) -> None:
+        self._reactor = reactor
+        self._beliefs = beliefs
+        self._lock = DeferredLock()
+
+    def run(
+        self, probing: Probing, ask: Asked, budget: Budget, *, threaded: bool
+    ) -> Deferred[Need | None]:
+        """Return what ``probing`` finds, None where the ``budget`` does not last.
+
+        ``threaded``: where probes are made. Fires with TimeoutError after a minute, and with what
+        kept the server from answering.
+        """
+        found = Deferred.fromCoroutine(self._run(probing, ask, budget, threaded))
+        return found.addTimeout(_SECONDS, self._reactor)
+
+    async def _run(
+        self, probing: Probing, ask: Asked, budget: Budget, threaded: bool
+    ) -> Need | None:
+        reactor, said = self._reactor, None
+        await self._lock.acquire()
+        try:
+            while True:
+                if threaded:
+                    pool = reactor.getThreadPool()
+                    probe = await deferToThreadPool(reactor, pool, _next, probing, said)
+                else:
+                    probe = _next(probing, said)
+                if not isinstance(probe, Request):
+                    return probe
+                key = blake2b(probe.target.encode() + b"\n" + probe.body, digest_size=16).digest()
+                known, now = self._beliefs.probed, reactor.seconds()
+                at, said = known.get(key, (0.0, None))
+                if key in known and now - at < _KNOWN_SECONDS:
+                    continue
+                if not budget.left:
+                    return None
+                budget.left -= 1
+                said = await ask(probe)
+                known[key] = now, said
+                if len(known) > _MOST_KNOWN:
+                    del known[next(iter(known))]
+        finally:
+            self._lock.release()
+
+
+def _next(probing: Probing, said: Refusal | None) -> Request | Need | None:
+    """Return the next probe, or what was found by those before."""
+    try:
+        return probing.send(said)
+    except StopIteration as end:
+        found: Need | None = end.value
+        return found
