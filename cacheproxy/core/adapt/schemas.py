@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import reduce
+from operator import getitem
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -38,6 +40,8 @@ _MOST_WRITTEN_OUT = 200
 """Schemas that references are replaced by: behind them a reference becomes its type alone."""
 _DEEPEST = 32
 """References that lead to references."""
+_DEEPEST_EDIT = 16
+"""Steps into a schema: for an edit below them, each step would be read anew."""
 _TYPE_NAMES = ("string", "integer", "number", "boolean", "object", "array", "null")
 _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"}) | {
     *("minProperties", "maxProperties", "minContains", "maxContains"),
@@ -101,8 +105,23 @@ def without_words(schema: Any) -> Any:
 
 
 def changes(old: Any, new: Any, at: Path, why: str) -> Iterator[Edit]:
-    """Yield the edits that make ``old``, at the path ``at``, into ``new``: where they differ."""
-    todo = [(at, old, new)]
+    """Yield the edits that make ``old``, at the path ``at``, into ``new``: where they differ.
+
+    What differs deep inside is one edit with what stands around it.
+    """
+    done: set[Path] = set()
+    for path, value, adds in _differences(old, new):
+        place = path[:_DEEPEST_EDIT]
+        if place == path:
+            yield Edit(to_pointer((*at, *path)), value, why, adds=adds)
+        elif place not in done:
+            done.add(place)
+            yield Edit(to_pointer((*at, *place)), reduce(getitem, place, new), why)
+
+
+def _differences(old: Any, new: Any) -> Iterator[tuple[Path, Any, bool]]:
+    """Yield where they differ, what stands there in ``new``, REMOVE for nothing; if it is added."""
+    todo: list[tuple[Path, Any, Any]] = [((), old, new)]
     while todo:
         path, old, new = todo.pop()
         if old is new:
@@ -111,15 +130,15 @@ def changes(old: Any, new: Any, at: Path, why: str) -> Iterator[Edit]:
             for name in dict.fromkeys((*old, *new)):
                 place = (*path, name)
                 if name not in new:
-                    yield Edit(to_pointer(place), REMOVE, why)
+                    yield place, REMOVE, False
                 elif name not in old:
-                    yield Edit(to_pointer(place), new[name], why, adds=True)
+                    yield place, new[name], True
                 else:
                     todo.append((place, old[name], new[name]))
         elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
             todo += [((*path, number), old[number], new[number]) for number in range(len(old))]
         elif isinstance(old, dict | list) or type(old) is not type(new) or old != new:
-            yield Edit(to_pointer(path), new, why)
+            yield path, new, False
 
 
 def resolved(schema: Any, pointer: str) -> Any:
