@@ -35,11 +35,11 @@ _HEAD = """\
 
 <!-- Made by docs/generate.py from cacheproxy/config.py: change it there. -->
 
-Every setting below is a key of the TOML file, an environment variable, and an option of
-`cacheproxy serve` and `twistd cacheproxy`: `max_body`, `CACHEPROXY_MAX_BODY`, `--max-body`. The
+This page lists all settings. Each is a key of the TOML file, an environment variable, and an option
+of `cacheproxy serve` and `twistd cacheproxy`: `max_body`, `CACHEPROXY_MAX_BODY`, `--max-body`. The
 command line wins over the environment, which wins over the file.
 
-The file is the one that `--config` or `CACHEPROXY_CONFIG` names. Without them it is
+`--config` or `CACHEPROXY_CONFIG` names the file. By default it is
 `~/.config/cacheproxy/config.toml` on Linux,
 `~/Library/Application Support/cacheproxy/config.toml` on macOS and
 `%LOCALAPPDATA%\\cacheproxy\\cacheproxy\\config.toml` on Windows. It need not exist.
@@ -65,9 +65,10 @@ _COMMANDS = """\
 
 <!-- Made by docs/generate.py from the commands' own help: change it there. -->
 
-This is what `--help` says of each command. `cacheproxy serve` and `cacheproxy service install` also
-take each [setting](configuration.md) as an option; this page leaves these out. If an option or a
-setting is wrong, a command prints one line and ends with exit code 2.
+This is what `--help` prints for each command. Left out are `-h` and `--help` themselves, which each
+command has, and the [settings](configuration.md), which `cacheproxy serve` and
+`cacheproxy service install` take as options. If an option or a setting is wrong, a command prints
+one line and ends with exit code 2.
 
 """
 _TOOL = "A distribution of its own: in a checkout of cacheproxy, `pip install ./{folder}`."
@@ -85,7 +86,7 @@ In the file only: which requests go to which of them, with the keys {route}.
 
 ## `[alarm]`
 
-In the file only: which breaks are told at once, and how, with the keys {alarm}.
+In the file only: which breaks are reported at once, and how, with the keys {alarm}.
 [Alarm](alarm.md) explains them.
 
 """
@@ -166,10 +167,9 @@ def _helps(group: click.Group, name: str, above: click.Context) -> Iterator[str]
 
 
 def _without_settings(command: click.Command) -> click.Command:
-    """Return ``command`` without the options that are on the page of the settings."""
+    """Return ``command`` without ``--help`` and the options that the settings have."""
     command = copy(command)
-    # click keeps the help option as it was first asked for, which may have been without ``-h``.
-    command._help_option = None  # noqa: SLF001
+    command.add_help_option = False
     settings = {row.field for row in options()}
     if settings <= {each.name for each in command.params}:
         command.params = [each for each in command.params if each.name not in settings]
