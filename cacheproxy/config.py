@@ -174,6 +174,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "prefill, for a retry; 0: it ends at once"
         ),
     ] = 60.0
+    held_memory: Annotated[
+        int, _row("most memory for what is held for retries, in MiB", ge=1, le=65536)
+    ] = 64
     grace: Annotated[
         _Seconds, _row("seconds that open answers may take to finish after a stop signal")
     ] = 30.0

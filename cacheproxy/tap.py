@@ -116,7 +116,6 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
         keep_bodies=process.capture is not None,
         ping_after=config.ping_after,
         head_after=config.head_after,
-        hold=config.hold,
         progressed=process.shown.latest,
     )
     access = Access(

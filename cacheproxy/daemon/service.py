@@ -199,6 +199,7 @@ class ProxyService(MultiService):
         process, board = self._process, self._process.shown.dashboard
         process.site.adopt(parts.resource, parts.limits, parts.access)
         servers = parts.servers
+        process.holding.adopt(parts.config.hold, parts.config.held_memory << 20, servers)
         share_out(parts.config.memory, process.store, process.memo, process.judging)
         process.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
         process.shown.latest.keep(servers.urls)

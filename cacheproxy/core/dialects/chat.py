@@ -5,12 +5,20 @@ Sources: OpenAI's API reference; DeepSeek's and Kimi's for usage, vLLM's ``Promp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from cacheproxy.core.dialects.answer import ReadAnswer, Reading
 from cacheproxy.core.dialects.content import calls_in, texts_in
-from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpose, UsageSpelling
+from cacheproxy.core.dialects.dialect import (
+    Dialect,
+    EndMarks,
+    Endpoint,
+    Purpose,
+    UsageSpelling,
+    same_stream_options,
+)
 from cacheproxy.core.dialects.errors import refusal
 from cacheproxy.core.dialects.reasoning import REASONING
 from cacheproxy.core.dialects.stream import CUT, Whole, event, is_error
@@ -21,6 +29,7 @@ from cacheproxy.core.document.reader import parsed
 _Json = dict[str, Any]
 _CHUNK = "chat.completion.chunk"
 _CHUNKS_ONLY = frozenset({"object", "choices", "obfuscation", "prompt_progress"})
+_NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
 _SILENT: _Json = {"role": "assistant", "content": None}
 """A message that says nothing yet."""
 _EACH = ("id", "created", "model", "system_fingerprint", "service_tier")
@@ -211,11 +220,11 @@ def _added(known: Any, value: Any) -> Any:
     return known if value is None else value
 
 
-def _events(whole: _Json) -> bytes:
+def _events(whole: _Json, asked: _Json | None) -> bytes:
     """Return a chat completion as chunks: one for each member of a message, one for its end.
 
-    The usage stands in the last, where every client looks: one without choices is for those who
-    asked for it.
+    The usage stands in the last, unless it is known what was ``asked``: who asks for it gets one
+    more without choices.
     """
     choices = whole.get("choices")
     if not isinstance(choices, list) or not choices:
@@ -231,8 +240,11 @@ def _events(whole: _Json) -> bytes:
             found.append(_event(chunk | {"choices": [one]}))
         more = {name: choice[name] for name in choice if name != "message"}
         if choice is choices[-1]:
-            chunk |= {name: whole[name] for name in whole if name not in ("choices", "object")}
+            apart = ("choices", "object", "usage" if asked is not None else "")
+            chunk |= {name: whole[name] for name in whole if name not in apart}
         found.append(_event(chunk | {"choices": [{"index": index, "delta": {}, **more}]}))
+    if asked is not None and asks_for_usage(asked) and "usage" in whole:
+        found.append(_event(chunk | {"choices": [], "usage": whole["usage"]}))
     return b"".join((*found, b"data: [DONE]\n\n"))
 
 
@@ -246,6 +258,37 @@ def _deltas(message: _Json) -> Iterator[_Json]:
                 yield {name: [{"index": index, **call}]}
         elif name != "role" and value is not None:
             yield {name: value}
+
+
+def asks_for_usage(body: _Json) -> bool:
+    """Whether a stream that is the answer to ``body`` ends with a chunk that has the usage."""
+    options = body.get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _can_regive(first: _Json, second: _Json, counts: bool) -> bool:
+    """Whether usage can be left out or told as the ``second`` one wants it; nothing else can."""
+    was_stream, has_usage = first.get("stream") is True, asks_for_usage(first)
+    if second.get("stream") is not True:
+        return not was_stream or has_usage or counts
+    if was_stream and same_stream_options(first, second, counts):
+        return True
+    known, others = (
+        [name for name in body.get("stream_options") or () if name != "include_usage"]
+        for body in (first, second)
+    )
+    return not others and (
+        not was_stream or (not known and (has_usage or not asks_for_usage(second)))
+    )
+
+
+def _unasked(body: _Json, event: bytes) -> bytes:
+    if b'"usage"' not in event or asks_for_usage(body):
+        return event
+    value = parsed(event.strip().removeprefix(b"data:"))
+    if isinstance(value, dict) and value.get("choices") == [] and value.get("usage"):
+        return b""
+    return _NO_USAGE.sub(b"", event, 1)
 
 
 def _event(chunk: _Json) -> bytes:
@@ -284,6 +327,8 @@ CHAT = Dialect(
     sign=_sign,
     whole=_whole,
     events=_events,
+    can_regive=_can_regive,
+    unasked=_unasked,
     reading=Reading(_read, _read_event),
     reasoning=_put,
 )

@@ -81,6 +81,12 @@ def openai_late_error(status: int, message: str, _: bool) -> bytes:
     return event({"error": error}, named=False)
 
 
+def same_stream_options(first: Json, second: Json, _: bool) -> bool:
+    """Return whether two requests want the same in a stream, where the second wants one."""
+    options = (body.get("stream_options") or None for body in (first, second))
+    return second.get("stream") is not True or next(options) == next(options)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dialect:
     """An API. What is not said otherwise is as in OpenAI's."""
@@ -123,8 +129,14 @@ class Dialect:
     """Official SDKs raise on it before the answer has begun: there it is for those alone that are
     known to need it."""
     whole: Callable[[], Whole] | None = None  #: makes the body out of a stream; None: nobody knows
-    events: Callable[[Json], bytes] | None = None
-    """Makes a stream out of the whole body of an answer; raises ValueError where that is none."""
+    events: Callable[[Json, Json | None], bytes] | None = None
+    """Makes a stream out of the whole body of an answer, for a request where that is known; raises
+    ValueError where it is no answer."""
+    unasked: Callable[[Json, bytes], bytes] | None = None
+    """Returns an event of a stream, b"" for none, as it is where a request asks for less."""
+    can_regive: Callable[[Json, Json, bool], bool] = same_stream_options
+    """Whether the answer to a request, the first body, can be given to one that says the same but
+    asks for another form, the second; and whether its server's streams tell usage unasked."""
     late_error: Callable[[int, str, bool], bytes] = openai_late_error
     """Makes the end of a stream whose server refused the request after the stream's head had gone
     down, out of the refusal's status and message, and whether events of the answer went down."""

@@ -147,7 +147,7 @@ def _whole() -> Whole:
     return found if found.get("output") else found | {"output": [items[at] for at in sorted(items)]}
 
 
-def _events(whole: _Json) -> bytes:
+def _events(whole: _Json, _asked: _Json | None) -> bytes:
     """Return a response as the events that OpenAI's API has for it, one delta for each text."""
     if whole.get("object") != "response" or not isinstance(whole.get("output"), list):
         raise ValueError("it is no response")

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.dialects.stream import CUT
+from cacheproxy.core.dialects.errors import refusal
+from cacheproxy.core.dialects.stream import CUT, is_error
 from cacheproxy.core.document.edits import encode
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.content_coding import CodingError, TooLargeError, Unpacker, are_known
+from cacheproxy.core.http1.ending import Ending
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.http1.sse import EventReader
 
 _LARGEST = 64 << 20
 """Bytes of an answer that is gathered or unpacked."""
+
+
+class SaidError(ResponseError):
+    """The answer is an error, and these are the server's words."""
 
 
 class Transform(Protocol):
@@ -78,13 +85,11 @@ class AsWhole:
         raise AssertionError("None is the end")
 
 
-class AsStream:
-    """A whole body as a stream of events of ``dialect``, which comes at the end."""
+class Gathered:
+    """A whole body as what ``made`` makes of it, which comes at the end."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        if dialect.events is None:
-            raise ValueError(f"nobody knows the streams of {dialect.name}")
-        self._events = dialect.events
+    def __init__(self, made: Callable[[bytes], bytes]) -> None:
+        self._made = made
         self._body = Pieces()
 
     def feed(self, data: bytes) -> bytes:
@@ -95,12 +100,100 @@ class AsStream:
         return b""
 
     def close(self) -> bytes:
-        """Return the events; raises ResponseError where the body is no answer."""
-        value = parsed(self._body.joined())
-        try:
-            return self._events(value)
-        except (TypeError, KeyError, AttributeError, ValueError):
-            raise ResponseError("the upstream did not answer with a stream") from None
+        """Return what was made; raises ResponseError where the body is no answer."""
+        return self._made(self._body.joined())
+
+
+class AsStream(Gathered):
+    """A whole body as a stream of events of ``dialect``, which comes at the end."""
+
+    def __init__(self, dialect: Dialect, asked: dict[str, Any] | None = None) -> None:
+        if dialect.events is None:
+            raise ValueError(f"nobody knows the streams of {dialect.name}")
+        events = dialect.events
+        super().__init__(lambda body: _streamed(events, body, asked))
+
+
+def _streamed(events: Callable[[Any, Any], bytes], body: bytes, asked: Any) -> bytes:
+    value = parsed(body)
+    try:
+        return events(value, asked)
+    except (TypeError, KeyError, AttributeError, ValueError):
+        if is_error(value):
+            raise SaidError(refusal(500, value)) from None
+        raise ResponseError(_NO_STREAM) from None
+
+
+class Recognised:
+    """A body that is a stream of ``events`` or a ``whole`` one: by how it begins, not by its label.
+
+    Each is what it goes through, None where it goes on as it is.
+    """
+
+    def __init__(self, events: Transform | None, whole: Transform | None) -> None:
+        self._kinds = (events, whole)
+        self._begun: bytes | None = b""
+        self._through: Transform | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what goes on of ``data``; raises ResponseError where it is neither."""
+        if self._begun is not None:
+            data = self._begun + data
+            start = data.removeprefix(_BOM).lstrip(b" \t\r\n")
+            if not start.startswith((*_FIELDS, b"{", b"[")):
+                if len(data) > _LONGEST_START or not any(one.startswith(start) for one in _FIELDS):
+                    raise ResponseError(_NO_STREAM)
+                self._begun = data
+                return b""
+            self._begun, self._through = None, self._kinds[start[:1] in (b"{", b"[")]
+        return data if self._through is None else self._through.feed(data)
+
+    def close(self) -> bytes:
+        """Return the rest; raises ResponseError where nothing has come."""
+        if self._begun is not None:
+            raise ResponseError(CUT)
+        return b"" if self._through is None else self._through.close()
+
+
+class EachEvent:
+    """A stream whose events each go through ``edit``, which gets their bytes, the end included."""
+
+    def __init__(self, edit: Callable[[bytes], bytes]) -> None:
+        self._edit = edit
+        self._rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the events that are whole now; raises ResponseError where one is too large."""
+        *events, self._rest = _EVENT.split(self._rest + data)
+        if len(self._rest) > _LARGEST:
+            raise ResponseError(_TOO_LARGE)
+        each = zip(events[::2], events[1::2], strict=True)
+        return b"".join([self._edit(text + end) for text, end in each])
+
+    def close(self) -> bytes:
+        """Return the rest."""
+        return self._edit(self._rest)
+
+
+class Ended:
+    """A stream that goes on as it is; raises ResponseError at its close if its end has not come."""
+
+    def __init__(self, ending: Ending) -> None:
+        self._ending = ending
+        self._events = EventReader()
+
+    def feed(self, data: bytes) -> bytes:
+        """Look for the end in ``data``, and return it."""
+        for event in self._events.feed(data):
+            self._ending.see(event.type, event.data)
+        return data
+
+    def close(self) -> bytes:
+        """Return nothing. An event needs no empty line after it here."""
+        self.feed(b"\n\n")
+        if not self._ending.is_seen:
+            raise ResponseError(CUT)
+        return b""
 
 
 class Unpacked:
@@ -145,5 +238,10 @@ class Chain:
         return self._second.feed(self._first.close()) + self._second.close()
 
 
+_NO_STREAM = "the upstream did not answer with a stream"
+_BOM, _FIELDS = b"\xef\xbb\xbf", (b":", b"data", b"event", b"id", b"retry")
+"""What a stream begins with (HTML Standard, section 9.2.5)."""
+_LONGEST_START = 64 << 10
+_EVENT = re.compile(rb"(\n\n|\r\n\r\n|\r\r)")
 _TOO_LARGE = f"the server's answer is larger than {_LARGEST >> 20} MiB"
 _NOT_PACKED = "the server's answer is broken: it is not packed as its Content-Encoding says"

@@ -118,6 +118,8 @@ class ServerKind:
     reports_since: tuple[int, int, int] | None = None
     """The version since which they always do, and before which never."""
     flag: str = ""  #: has answers say what was reused
+    counts_streams: bool = False
+    """Its streams of Chat Completions say what they took, asked for usage or not."""
     keeps_none: bool = False  #: it reuses nothing, whatever is set
     similarity: float = 0.0
     """The share of itself that a prompt must have in common with a slot's to get that slot, unless

@@ -232,6 +232,7 @@ LLAMA_CPP = ServerKind(
     ),
     metrics="--metrics",
     reporting=Reporting.ALWAYS,
+    counts_streams=True,  # in ``timings``
     similarity=UNLIKE,
     repairs={MESSAGES: CCH},
     rendering=RenderingPage("/apply-template", tokenizer="/tokenize"),

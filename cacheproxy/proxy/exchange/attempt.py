@@ -44,8 +44,6 @@ class ExchangeContext:
     """Seconds of silence after which a streaming client gets a sign of life; 0: never."""
     head_after: float = 0.0
     """Seconds without a head after which a streaming client gets one of ours; 0: never."""
-    hold: float = 0.0
-    """Seconds for which an upstream request waits for a retry of its client; 0: it ends at once."""
     progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None
     """Told of an exchange that runs how far the server is with its prompt, if it says, and after
     how many seconds; None: it is over."""
@@ -63,7 +61,8 @@ class Attempt:
 
     ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
     ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
-    asked for it. ``connection``: the one it was sent by last. ``refusal``: the
+    asked for it. ``asked_for``: what the client asked for. ``connection``: the one it was sent by
+    last. ``refusal``: the
     response, where it is an error that has been read.
     """
 
@@ -83,6 +82,7 @@ class Attempt:
         self.asked: int | None = None
         self.hides = False
         self.refusal: Refusal | None = None
+        self.asked_for = record.received
         self._context, self._server, self._record = context, server, record
         self._came, self._started, self._turn = came, started, prepared.turn
         self._request, self._reports = prepared.request, prepared.reports

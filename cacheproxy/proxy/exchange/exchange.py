@@ -13,6 +13,7 @@ from twisted.web.server import NOT_DONE_YET
 from cacheproxy.core.adapt.overflow import OverflowAnswer, overflow_answer
 from cacheproxy.core.adapt.refusal import ErrorReader, words
 from cacheproxy.core.conversation.prepare import Prepared
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import UsageReader
 from cacheproxy.core.dialects.dialect import Purpose
@@ -22,7 +23,18 @@ from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import FOR_PAGES, PROBE, end_to_end
-from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Transform, Unpacked
+from cacheproxy.core.http1.reshape import (
+    AsStream,
+    AsWhole,
+    Chain,
+    EachEvent,
+    Ended,
+    Gathered,
+    Recognised,
+    SaidError,
+    Transform,
+    Unpacked,
+)
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request
@@ -119,7 +131,11 @@ class _Running:
         done.cancel()
         if held is not None:
             held.show(self.record.progress)
-            self.context.holding.make_way(held.server)
+
+    @property
+    def session(self) -> Session | None:
+        """The first of the conversations that begin as its own."""
+        return None if self.record.session is None else self.record.session.first
 
     @property
     def waits(self) -> bool:
@@ -149,8 +165,8 @@ class _Running:
         # 8. Its answer's head goes down,
         self._take_head(response.head, is_translated=translated is not None)
         streams = is_stream(response.head)
-        status, through, is_whole = response.head.status, None, False
-        if down.started and status != 200:
+        status, through = response.head.status, None
+        if down.started and not 200 <= status < 300:
             await self._refuse_late(response)
             return
         overflow = None
@@ -159,13 +175,11 @@ class _Running:
         if overflow is not None:
             await self._say_overflow(overflow, response)
             return
-        is_other = status == 200 and held is not None and streams != self._wants_stream
-        if down.started or (is_other and spoken(record.received.path).events is not None):
-            if not streams:
-                await self._as_stream(response, translated)
-                return
-            through = self._reshaping(response.head, translated)
-            is_whole = not self._wants_stream
+        is_other = status == 200 and held is not None and self._asks_otherwise(attempt)
+        if is_other and self._wants_stream and not _wants_stream(attempt.asked_for):
+            self._begin_head()
+        if down.started or is_other:
+            through = self._reshaping(response.head, translated, is_other=is_other)
         elif translated is not None:
             if not streams:
                 self._translate(translated, await collect(response, _MOST_TRANSLATED))
@@ -174,6 +188,7 @@ class _Running:
         if not down.started:
             down.send_head(status, response.head.reason, record.response_headers)
         # 9. and its body, as it comes.
+        is_whole = is_other and not self._wants_stream
         relay = self.relay = Relay(
             down,
             response,
@@ -182,9 +197,10 @@ class _Running:
             through=through,
             pings=self.pings
             or (self._pings(response.head, is_whole) if response.head.length is None else None),
+            defers=self.pings is not None,
             keep=context.keep_bodies,
             listener=self._listen(),
-            prefill=PrefillReader(hides=attempt.hides) if streams else None,
+            prefill=PrefillReader(hides=attempt.hides) if streams or down.started else None,
             progressed=self._progressed,
         )
         ending = relay.start()
@@ -238,7 +254,7 @@ class _Running:
             if server.warming is not None and server.warming.is_on:
                 server.warming.give_way()
             if self.context.holding.held and self._takes_a_slot:
-                self.context.holding.make_way(server)
+                self.context.holding.make_way(server, record.session)
             try:
                 response = await attempt.send(no_head)
             except NoTranslationError as error:
@@ -278,9 +294,9 @@ class _Running:
 
     def _hold(self) -> Held | None:
         """Have the upstream request go on without its client, where the answer has not begun."""
-        context, record, attempt, relay = self.context, self.record, self.attempt, self.relay
-        prepared = self.prepared
-        if not context.hold or context.holding.is_closed or not self.server.edits:
+        record, attempt, relay = self.record, self.attempt, self.relay
+        prepared, holding = self.prepared, self.context.holding
+        if not holding.seconds or holding.is_closed or not self.server.edits:
             return None  # whoever runs a remote server is paid for each token
         if self.gone is None or self.gone.check(ConnectionAborted):
             return None  # we have cut it off: the proxy stops, or the client reads too slowly
@@ -297,13 +313,11 @@ class _Running:
 
     def _kept(self, attempt: Attempt, prepared: Prepared) -> Held:
         record = self.record
-        assert self.chosen is not None
         assert record.session is not None
         assert attempt.connection is not None
         return Held(
-            *(self.context.holding, self.context.hold, attempt.connection),
+            *(self.context.holding, attempt.connection),
             attempt=attempt,
-            chosen=self.chosen,
             server=self.server,
             record=record,
             request=prepared.request if self.server.edits else record.received,
@@ -316,16 +330,18 @@ class _Running:
         record = self.record
         if not record.turn or record.session is None or self.is_probe:
             return None
-        owners = self.context.normalizing.plan.owners
-        return self.context.holding.joined(
-            record.received, prepared.request, record.session, owners
+        context = self.context
+        owners, chosen = context.normalizing.plan.owners, context.servers.choose(prepared)
+        return context.holding.joined(
+            *(record.received, prepared.request, record.session, owners), chosen.servers
         )
 
     async def _join(self, held: Held) -> tuple[Attempt, UpstreamConnection]:
         """Go on with the request of a client that has left."""
         record, first = self.record, held.record
         attempt: Attempt = held.attempt
-        self.attempt, self.chosen, self.server = attempt, held.chosen, held.server
+        self.attempt, self.server = attempt, held.server
+        self.chosen = Chosen((held.server,), first.route, first.was_at)
         self.server.health.waiting += 1
         self.server.under_way.add(self)
         record.joined = self.context.clock.seconds() - held.since
@@ -349,46 +365,51 @@ class _Running:
 
     @property
     def _wants_stream(self) -> bool:
-        return (self.record.received.json or {}).get("stream") is True
+        return _wants_stream(self.record.received)
 
-    def _reshaping(self, head: ResponseHead, translated: Translation | None) -> Transform | None:
-        """Return what makes of a stream what the client asked for, or has the head of."""
-        codings = codings_of(head.headers)
-        steps: list[Transform] = [Unpacked(codings)] if codings else []
+    def _asks_otherwise(self, attempt: Attempt) -> bool:
+        """Whether the answer was asked for in another form than the client has it."""
+        asked, received = attempt.asked_for, self.record.received
+        options = ((one.json or {}).get("stream_options") for one in (asked, received))
+        return _wants_stream(asked) != _wants_stream(received) or (
+            _wants_stream(received) and next(options) != next(options)
+        )
+
+    def _reshaping(
+        self, head: ResponseHead, translated: Translation | None, *, is_other: bool
+    ) -> Transform:
+        """Return what makes of an answer what the client asked for, or has the head of.
+
+        ``is_other``: it was asked for in another form.
+        """
+        received, codings = self.record.received, codings_of(head.headers)
+        dialect, asked = spoken(received.path), received.json or {}
+        events: list[Transform] = []
+        whole: list[Transform] = []
         if translated is not None:
-            steps.append(translated.stream())
-        if not self._wants_stream:
-            steps.append(AsWhole(spoken(self.record.received.path)))
-            self._give_type(JSON)
-        elif codings:
-            self._give_type(EVENTS)
-        return reduce(Chain, steps) if steps else None
+            events.append(translated.stream())
+            answer = partial(self._translated, translated, head.status)
+            whole.append(Gathered(lambda body: answer(body).body))
+        if self._wants_stream:
+            whole.append(AsStream(dialect, asked))
+            if is_other and dialect.unasked is not None:
+                events.append(EachEvent(partial(dialect.unasked, asked)))
+        else:
+            events.append(AsWhole(dialect))
+        steps: list[Transform] = [Unpacked(codings)] if codings else []
+        steps.append(Recognised(_chained(events), _chained(whole)))
+        ending = ending_of(received.path)
+        if self.down.started and ending is not None:
+            steps.append(Ended(ending))
+        if not self.down.started:
+            self._give_type(EVENTS if self._wants_stream else JSON)
+        return reduce(Chain, steps)
 
     def _give_type(self, kind: bytes) -> None:
         """Have the head say what its body is now: plain, and of content type ``kind``."""
         record = self.record
         kept = [each for each in record.response_headers if each[0].lower() not in _OF_THE_BODY]
         record.response_headers = (*kept, (b"Content-Type", kind))
-
-    async def _as_stream(
-        self, response: UpstreamConnection, translated: Translation | None
-    ) -> None:
-        """Answer with the events of a whole answer; raises ResponseError where it is none."""
-        record, down, tap = self.record, self.down, self.tap
-        body = await collect(response, _MOST_TRANSLATED)
-        if tap is not None:
-            tap.feed(body)
-        body = decoded(body, response.head.headers)
-        events = AsStream(spoken(record.received.path))
-        if translated is not None:
-            body = self._translated(translated, response.head.status, body).body
-        found = events.feed(body) + events.close()
-        record.first_byte, record.bytes_down, self.reply = self._now(), len(found), found
-        if not down.started:
-            self._give_type(EVENTS)
-            down.send_head(response.head.status, response.head.reason, record.response_headers)
-        down.write(found)
-        down.finish()
 
     # A stream that begins before the upstream's answer.
 
@@ -401,10 +422,15 @@ class _Running:
             return
         if client is not None and client.waits_for_head:
             return
-        record.status, record.response_headers = 200, _EARLY
-        down.send_head(200, b"OK", _EARLY)
-        self.pings = self._signs()
+        self._begin_head()
+        assert self.pings is not None
         self.pings.write()
+
+    def _begin_head(self) -> None:
+        """Send a head of our own: what goes wrong from now on is told in the stream."""
+        self.record.status, self.record.response_headers = 200, _EARLY
+        self.down.send_head(200, b"OK", _EARLY)
+        self.pings = self._signs()
 
     async def _refuse_late(self, response: UpstreamConnection) -> None:
         """Say in the stream that has begun with which status the upstream answered.
@@ -417,7 +443,13 @@ class _Running:
             tap.feed(body)
         message = said(status, decoded(body, response.head.headers))
         self._end_early(status if status >= 400 else 502, message)
-        if status in FINAL and self.context.hold and self.record.turn and attempt and self.prepared:
+        if (
+            status in FINAL
+            and self.context.holding.seconds
+            and self.record.turn
+            and attempt
+            and self.prepared
+        ):
             response.take_back([body])
             self._kept(attempt, self.prepared)
 
@@ -429,7 +461,8 @@ class _Running:
         client = self._client
         if client is not None and client.reads_messages and is_overflow(status, message):
             message = as_json(message)
-        self.down.write(spoken(self.record.received.path).late_error(status, message, False))
+        late = spoken(self.record.received.path).late_error
+        self.down.write(late(status, message, self.pings.first != b""))
         self.down.finish()
 
     @property
@@ -539,16 +572,19 @@ class _Running:
         status, message = explain(failure, self._where(failure))
         if status == 500:  # ours: what it says may quote the request
             _log.failure("an exchange failed", failure)
-        if self.relay is not None:  # the relay has broken off the response
+        if self.relay is not None and not self.relay.is_open:  # it has broken off the response
             record.error = message if status == 500 else failure.getErrorMessage()
             return
+        if self.attempt is not None and self.attempt.connection is not None:
+            self.attempt.connection.abort()
         if self.unable and not failure.check(NoTranslationError):
             message += f"; no Chat Completions at {Chosen(self.unable).where}"
         if not down.started:
             record.status = status
             down.refuse(status, message)
         elif self.pings is not None:
-            self._end_early(status, f"cacheproxy: {message}")
+            is_said = isinstance(failure.value, SaidError)
+            self._end_early(status, str(failure.value) if is_said else f"cacheproxy: {message}")
         else:
             down.channel.abort()
         record.error = message
@@ -630,6 +666,14 @@ class _Running:
             record.turn = 0
         record.upstream, record.server = self.server.upstream.url.text, self.server.name
         record.seconds = self.context.clock.seconds() - self.started
+
+
+def _wants_stream(request: Request) -> bool:
+    return (request.json or {}).get("stream") is True
+
+
+def _chained(steps: list[Transform]) -> Transform | None:
+    return reduce(Chain, steps) if steps else None
 
 
 def _may_say(request: Request) -> bool:

@@ -8,11 +8,12 @@ an equal one takes its place.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
@@ -22,17 +23,22 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.http1.headers import lasting
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.proxy.exchange.servers import Chosen, Server
+from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
 
 _log = Logger()
 _UNEQUAL = ("stream", "stream_options", "client_metadata")
-"""Members by which a retry may differ: it is answered as it asks."""
+"""Members by which a retry may differ, as far as its dialect can still answer it as it asks."""
 FINAL = frozenset({400, 404, 413, 422})
 """Refusals that the same request would get again, perhaps after another prefill."""
-_PATIENCE = 1.0
-"""Seconds for which another conversation may wait for its first token beside a held prefill."""
+_LOOKS = 0.5
+"""Seconds between two looks at who waits for what is held."""
+_PATIENCE, _BESIDE = 1.0, 5.0
+"""Seconds for which others may wait for a first token beside a held prefill: where there are more
+of them than slots, and where a slot is free. Then the held one may still take all of each batch:
+llama.cpp fills its own from the lowest slot on, vLLM from the prompt that came first."""
+_TOO_LATE, _NEEDED = "no retry came", "another conversation needs the server"
 _MOST_READ = 4 << 20
 """Bytes of an answer that are read ahead for a retry; the rest waits at the upstream."""
 
@@ -75,54 +81,54 @@ def _says_the_same(one: Any, other: Any) -> bool:
 class Held(Protocol):
     """An upstream request whose client has left: what comes of its answer is kept.
 
-    ``holding``: where it is one of several, for so many ``seconds``. ``attempt``: how it was sent,
-    which the retry goes on with. ``record``: of the exchange that its client has left. ``since``:
-    when it was first sent, seconds of ``holding.clock``.
+    ``holding``: where it is one of several. ``attempt``: how it was sent, which the retry goes on
+    with. ``record``: of the exchange that its client has left. ``since``: when it was first sent,
+    seconds of ``holding.clock``.
     """
 
     def __init__(
         self,
         holding: Holding,
-        seconds: float,
         connection: UpstreamConnection,
         *,
         attempt: Any,
-        chosen: Chosen,
         server: Server,
         record: Exchange,
         request: Request,
         session: Session,
         since: float,
     ) -> None:
-        self.attempt, self.chosen, self.server = attempt, chosen, server
+        self.attempt, self.server = attempt, server
         self.record, self.session, self.since = record, session.first, since
         self.path = record.received.path
+        self.left = holding.clock.seconds()  #: when its client left
+        self.is_running = True  #: it takes a place at the server
+        self.size = len(record.received.body)  #: bytes that are kept for it
+        if record.sent is not None and record.sent is not record.received:
+            self.size += len(record.sent.body)
         self._holding, self._request, self._connection = holding, request, connection
         self._pieces: list[bytes] = []
         self._left = _MOST_READ
-        self._is_over = self._reads = False
-        self.is_running = True  #: it takes a place at the server
+        self._is_over = self._reads = self._is_refused = False
         server.health.waiting += 1
-        self._timer = holding.clock.callLater(seconds, self.end, "no retry came")
-        holding.held.append(self)
+        self._timer = holding.clock.callLater(holding.seconds, self.end, _TOO_LATE)
+        holding.add(self)
         answer: Deferred[UpstreamConnection] = connection.again()
         answer.addCallbacks(self._read, self._failed)
 
     def is_joined_by(self, received: Request, request: Request, owners: Owners) -> bool:
         """Whether ``request``, as the rules left ``received``, is its retry.
 
-        It is the same person's (``owners``), and says the same, in its headers too.
+        It is the same person's (``owners``), and says the same, in its headers too; and what is
+        being answered can be given to it as it asks.
         """
         first = self.record.received
         return (
             owners.of(received, by_address=True) == owners.of(first, by_address=True)
             and lasting(received.headers, owners.ignores) == lasting(first.headers, owners.ignores)
             and asks_the_same(self._request, request if self.server.edits else received)
+            and self._can_be_given_to(received)
         )
-
-    def is_at(self, server: Server) -> bool:
-        """Whether it goes to the same place as ``server``, perhaps of another configuration."""
-        return self.server.upstream.url.text == server.upstream.url.text
 
     def show(self, progress: Progress | None) -> None:
         """Have it shown among what runs."""
@@ -130,11 +136,23 @@ class Held(Protocol):
             seconds = self._holding.clock.seconds() - self.since
             self._holding.progressed(self.record, progress, seconds)
 
+    def move_to(self, server: Server) -> None:
+        """Go on as a request to ``server``: the same one, as a new configuration has it."""
+        if self.is_running:
+            self.server.health.waiting -= 1
+            server.health.waiting += 1
+        self.server = server
+
+    def wait_until(self, moment: float) -> None:
+        """End at ``moment`` from now on, seconds of the clock."""
+        self._timer.reset(max(0.0, moment - self._holding.clock.seconds()))
+
     def hand_over(self) -> None:
-        """Leave it to a retry."""
-        self._stop()
+        """Leave it to a retry. A refusal stays: it would be the same for the next one."""
+        if not self._is_refused:
+            self._stop()
         if self._reads:
-            self._connection.take_back(self._pieces)
+            self._connection.take_back(self._pieces.copy() if self._is_refused else self._pieces)
 
     def end(self, why: str) -> None:
         """Close it: the server has its slot back."""
@@ -158,15 +176,25 @@ class Held(Protocol):
         """Keep a piece of the answer."""
         self._pieces.append(data)
         self._left -= len(data)
-        if self._left < 0 and not self._connection.is_whole:
+        self.size += len(data)
+        self._holding.size += len(data)
+        is_much = self._left < 0 or self._holding.size > self._holding.most
+        if is_much and not self._connection.is_whole:
             self._connection.pauseProducing()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """A whole answer waits for its retry; of a broken one there is nothing to be had."""
         if reason.check(ResponseDone):
             self._leave_place()
+            self._is_refused = self._connection.head.status >= 400
         else:
             self._failed(reason)
+
+    def _can_be_given_to(self, received: Request) -> bool:
+        dialect, asked = received.dialect, self.attempt.asked_for.json
+        if self._is_refused or dialect is None or asked is None or received.json is None:
+            return True
+        return dialect.can_regive(asked, received.json, self.server.counts_streams)
 
     def _read(self, response: UpstreamConnection) -> None:
         if self._is_over:
@@ -183,7 +211,7 @@ class Held(Protocol):
 
     def _stop(self) -> None:
         self._is_over = True
-        self._holding.held.remove(self)
+        self._holding.remove(self)
         self._leave_place()
         if self._timer.active():
             self._timer.cancel()
@@ -209,47 +237,95 @@ class Holding:
         self.clock, self.progressed = clock, progressed
         self.is_closed = False
         self.held: list[Held] = []  #: the first to be left first
+        self.seconds = 0.0  #: for which each waits for its retry; 0: nothing is held
+        self.most = 0  #: bytes that are kept for all of them
+        self.size = 0  #: bytes that are
+        self._looking = LoopingCall(self._look)
+        self._looking.clock = clock
+
+    def adopt(self, seconds: float, most: int, servers: Servers) -> None:
+        """Go by another configuration, also with what is held already."""
+        self.seconds, self.most = seconds, most
+        for one in tuple(self.held):
+            server = servers.at(one.server.upstream.url.text)
+            if server is None or server.edits != one.server.edits or not seconds:
+                one.end("the configuration has changed")
+                continue
+            one.move_to(server)
+            one.wait_until(one.left + seconds)
+        self._make_room()
+
+    def add(self, one: Held) -> None:
+        """Take one in; the first that were left go where all take too much memory."""
+        self.held.append(one)
+        self.size += one.size
+        self._make_room()
+        if self.held and not self._looking.running:
+            self._looking.start(_LOOKS, now=False)
+
+    def remove(self, one: Held) -> None:
+        """Let one go."""
+        self.held.remove(one)
+        self.size -= one.size
+        if not self.held and self._looking.running:
+            self._looking.stop()
 
     def joined(
-        self, received: Request, request: Request, session: Session, owners: Owners
+        self,
+        received: Request,
+        request: Request,
+        session: Session,
+        owners: Owners,
+        servers: Collection[Server],
     ) -> Held | None:
-        """Return the one whose retry ``request`` is; all others of its conversation end."""
-        found = None
-        for one in tuple(self.held):
-            if one.session != session.first or one.path != received.path:
-                continue  # a conversation speaks one API; without an id others may read alike
-            if found is None and one.is_joined_by(received, request, owners):
-                found = one
-                one.hand_over()
-            else:
-                one.end("its conversation went on")
-        return found
+        """Return the one whose retry ``request`` is, the first that was left.
 
-    def make_way(self, server: Server) -> None:
-        """End those that keep a conversation from ``server``, the first first.
-
-        Where it has slots left, they do so if one still waits for its first token after a second:
-        llama.cpp fills its batches from the lowest slot on, vLLM from the prompt that came first.
+        ``servers``: those that it may go to.
         """
-        if self._end_at(server, lambda one: one.server is not server):  # there was a reload
-            return
-        if server.health.waiting > server.slots:
-            self._end_at(server, lambda _: server.health.waiting > server.slots)
-        else:
-            self.clock.callLater(_PATIENCE, self._look_at, server)
+        for one in self.held:
+            # A conversation speaks one API; without an id others may read alike.
+            if one.session != session.first or one.path != received.path:
+                continue
+            if one.server in servers and one.is_joined_by(received, request, owners):
+                one.hand_over()
+                return one
+        return None
 
-    def _look_at(self, server: Server) -> None:
-        if any(one.waits for one in server.under_way):
-            self._end_at(server, lambda _: True)
+    def make_way(self, server: Server, session: Session | None) -> None:
+        """A prompt of ``session`` goes to ``server``: end those for which it has no slot left.
 
-    def _end_at(self, server: Server, is_it: Callable[[Held], bool]) -> bool:
-        """End those at ``server`` that are such; return whether any was."""
-        has_ended = False
+        Where nobody knows how many it has, ``_look`` sees whether anybody has to wait.
+        """
+        if server.tells_slots:
+            self._make_way(server, server.slots, session)
+
+    def _make_way(self, server: Server, slots: float, session: Session | None) -> None:
         for one in tuple(self.held):
-            if one.is_running and one.is_at(server) and is_it(one):
-                one.end("another conversation needs the server")
-                has_ended = True
-        return has_ended
+            if server.health.waiting <= slots:
+                return
+            if one.is_running and one.server is server:
+                goes_on = session is not None and session.first == one.session
+                one.end("its conversation went on" if goes_on else _NEEDED)
+
+    def _look(self) -> None:
+        """End those that keep others waiting."""
+        now = self.clock.seconds()
+        for server in {one.server for one in self.held if one.is_running}:
+            waiting = [one for one in server.under_way if one.waits]
+            if not waiting:
+                continue
+            first = min(waiting, key=lambda one: one.started)
+            for one in tuple(self.held):
+                if not one.is_running or one.server is not server:
+                    continue
+                is_full = server.health.waiting > server.slots
+                if now - max(first.started, one.left) >= (_PATIENCE if is_full else _BESIDE):
+                    goes_on = first.session is not None and first.session == one.session
+                    one.end("its conversation went on" if goes_on else _NEEDED)
+
+    def _make_room(self) -> None:
+        while self.size > self.most and self.held:
+            self.held[0].end("too much is held")
 
     def close(self) -> None:
         """End all, and hold no more."""

@@ -58,8 +58,9 @@ class Pings(Deadline):
     and what stands between give up after some minutes of silence and send the request again,
     which begins a second full prefill. A client that does not read (``hold``) needs none.
 
-    ``sign`` makes one, from the first bytes of the answer, b"" before there are any. Comments of
-    the upstream are no sign of life to most clients; ``heeds`` says whether they are.
+    ``first``: the first bytes of the answer, b"" before there are any. ``sign`` makes one from
+    them. Comments of the upstream are no sign of life to most clients; ``heeds`` says whether they
+    are.
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class Pings(Deadline):
         self._sign = sign
         self._write = write
         self._heeds = heeds
-        self._first = b""
+        self.first = b""
         self._end = b"\n\n"  # before the first event is a good place, too
 
     def sent(self, data: bytes, *, begun: bool = True) -> None:
         """Take note of bytes that went down; not ``begun``: before the answer itself."""
         says_nothing = data[:1] == b":" and self._is_comments(data)
-        if not (self._first or says_nothing):  # an empty first chunk names the answer, too
-            self._first = data[:_LOOKED_AT]
+        if not (self.first or says_nothing):  # an empty first chunk names the answer, too
+            self.first = data[:_LOOKED_AT]
         if (begun and not says_nothing) or self._heeds():
             self.heard()
         if len(data) < _LONGEST_END:
@@ -91,14 +92,19 @@ class Pings(Deadline):
     def write(self) -> None:
         """Write a sign now."""
         self.heard()
-        self._write(self._sign(self._first))
+        self._write(self._sign(self.first))
 
     def _is_comments(self, data: bytes) -> bool:
         return self._end.endswith(_EVENT_ENDS) and _COMMENTS.fullmatch(data) is not None
 
+    @property
+    def may_write(self) -> bool:
+        """Whether it is between two events."""
+        return self._end.endswith(_EVENT_ENDS)
+
     def _quiet(self) -> None:
         # Within an event nothing is set: the bytes that end it do so.
-        if self._end.endswith(_EVENT_ENDS):
+        if self.may_write:
             self.write()
 
 
@@ -119,6 +125,9 @@ class Relay:
 
     Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
 
+    ``defers``: the head is ours, and a stream in which an error can be told: where the body breaks
+    off before its answer has begun, that is left to whoever is told.
+
     ``kept``: the body as far as it came, if it was to be kept; at most 64 MiB of it. ``listener``:
     hears what goes down.
     ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
@@ -137,6 +146,7 @@ class Relay:
         tap: UsageReader | ErrorReader | None = None,
         through: Transform | None = None,
         pings: Pings | None = None,
+        defers: bool = False,
         keep: bool = False,
         listener: Listener | None = None,
         prefill: PrefillReader | None = None,
@@ -156,6 +166,9 @@ class Relay:
         self._signs_left = _MOST_SIGNS
         self._progressed = progressed
         self._over = False
+        self._defers = defers
+        self.is_open = False
+        """Whether the answer has broken off before it began, and the client waits to be told."""
         self.kept = Pieces() if keep else None
         self._listener = listener
 
@@ -275,9 +288,17 @@ class Relay:
             self._listener.feed(data)
 
     def _cut(self) -> None:
+        pings = self._pings
+        self.is_open = (
+            self._defers
+            and pings is not None
+            and pings.may_write
+            and (self.first_byte is None or not self.bytes_down)
+        )
         self._stop_all()
         self._request.channel.producer = None
-        self._break_off()
+        if not self.is_open:
+            self._break_off()
 
     def _stop_all(self) -> None:
         self._over = True

@@ -289,6 +289,17 @@ class Server:
             return math.inf
         return (None if profile.server is None else profile.server.slots) or 1
 
+    @property
+    def tells_slots(self) -> bool:
+        """Whether it is known how many they are."""
+        server = self.profiling.profile.server
+        return server is not None and server.slots is not None
+
+    @property
+    def counts_streams(self) -> bool:
+        """Whether its streams tell the usage that nobody asked for."""
+        return kind_of(self.profiling.profile).counts_streams
+
     def standing(self, speed: float | None) -> TargetState:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""
         context = self.max_context or self.profiling.profile.memory.context

@@ -20,6 +20,7 @@ from tests.proxy.exchange.test_holding import (
     event,
     prompt,
     session,
+    word,
 )
 from tests.proxy.harness import CHUNKED, LAST, chunk, head, whole
 
@@ -36,6 +37,8 @@ TOO_LONG = json.dumps(
         }
     }
 ).encode()
+REFUSED = b'{"error":{"message":"no such tool","type":"invalid_request_error","code":400}}'
+CHUNKED_AS = head(b"Transfer-Encoding: chunked")
 ASKED = {
     CHAT: prompt(),
     MESSAGES: prompt(max_tokens=9),
@@ -86,35 +89,92 @@ def test_a_whole_answer_becomes_a_stream(start):
     assert got.endswith(b"data: [DONE]\n\n")
 
 
-WORDS_OF = {
-    CHAT: b'"context_length_exceeded"',
-    MESSAGES: b"prompt is too long: 90000 tokens > 32768 maximum",
-    RESPONSES: b'"context_length_exceeded"',
-}
-"""On which the clients of each API compact a conversation."""
-
-
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
-def test_a_late_refusal_is_an_event_and_the_retry_gets_its_status(start, path):
+def test_a_late_refusal_is_an_event_and_each_retry_gets_its_status(start, path):
     """The server read the prompt for it once."""
-    server = Prefill(b"", whole(TOO_LONG, TYPE, status=b"400 Bad Request"))
+    server = Prefill(b"", whole(REFUSED, TYPE, status=b"400 Bad Request"))
     proxy = start(server, *SOON)
     pieces, _ = begun(proxy, path)
     server.go_on.set()
     got = b"".join(pieces)
-    assert b"90000" in got
-    assert {CHAT: b'"context_length_exceeded"', MESSAGES: b"event: error"}.get(
+    assert b"no such tool" in got
+    assert {CHAT: b'"invalid_request_error"', MESSAGES: b"event: error"}.get(
         path, b'"response.failed"'
     ) in got
     assert "400" in proxy.wait_for("client/one")
     for stream in (True, False):
         body = json.loads(ASKED[path]) | {"stream": stream}
         retry = asks(proxy, json.dumps(body).encode(), path=path).answer()
+        assert (retry.status, retry.body) == (400, REFUSED)
+        assert server.prompts == 1
+
+
+@pytest.mark.parametrize(("path", "code"), [
+    (CHAT, b'"context_length_exceeded"'), (MESSAGES, b"prompt is too long"),
+    (RESPONSES, b'"context_length_exceeded"')])  # fmt: skip
+def test_a_prompt_that_was_too_long_is_told_so(start, path, code):
+    server = Prefill(b"", whole(TOO_LONG, TYPE, status=b"400 Bad Request"))
+    proxy = start(server, *SOON)
+    pieces, _ = begun(proxy, path)
+    server.go_on.set()
+    got = b"".join(pieces)
+    assert b"90000" in got
+    assert code in got
+    for stream in (True, False):
+        body = json.loads(ASKED[path]) | {"stream": stream}
+        retry = asks(proxy, json.dumps(body).encode(), path=path).answer()
         # Codex takes no error status for it, only the event.
         assert retry.status == (200 if path == RESPONSES and stream else 400)
-        assert WORDS_OF[path] in retry.body
+        assert code in retry.body
         assert b"request (90000 tokens) exceeds" in retry.body
-        assert server.prompts == 1 + (not stream)  # it is given once
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        CHUNKED_AS + chunk(EVENTS) + LAST,
+        head(b"Content-Type: text/plain", b"Transfer-Encoding: chunked") + chunk(EVENTS) + LAST,
+        whole(EVENTS, STREAM, status=b"202 Accepted"),
+        whole(PACKED, b"Content-Encoding: gzip"),
+        whole(json.dumps(WHOLE).encode(), status=b"201 Created"),
+    ],
+    ids=["no label", "another label", "another status", "packed, no label", "whole, no label"],
+)
+def test_an_answer_is_one_whatever_its_label(start, then):
+    server = Prefill(b"", then)
+    proxy = start(server, *SOON)
+    pieces, sign = begun(proxy)
+    server.go_on.set()
+    got = b"".join(pieces)
+    assert b"lo" in got
+    assert got.endswith(b"data: [DONE]\n\n")
+    assert b"error" not in got
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (whole(REFUSED, TYPE), b"no such tool"),
+        (whole(b"", STREAM), b"ended before it was complete"),
+        (head(status=b"204 No Content"), b"ended before it was complete"),
+        (CHUNKED + LAST, b"ended before it was complete"),
+        (CHUNKED + chunk(b": wait\n\n"), b"upstream"),
+        (CHUNKED + chunk(word("Hel")) + LAST, None),
+        (CHUNKED + chunk(word("Hel")), None),
+    ],
+    ids=["an error", "nothing", "no content", "no chunk", "a comment", "no end", "cut"],
+)
+def test_nothing_ends_well_that_has_not_come_to_its_end(start, then, said):
+    """It is told before the answer has begun; then it breaks off."""
+    server = Prefill(b"", then)
+    proxy = start(server, *SOON)
+    pieces, _ = begun(proxy)
+    server.go_on.set()
+    if said is None:
+        with pytest.raises(EOFError):
+            list(pieces)
+    else:
+        assert said in b"".join(pieces)
 
 
 def test_a_client_that_reads_an_errors_message_finds_there_that_the_prompt_was_too_long(start):

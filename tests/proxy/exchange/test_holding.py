@@ -48,6 +48,7 @@ WHOLE = {
 }
 
 
+COUNTED = {"include_usage": True}
 MODELS = json.dumps({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}).encode()
 VLLM = {b"GET /version": b'{"version":"0.11"}', b"GET /v1/models": MODELS}
 LLAMA = {
@@ -171,7 +172,7 @@ def test_it_may_have_a_character_that_was_cut_in_half(start):
     server = Prefill()
     proxy = start(server)
     left(proxy, server, prompt("Hi \ud83d"))
-    again = prompt("Hi \ud83d", stream_options={"include_usage": True})
+    again = prompt("Hi \ud83d", client_metadata={"a": 1})
     assert answered(proxy, server, again).body == EVENTS
     assert server.prompts == 1
 
@@ -179,7 +180,7 @@ def test_it_may_have_a_character_that_was_cut_in_half(start):
 def test_without_stream_it_gets_the_whole_answer(start):
     server = Prefill()
     proxy = start(server)
-    left(proxy, server)
+    left(proxy, server, prompt(stream_options=COUNTED))
     answer = answered(proxy, server, prompt(stream=False))
     assert (answer.status, json.loads(answer.body)) == (200, WHOLE)
     assert answer.values(b"content-type") == [b"application/json"]
@@ -190,7 +191,7 @@ def test_what_keeps_who_waits_for_a_whole_answer_is_no_event(start):
     """Blanks, which may stand before a JSON text, though the upstream streams."""
     server = Prefill(CHUNKED, ANSWER)
     proxy = start(server, "--ping-after", "0.1")
-    left(proxy, server)
+    left(proxy, server, prompt(stream_options=COUNTED))
     answer = answered(proxy, server, prompt(stream=False), after=0.5)
     assert (answer.end, json.loads(answer.body)) == ("whole", WHOLE)
     assert answer.body.startswith(b"  ")
@@ -199,7 +200,7 @@ def test_what_keeps_who_waits_for_a_whole_answer_is_no_event(start):
 def test_a_stream_without_its_end_is_no_whole_answer(start):
     server = Prefill(CHUNKED, chunk(word("Hel")) + LAST)
     proxy = start(server)
-    left(proxy, server)
+    left(proxy, server, prompt(stream_options=COUNTED))
     assert answered(proxy, server, prompt(stream=False)).end != "whole"
     assert CUT in proxy.wait_for("UPSTREAM FAILED")
 
@@ -231,11 +232,11 @@ def test_anything_else_ends_it_at_once(start, body, field, why):
     server = Prefill()
     proxy = start(server)
     left(proxy, server, prompt(top_k=1) if b"top_k" in body else None)
-    asks(proxy, body, field)
-    assert server.closed.acquire(timeout=TIMEOUT)
-    assert why in proxy.wait_for("held request closed")
-    assert server.begun.acquire(timeout=TIMEOUT)
-    assert server.prompts == 2
+    with asks(proxy, body, field):
+        assert server.closed.acquire(timeout=TIMEOUT)
+        assert why in proxy.wait_for("held request closed")
+        assert server.begun.acquire(timeout=TIMEOUT)
+        assert server.prompts == 2
 
 
 def test_what_takes_no_slot_does_not_end_it(start):
@@ -248,6 +249,73 @@ def test_what_takes_no_slot_does_not_end_it(start):
     assert server.prompts == 1
 
 
+UNCOUNTED = word("Hello", "stop")
+APART = word("Hello", "stop", usage=None) + event(choices=[], usage=USAGE) + b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "second", "got"),
+    [
+        (prompt(stream_options=COUNTED), APART, prompt(), UNCOUNTED + b"data: [DONE]\n\n"),
+        (prompt(stream_options=COUNTED), APART, prompt(stream_options=COUNTED), APART),
+        (prompt(), EVENTS, prompt(stream_options=COUNTED), None),
+        (prompt(), EVENTS, prompt(stream=False), None),
+        (prompt(stream_options=COUNTED | {"continuous_usage_stats": True}), EVENTS, prompt(), None),
+    ],
+    ids=["it wants no usage", "as before", "it wants usage", "a whole has usage", "other usage"],
+)
+def test_it_gets_usage_as_it_asks_or_its_own_answer(start, first, then, second, got):
+    server = Prefill(CHUNKED, chunk(then) + LAST)
+    proxy = start(server)
+    left(proxy, server, first)
+    answer = answered(proxy, server, second)
+    assert server.prompts == 1 + (got is None)
+    assert answer.end == "whole"
+    assert got is None or answer.body.replace(b" ", b"") == got.replace(b" ", b"")
+
+
+@pytest.mark.parametrize("asks_for_it", [True, False])
+def test_the_events_of_a_whole_answer_have_usage_as_asked(start, asks_for_it):
+    server = Prefill(b"", whole(json.dumps(WHOLE).encode(), TYPE))
+    proxy = start(server)
+    left(proxy, server, prompt(stream=False))
+    more = {"stream_options": COUNTED} if asks_for_it else {}
+    events = answered(proxy, server, prompt(**more)).body.split(b"\n\n")
+    assert [b'"usage"' in one for one in events].count(True) == asks_for_it
+    assert (b'"choices":[]' in events[-3]) == asks_for_it
+
+
+def test_all_that_leave_together_come_home(start):
+    """Subagents in one session, two of them alike, and a title in between."""
+    server = Prefill()
+    proxy = start(server)
+    texts = ("a", "b", "c", "c")
+    clients = [asks(proxy, prompt(text)) for text in texts]
+    for _ in clients:
+        assert server.begun.acquire(timeout=TIMEOUT)
+    for client in clients:
+        client.close()
+    eventually(lambda: sum("CLIENT LEFT" in line for line in proxy.lines) == len(texts))
+    server.first = CHUNKED + ANSWER
+    assert asks(proxy, prompt("A title?")).answer().body == EVENTS
+    clients = [asks(proxy, prompt(text)) for text in texts]
+    time.sleep(0.2)
+    server.go_on.set()
+    assert [client.answer().body for client in clients] == [EVENTS] * len(texts)
+    assert server.prompts == len(texts) + 1
+
+
+def test_what_is_held_has_a_common_limit(start):
+    """Two bodies of more than half of it; and answers wait at their servers."""
+    server = Prefill()
+    proxy = start(server, "--held-memory", "1")
+    left(proxy, server, prompt("x " * 300_000))
+    left(proxy, server, prompt("y " * 300_000), session(b"two"))
+    assert "too much is held" in proxy.wait_for("held request closed")
+    assert answered(proxy, server, prompt("y " * 300_000), session(b"two")).body == EVENTS
+    assert server.prompts == 2
+
+
 KEYS = (b"Authorization: Bearer two", b"X-Api-Key: two", b"X-Forwarded-User: two")
 
 
@@ -257,10 +325,10 @@ def test_nobody_else_joins(start, key):
     server = Prefill()
     proxy = start(server)
     left(proxy, server, prompt(), session(), b"Authorization: Bearer one")
-    asks(proxy, prompt(), session(), key)
-    assert server.closed.acquire(timeout=TIMEOUT)
-    assert server.begun.acquire(timeout=TIMEOUT)
-    assert server.prompts == 2
+    with asks(proxy, prompt(), session(), key):
+        assert server.closed.acquire(timeout=TIMEOUT)
+        assert server.begun.acquire(timeout=TIMEOUT)
+        assert server.prompts == 2
 
 
 def test_it_is_shown_until_it_ends(start):
@@ -270,10 +338,10 @@ def test_it_is_shown_until_it_ends(start):
     (held,) = proxy.page("data")["prefills"]
     assert (held["session"], held["turn"], held["held"]) == ("client/one", 1, True)
     begun = time.monotonic()
-    asks(proxy, prompt("Another"))
-    proxy.wait_for("held request closed")
-    (other,) = proxy.page("data")["prefills"]
-    assert other["seconds"] <= time.monotonic() - begun
+    with asks(proxy, prompt("Another")):
+        proxy.wait_for("held request closed")
+        (other,) = proxy.page("data")["prefills"]
+        assert other["seconds"] <= time.monotonic() - begun
 
 
 def test_it_ends_with_its_time(start):
@@ -397,6 +465,24 @@ def test_a_retry_after_a_reload_joins(start):
     proxy.wait_for("reloaded")
     assert answered(proxy, server).body == EVENTS
     assert server.prompts == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("hold = 60", "hold = 0"), ("{url}", "http://127.0.0.1:9")],
+    ids=["nothing is held any more", "another upstream"],
+)
+def test_what_a_reload_changes_holds_for_what_is_held(upstream, tmp_path, before, after):
+    text = f'hold = 60\nupstream = "{upstream.url}"\n'
+    (tmp_path / "config.toml").write_text(text)
+    server = Prefill()
+    upstream.reset(server)
+    with Proxy(tmp_path, "--config", "config.toml") as proxy:
+        left(proxy, server)
+        (tmp_path / "config.toml").write_text(text.replace(before.format(url=upstream.url), after))
+        proxy.signal(1)
+        assert "the configuration has changed" in proxy.wait_for("held request closed")
+        assert server.closed.acquire(timeout=TIMEOUT)
 
 
 def test_a_proxy_that_stops_holds_nothing(start):
