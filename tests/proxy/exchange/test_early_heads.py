@@ -143,7 +143,7 @@ def test_a_prompt_that_was_too_long_is_told_so(start, path, code):
 def test_an_answer_is_one_whatever_its_label(start, then):
     server = Prefill(b"", then)
     proxy = start(server, *SOON)
-    pieces, sign = begun(proxy)
+    pieces, _ = begun(proxy)
     server.go_on.set()
     got = b"".join(pieces)
     assert b"lo" in got
