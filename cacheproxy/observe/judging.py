@@ -193,7 +193,12 @@ class Judging:
             is_break = verdict.judgement is Judgement.BREAK and turn.before is not None
             return turn if is_break and wants_proof(turn, verdict) else None
         except Exception as error:  # the record must not be lost for a comparison's sake
-            _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
+            _log.warn(
+                "{whose} #{turn}: a turn could not be judged: {kind}",
+                whose="-" if exchange.session is None else exchange.session.label,
+                turn=exchange.turn,
+                kind=type(error).__name__,
+            )
             return None
 
     def _take(self, exchange: Exchange, turn: Evidence | None) -> None:

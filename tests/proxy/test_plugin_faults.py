@@ -126,7 +126,7 @@ where = "system"
 pattern = '{LATE[0]}'
 replacement = "0"
 """
-_BY_RULE = "faulty-rule", "warn: rule faulty-rule was not applied to a request: {}"
+_BY_RULE = "faulty-rule", "warn: rule faulty-rule was not applied to a request of client/one: {}"
 _BY_SESSION = "faulty: cacheproxy_session", "warn: plugin faulty: cacheproxy_session {}"
 FAILING = {
     fault: (name, line.format(error) if error else None)

@@ -342,7 +342,8 @@ class Adapting:
             self._workers.failures.of(name).failed += 1
             fails = f"adaptation {name} was left out of a request"
             fails = fails if learning is None else learning.fails
-            _log.warn("{fails}: {error}", fails=fails, error=report.error)
+            whose = client_of(request) if turn is None else turn.session.label
+            _log.warn("{whose}: {fails}: {error}", whose=whose, fails=fails, error=report.error)
         elif step.need is not None and each.given is None:
             says = None if each.is_foreign else getattr(each.one, "says", None)
             what = f"upstream refused a request for its shape: {report.edits[0].why}"

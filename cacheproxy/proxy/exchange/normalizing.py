@@ -25,6 +25,7 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
 from cacheproxy.core.http1.content_coding import CodingError, are_known, codings_of, unpack
 from cacheproxy.core.privacy.redact import redact_target
+from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, RuleReport, advance
 from cacheproxy.core.rules.note import WHY
@@ -219,14 +220,16 @@ class Normalizing:
         A failing rule is logged each time, an odd body once per kind, and that a rule tells the
         model something once.
         """
+        turn = prepared.turn
         for report in prepared.reports:
             if report.is_late:
                 self._leave_out(report)
             elif report.error is not None:
                 self._workers.failures.of(report.rule).failed += 1
                 _log.warn(
-                    "rule {rule} was not applied to a request: {error}",
+                    "rule {rule} was not applied to a request of {whose}: {error}",
                     rule=report.rule,
+                    whose=client_of(prepared.request) if turn is None else turn.session.label,
                     error=report.error,
                 )
             elif report.rule in self._noting and any(edit.why == WHY for edit in report.edits):
@@ -247,7 +250,6 @@ class Normalizing:
                 )
         for hook, problem in prepared.problems:
             self._workers.failed(hook, problem)
-        turn = prepared.turn
         source = NOTHING if turn is None else turn.source
         if turn is not None and source.rivals and self._is_first(_RIVALS):
             _log.warn(
