@@ -163,6 +163,18 @@ def test_the_readme_stays_short():
     assert len(README.split()) <= 1200
 
 
+def test_every_link_of_the_readme_leads_somewhere():
+    """To a file, and to a heading of it; mkdocs checks the links of docs/."""
+    links = re.findall(r"\]\(([\w./-]+)(?:#([\w-]+))?\)", README)
+    assert len(links) > 40
+    for file, anchor in links:
+        text = (ROOT / file).read_text() if file.endswith(".md") else ""
+        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        words = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+        assert (ROOT / file).exists(), file
+        assert not anchor or anchor in words, (file, anchor)
+
+
 @pytest.mark.slow
 def test_ci_takes_the_commands_from_the_readme():
     """The demo's and the tests', each with its installation, and runs them as they stand there."""
