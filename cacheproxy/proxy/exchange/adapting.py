@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from twisted.internet import defer
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -283,7 +284,9 @@ class Adapting:
         if each.probes is not None:
             probing, threaded = each.probes(refusal, request, need), len(request.body) > _AGAIN
             finding = self._probes.run(probing, ask, adapted.budget, threaded=threaded)
-            return await self._probed(each, request, turn, finding)
+            found = await self._probed(each, request, turn, finding)
+            if found is not None:
+                return found
         step = await self._call(each, request, turn, partial(_ask, each, refusal, request, need))
         if step.need is not None and learning is not None and name not in adapted.taught:
             need = await learning.learn_again(request, need)
@@ -293,12 +296,14 @@ class Adapting:
 
     async def _probed(
         self, each: _Entry, request: Request, turn: Turn | None, finding: Deferred[Need | None]
-    ) -> Step:
-        """Return what an adaptation finds by requests of our own."""
+    ) -> Step | None:
+        """Return what an adaptation finds by requests of our own; None: that took too long."""
         try:
             return Step(request, await finding)
         except CancelledError:
             raise
+        except defer.TimeoutError:
+            return None
         except Exception as error:  # law 4, or the server is gone
             report = RuleReport(each.one.name, error=describe(error))
             step = Step(request, None, report)

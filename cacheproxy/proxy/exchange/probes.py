@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Generator
 from hashlib import blake2b
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet import defer
+from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
 
 from cacheproxy.core.adapt.adaptation import Need, Refusal
 from cacheproxy.core.prompt.request import Request
@@ -39,17 +41,25 @@ class Probes:
         self._reactor = reactor
         self._beliefs = beliefs
         self._lock = DeferredLock()
+        self._slow_until = 0.0
 
     def run(
         self, probing: Probing, ask: Asked, budget: Budget, *, threaded: bool
     ) -> Deferred[Need | None]:
         """Return what ``probing`` finds, None where the ``budget`` does not last.
 
-        ``threaded``: where probes are made. Fires with TimeoutError after a minute, and with what
-        kept the server from answering.
+        ``threaded``: where probes are made. fires with TimeoutError after a minute, at once in the
+        minutes after that, and with what kept the server from answering.
         """
+        if self._reactor.seconds() < self._slow_until:
+            return fail(defer.TimeoutError())
         found = Deferred.fromCoroutine(self._run(probing, ask, budget, threaded))
-        return found.addTimeout(_SECONDS, self._reactor)
+        return found.addTimeout(_SECONDS, self._reactor).addErrback(self._failed)
+
+    def _failed(self, why: Failure) -> Failure:
+        if why.check(defer.TimeoutError):
+            self._slow_until = self._reactor.seconds() + _KNOWN_SECONDS
+        return why
 
     async def _run(
         self, probing: Probing, ask: Asked, budget: Budget, threaded: bool
