@@ -48,7 +48,7 @@ class Probes:
     ) -> Deferred[Need | None]:
         """Return what ``probing`` finds, None where the ``budget`` does not last.
 
-        ``threaded``: where probes are made. fires with TimeoutError after a minute, at once in the
+        ``threaded``: where probes are made. Fires with TimeoutError after a minute, at once in the
         minutes after that, and with what kept the server from answering.
         """
         if self._reactor.seconds() < self._slow_until:
