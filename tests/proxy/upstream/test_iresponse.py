@@ -161,13 +161,15 @@ def test_who_collects_it_and_gives_up_closes_the_connection():
     assert found[1].check(ResponseError)
 
 
-@pytest.mark.parametrize("length", [2, 3])
-def test_a_body_that_was_peeked_at_is_delivered_all_the_same(length):
-    """One that is too long waits at the upstream meanwhile."""
-    response, found, body = answered(CHUNKED), [], b"x" * length
-    Deferred.fromCoroutine(peek(response, 2)).addCallback(found.append)
+@pytest.mark.parametrize(("length", "waited"), [(2, 4), (3, 0), (2, 5)])
+def test_a_body_that_was_peeked_at_is_delivered_all_the_same(length, waited):
+    """One that is too long, or takes too long, waits at the upstream meanwhile."""
+    response, found, body, clock = answered(CHUNKED), [], b"x" * length, Clock()
+    Deferred.fromCoroutine(peek(response, 2, clock, 5)).addCallback(found.append)
     response.dataReceived(chunk(body))
-    is_long = length > 2
+    clock.advance(waited)
+    is_long = length > 2 or waited == 5
+    assert bool(clock.getDelayedCalls()) is not is_long
     assert found == [None] * is_long
     assert (response.transport.producerState == "paused") is is_long
     if not is_long:
