@@ -1,0 +1,268 @@
+"""One client's side of an answer: its form, its signs of life, and errors that are told late.
+
+What may happen when:
+
+| state | begins with | may become |
+|---|---|---|
+| nothing has gone down | the request | begun early, answered, refused, left |
+| begun early: a head of ours, signs | ``begin_early``, ``begin_head`` | answered, failed, left |
+| answered: its bytes go down | the relay's first | whole, broken off, left |
+| failed: an error of the dialect's own | ``fail``, ``end_early`` | over |
+| left (``gone``) | the client's end | over: what comes of the answer is its retry's |
+"""
+
+from __future__ import annotations
+
+from twisted.python.failure import Failure
+
+from cacheproxy.core.adapt.overflow import OverflowAnswer
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.dialects.dialects import endpoint_of, spoken
+from cacheproxy.core.dialects.errors import as_json, is_overflow
+from cacheproxy.core.dialects.stream import COMMENT
+from cacheproxy.core.http1.headers import FOR_PAGES, end_to_end
+from cacheproxy.core.http1.reshape import SaidError
+from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
+from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
+from cacheproxy.core.prompt.request import Headers
+from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.exchange.attempt import ExchangeContext
+from cacheproxy.proxy.exchange.form import translated, wants_stream
+from cacheproxy.proxy.exchange.listener import Listener
+from cacheproxy.proxy.exchange.recording import Tap, shows_key, tap_of
+from cacheproxy.proxy.exchange.relay import EVENTS, JSON, Blanks, Pings, Relay, takes_pings
+from cacheproxy.proxy.translation.translating import Translation
+from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
+from cacheproxy.record.exchange import Exchange, Outcome
+
+MOST_WHOLE = 64 << 20
+"""Bytes of an unstreamed answer that are held to be read as a whole."""
+_EARLY: Headers = ((b"Content-Type", EVENTS), (b"Cache-Control", b"no-cache"))
+_OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
+_LENGTH = frozenset({b"content-length"})
+
+
+class Delivery:
+    """An answer on its way to one client, whose ``record`` it fills in.
+
+    ``down``: the client's request, and where its answer goes. ``started``: when it had been read,
+    by ``context.clock``. ``gone``: how the client left, None while it is there. ``tap``: reads the
+    answer along. ``relay``: of the body that goes down. ``pings``: of a stream with a head of ours.
+    """
+
+    __slots__ = (
+        *("down", "gone", "pings", "record", "relay", "started", "tap"),
+        *("_context", "_listener", "_reply"),
+    )
+
+    def __init__(
+        self, context: ExchangeContext, down: ProxyRequest, record: Exchange, started: float
+    ) -> None:
+        self._context, self.down, self.record, self.started = context, down, record, started
+        self.gone: Failure | None = None
+        self.tap: Tap | None = None
+        self.relay: Relay | None = None
+        self.pings: Pings | None = None
+        self._reply = b""  # an answer of our own making, or translated as a whole
+        self._listener: Listener | None = None
+
+    @property
+    def session(self) -> Session | None:
+        """The first of the conversations that begin as its own."""
+        return None if self.record.session is None else self.record.session.first
+
+    @property
+    def takes_a_slot(self) -> bool:
+        """Whether it is nothing that a server says beside its prompts: a list, a count."""
+        received = self.record.received
+        return received.method == "POST" and endpoint_of(received.path).purpose.evaluates
+
+    @property
+    def waits(self) -> bool:
+        """Whether the client still waits for the first token."""
+        has_none = self.relay is None or self.relay.first_byte is None
+        return has_none and self.gone is None and self.takes_a_slot
+
+    def now(self) -> float:
+        """Return the seconds since the request had been read."""
+        return self._context.clock.seconds() - self.started  # type: ignore[no-any-return]
+
+    def progressed(self, progress: Progress | None) -> None:
+        """Tell that this runs, and how far the server is with the prompt, if it is at that."""
+        if progress is not None:
+            self.record.progress = progress
+        if self.record.session is not None:
+            self._context.progressed(self.record, progress, self.now())
+
+    # The head.
+
+    def take_head(self, head: ResponseHead, keys: frozenset[bytes], *, is_translated: bool) -> None:
+        """Take the upstream's, and read its body along. ``keys``: ours, which must not be shown."""
+        record = self.record
+        record.head_after = self._context.clock.seconds() - self.started
+        record.status = head.status
+        # A length beside chunked would contradict itself (RFC 9112, section 6.3).
+        chunked = bool(is_translated or head.values(b"transfer-encoding"))
+        also = _LENGTH if chunked else frozenset[bytes]()
+        record.response_headers = end_to_end(head.headers, also, but=FOR_PAGES)
+        self.tap = tap_of(head, record, keys, chunked=chunked)
+        if self.down.started:
+            record.response_headers = _EARLY
+
+    def begin_early(self) -> None:
+        """Send a head, and signs of life from now on: no head has come for long."""
+        down, record, client = self.down, self.record, self._client
+        if self.gone is not None or down.started or not wants_stream(record.received):
+            return
+        if spoken(record.received.path).events is None:
+            return
+        if client is not None and client.waits_for_head:
+            return
+        self.begin_head()
+        assert self.pings is not None
+        self.pings.write()
+
+    def begin_head(self) -> None:
+        """Send a head of our own: what goes wrong from now on is told in the stream."""
+        self.record.status, self.record.response_headers = 200, _EARLY
+        self.down.send_head(200, b"OK", _EARLY)
+        self.pings = self._signs()
+
+    def give_type(self) -> None:
+        """Have the head say what its body is now: plain, and in the form that was asked for."""
+        record = self.record
+        kind = EVENTS if wants_stream(record.received) else JSON
+        kept = [each for each in record.response_headers if each[0].lower() not in _OF_THE_BODY]
+        record.response_headers = (*kept, (b"Content-Type", kind))
+
+    # Signs of life.
+
+    def signs_beside(self, head: ResponseHead, *, is_whole: bool) -> Pings | None:
+        """Return what keeps the client; ``is_whole``: it gets a stream as one JSON text."""
+        context = self._context
+        if not context.ping_after:
+            return None
+        if takes_pings(head) and not is_whole:
+            return self._signs()
+        if is_whole or (takes_pings(head, JSON) and self.record.turn):
+            return Blanks(context.clock, context.ping_after, self.down.write)
+        return None
+
+    @property
+    def _client(self) -> Client | None:
+        """The client, as its package knows it."""
+        record = self.record
+        name = client_of(record.received) if record.session is None else record.session.client
+        return self._context.normalizing.plan.clients.named(name)
+
+    def _heeds(self) -> bool:
+        """Whether comments are a sign of life to the client."""
+        return heeds_comments(self.record.received, self._client)
+
+    def _sign(self, first: bytes) -> bytes:
+        """Return a sign of life in the answer that begins with ``first``."""
+        dialect = spoken(self.record.received.path)
+        is_early = not first and dialect.sign_waits and self._client is None
+        return COMMENT if is_early or self._heeds() else dialect.sign(first)
+
+    def _signs(self) -> Pings:
+        context = self._context
+        return Pings(context.clock, context.ping_after, self._sign, self.down.write, self._heeds)
+
+    # The answer, and its end.
+
+    def answer(
+        self, status: int, body: bytes, headers: Headers = (), kind: bytes = b"application/json"
+    ) -> None:
+        """Answer with a body of our own making, of content type ``kind``."""
+        record = self.record
+        record.status, record.first_byte, record.bytes_down = status, self.now(), len(body)
+        self._reply = body
+        others = tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BODY)
+        self.down.answer(status, body, (*others, (b"Content-Type", kind)))
+
+    async def collected(self, response: UpstreamConnection) -> bytes:
+        """Return the whole body; raises ResponseError."""
+        body = await collect(response, MOST_WHOLE)
+        if self.tap is not None:
+            self.tap.feed(body)
+        return body
+
+    async def say_overflow(self, answer: OverflowAnswer, response: UpstreamConnection) -> None:
+        """Answer with the words on which the client compacts its conversation."""
+        record = self.record
+        await self.collected(response)
+        status = record.status
+        self.answer(answer.status, answer.body, record.response_headers, answer.content_type)
+        record.status = status  # what the server said
+
+    async def translate(self, translation: Translation, response: UpstreamConnection) -> None:
+        """Answer with the whole body translated; raises ResponseError."""
+        record = self.record
+        body = await self.collected(response)
+        assert record.status is not None
+        answer = translated(translation, record.status, body)
+        if answer.status < 300 and wants_stream(record.received):
+            raise ResponseError("the upstream gave a whole answer where a stream was asked for")
+        self.answer(answer.status, answer.body, record.response_headers)
+
+    def fail(self, status: int, message: str, error: BaseException | None) -> None:
+        """Tell the client that there is no answer, or not all of it. ``error``: what went wrong."""
+        if not self.down.started:
+            self.record.status = status
+            self.down.refuse(status, message)
+        elif self.pings is not None:
+            is_said = isinstance(error, SaidError)
+            self.end_early(status, str(error) if is_said else f"cacheproxy: {message}")
+        else:
+            self.down.channel.abort()
+
+    def end_early(self, status: int, message: str) -> None:
+        """End a stream that has but begun with an error."""
+        assert self.pings is not None
+        self.pings.stop()
+        self.record.status = status
+        client = self._client
+        if client is not None and client.reads_messages and is_overflow(status, message):
+            message = as_json(message)
+        late = spoken(self.record.received.path).late_error
+        self.down.write(late(status, message, self.pings.first != b""))
+        self.down.finish()
+
+    def listen(self, asked: int | None) -> Listener | None:
+        """Have the answer heard, where it decides whose values may be put back later.
+
+        ``asked``: see Attempt.
+        """
+        record = self.record
+        place, session = record.place, record.session
+        history = None if place is None else place.history
+        decides = asked is not None or (history is not None and history.answers is not None)
+        if not decides or record.status != 200 or session is None:
+            return None
+        self._listener = Listener(self._context.clock, self._context.store, record, asked)
+        return self._listener
+
+    def close(self, asked: int | None, keys: frozenset[bytes]) -> None:
+        """Have the answer's reasoning remembered; take its figures, and its body if it is kept."""
+        record, relay = self.record, self.relay
+        if self.pings is not None:
+            self.pings.stop()
+        self.relay = self.pings = None  # else each would keep the other
+        body: bytes | None = self._reply or None
+        if relay is not None:
+            body = None if relay.kept is None else relay.kept.joined()
+            record.bytes_down = relay.bytes_down
+            if relay.first_byte is not None:
+                record.first_byte = relay.first_byte - self.started
+        if self._reply and record.status == 200:
+            listener = self.listen(asked)
+            if listener is not None:
+                listener.feed(self._reply)
+        if self._listener is not None:
+            is_whole = record.outcome is Outcome.COMPLETE and self.gone is None
+            self._listener.close(is_whole=is_whole)
+            self._listener = None
+        if self._context.keep_bodies and not shows_key(record, body or b"", keys):
+            record.response_body = body

@@ -1,0 +1,85 @@
+"""The form in which a client asked for its answer, and what gives it to it in that form."""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+
+from cacheproxy.core.dialects.dialects import spoken
+from cacheproxy.core.http1.content_coding import codings_of
+from cacheproxy.core.http1.ending import ending_of
+from cacheproxy.core.http1.reshape import (
+    AsStream,
+    AsWhole,
+    Chain,
+    EachEvent,
+    Ended,
+    Gathered,
+    Recognised,
+    Transform,
+    Unpacked,
+)
+from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.proxy.translation.translating import Translation
+from cacheproxy.translate.answer import WholeAnswer
+from cacheproxy.translate.reading import TranslationError
+
+
+def wants_stream(request: Request) -> bool:
+    """Whether the answer to ``request`` is to be a stream."""
+    return (request.json or {}).get("stream") is True
+
+
+def asks_otherwise(asked: Request, received: Request) -> bool:
+    """Whether an answer that was ``asked`` for so has another form than ``received`` wants."""
+    if wants_stream(asked) != wants_stream(received):
+        return True
+    options = ((one.json or {}).get("stream_options") for one in (asked, received))
+    return wants_stream(received) and next(options) != next(options)
+
+
+def translated(translation: Translation, status: int, body: bytes) -> WholeAnswer:
+    """Return a whole answer in the client's dialect; raises ResponseError."""
+    try:
+        return translation.answer(status, body)
+    except TranslationError as error:
+        raise ResponseError(str(error)) from None
+
+
+def reshaping(
+    head: ResponseHead,
+    received: Request,
+    translation: Translation | None,
+    *,
+    is_other: bool,
+    is_ours: bool,
+) -> Transform:
+    """Return what makes of an answer what the client asked for, or has the head of.
+
+    ``is_other``: it was asked for in another form. ``is_ours``: a head of ours is its frame, which
+    ends well only where the stream does.
+    """
+    codings = codings_of(head.headers)
+    dialect, body = spoken(received.path), received.json or {}
+    events: list[Transform] = []
+    whole: list[Transform] = []
+    if translation is not None:
+        events.append(translation.stream())
+        answer = partial(translated, translation, head.status)
+        whole.append(Gathered(lambda body: answer(body).body))
+    if wants_stream(received):
+        whole.append(AsStream(dialect, body))
+        if is_other and dialect.unasked is not None:
+            events.append(EachEvent(partial(dialect.unasked, body)))
+    else:
+        events.append(AsWhole(dialect))
+    steps: list[Transform] = [Unpacked(codings)] if codings else []
+    steps.append(Recognised(_chained(events), _chained(whole)))
+    ending = ending_of(received.path)
+    if is_ours and ending is not None:
+        steps.append(Ended(ending))
+    return reduce(Chain, steps)
+
+
+def _chained(steps: list[Transform]) -> Transform | None:
+    return reduce(Chain, steps) if steps else None
