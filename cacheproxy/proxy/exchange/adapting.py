@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet import defer
 from twisted.internet.defer import CancelledError, Deferred
@@ -19,7 +18,6 @@ from twisted.logger import Logger
 
 from cacheproxy.core.adapt.adaptation import (
     Adaptation,
-    Learning,
     Need,
     Refusal,
     Remembered,
@@ -30,13 +28,21 @@ from cacheproxy.core.adapt.adaptation import (
 from cacheproxy.core.adapt.cures import cure
 from cacheproxy.core.adapt.refusal import LARGEST, STATUSES, read
 from cacheproxy.core.conversation.turn import Turn
-from cacheproxy.core.document.edits import EditError
 from cacheproxy.core.http1.content_coding import CodingError, are_known, codings_of, unpack
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import MOST_EDITS, GivenUpError, RuleReport, describe, kind_of
+from cacheproxy.core.rules.fold import GivenUpError, RuleReport, describe, kind_of
+from cacheproxy.proxy.exchange.adapted import (
+    Adapted,
+    Entry,
+    Tried,
+    adapt,
+    ask_step,
+    entry_of,
+    made_step,
+)
 from cacheproxy.proxy.exchange.normalizing import seconds_for
-from cacheproxy.proxy.exchange.probes import Asked, Budget, Probes, Probing
+from cacheproxy.proxy.exchange.probes import Asked, Probes
 from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, peek
@@ -50,59 +56,6 @@ _PEEK_SECONDS = 5.0
 """For an error's body: one that takes longer goes down as it comes."""
 _MOST_RESENDS = 6
 """A server may refuse several things of one request, one at a time."""
-
-
-class Tried(NamedTuple):
-    """What was done against a refusal."""
-
-    name: str  #: of the adaptation
-    refusal: Refusal  #: that it was to heal
-    before: Need | None  #: what the request needed of it before
-
-
-class Adapted:
-    """One request as one server gets it."""
-
-    __slots__ = (
-        *("budget", "needs", "received", "refusal", "reports", "request", "resends", "taught"),
-        "tried",
-    )
-
-    def __init__(self, received: Request, resends: int = 0) -> None:
-        self.received = received  #: before any adaptation
-        self.request = received  #: as it goes on
-        self.needs: dict[str, Need] = {}  #: by the names of the adaptations
-        self.taught: set[str] = set()  #: names of those whose need the server's refusals taught
-        self.reports: tuple[RuleReport, ...] = ()  #: what was edited, or failed
-        self.resends = resends  #: how often it was sent again
-        self.refusal: Refusal | None = None  #: the last one, where it could be read
-        self.tried: Tried | None = None  #: what was edited last
-        self.budget = Budget()  #: of probes, with those of the attempts before
-
-    def take(self, name: str, step: Step) -> None:
-        """Go on as the adaptation ``name`` has left it."""
-        self.request = step.request
-        if step.need is not None:
-            self.needs[name] = step.need
-        if step.report is not None:
-            self.reports += (step.report,)
-
-
-class _Entry(NamedTuple):
-    """One adaptation of the list."""
-
-    one: Adaptation  #: itself
-    learning: Learning | None  #: the same, if it knows of the server by itself
-    given: Remembered | None  #: what is remembered from the start
-    is_foreign: bool  #: it is a plugin's, which gets a thread, a deadline and its own parsed JSON
-    probes: Callable[[Refusal, Request, Need | None], Probing] | None = None
-    """Finds by requests of our own what was refused."""
-    bound: Callable[[Turn | None], Adaptation] | None = None
-    """Returns it for the requests of one turn, which it needs to know."""
-
-    def of(self, turn: Turn | None) -> _Entry:
-        """Return it as it is for ``turn``."""
-        return self if self.bound is None else self._replace(one=self.bound(turn))
 
 
 class Adapting:
@@ -126,8 +79,8 @@ class Adapting:
         self._server = profiling
         self._workers = workers
         self._all = (
-            *(_entry(one, is_foreign=False) for one in adaptations),
-            *(_entry(one, is_foreign=True) for one in foreign),
+            *(entry_of(one, is_foreign=False) for one in adaptations),
+            *(entry_of(one, is_foreign=True) for one in foreign),
         )
         self._always = tuple([one for one in self._all if one.learning or one.given is not None])
         self._last = last
@@ -169,7 +122,7 @@ class Adapting:
             elif remembered is None:
                 remembered = taught.get((one.name, self._server.key(request)))
             if remembered is not None:
-                work = partial(_adapt, each.of(turn), request, remembered)
+                work = partial(adapt, each.of(turn), request, remembered)
                 adapted.take(one.name, await self._call(each, request, turn, work, remembered))
         return adapted
 
@@ -208,10 +161,12 @@ class Adapting:
                 again.taught -= {name} if need is None else set()
             step = Step(request)
             if need is not None:
-                step = await self._call(each, request, turn, partial(_made, each, request, need))
+                step = await self._call(
+                    each, request, turn, partial(made_step, each, request, need)
+                )
             if is_asked:
                 if found.need is not None and found.need != need:
-                    make = partial(_made, each, request, found.need)
+                    make = partial(made_step, each, request, found.need)
                     found = await self._call(each, request, turn, make)
                     if found.request.body != step.request.body:
                         step, healed = found, name
@@ -267,7 +222,7 @@ class Adapting:
 
     async def _refused(
         self,
-        each: _Entry,
+        each: Entry,
         request: Request,
         turn: Turn | None,
         refusal: Refusal,
@@ -287,15 +242,17 @@ class Adapting:
             found = await self._probed(each, request, turn, finding)
             if found is not None:
                 return found
-        step = await self._call(each, request, turn, partial(_ask, each, refusal, request, need))
+        step = await self._call(
+            each, request, turn, partial(ask_step, each, refusal, request, need)
+        )
         if step.need is not None and learning is not None and name not in adapted.taught:
             need = await learning.learn_again(request, need)
-            again = partial(_ask, each, refusal, request, need)
+            again = partial(ask_step, each, refusal, request, need)
             step = await self._call(each, request, turn, again)
         return step
 
     async def _probed(
-        self, each: _Entry, request: Request, turn: Turn | None, finding: Deferred[Need | None]
+        self, each: Entry, request: Request, turn: Turn | None, finding: Deferred[Need | None]
     ) -> Step | None:
         """Return what an adaptation finds by requests of our own; None: that took too long."""
         try:
@@ -312,7 +269,7 @@ class Adapting:
 
     async def _call(
         self,
-        each: _Entry,
+        each: Entry,
         request: Request,
         turn: Turn | None,
         work: Callable[[], Step],
@@ -339,7 +296,7 @@ class Adapting:
         return step
 
     def _tell(
-        self, each: _Entry, request: Request, turn: Turn | None, step: Step, report: RuleReport
+        self, each: Entry, request: Request, turn: Turn | None, step: Step, report: RuleReport
     ) -> None:
         """Log what was left out, each time; what is done for the server, once."""
         name, learning = each.one.name, each.learning
@@ -361,51 +318,9 @@ class Adapting:
                 _log.info("the {what} (logged once; {whose})", what=what, whose=whose)
 
 
-def _entry(one: Adaptation, *, is_foreign: bool) -> _Entry:
-    learning: Any = one if hasattr(one, "learn") and not is_foreign else None
-    given = None if is_foreign else getattr(one, "given", None)
-    more = (None if is_foreign else getattr(one, name, None) for name in ("probes", "bound"))
-    return _Entry(one, learning, given, is_foreign, *more)
-
-
 def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
     """Call ``work`` in a thread of the ``reactor``'s."""
     return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
-
-
-def _adapt(each: _Entry, request: Request, remembered: Remembered) -> Step:
-    """Edit ``request`` by what is remembered."""
-    need = _need(each.one.needed(_shown(each, request), remembered))
-    return Step(request) if need is None else _made(each, request, need)
-
-
-def _made(each: _Entry, request: Request, need: Need) -> Step:
-    """Edit ``request``."""
-    name, found = each.one.name, each.one.edits(_shown(each, request), need)
-    if not each.is_foreign:
-        return made(name, request, found, need)
-    edits: Iterable[Any] = found
-    step = made(name, request, tuple(islice(edits, MOST_EDITS + 1)), need)
-    if step.report is not None and len(step.report.edits) > MOST_EDITS:
-        raise EditError(f"more than {MOST_EDITS:,} edits")
-    if step.request.document is None:  # a Raw may be anything
-        raise EditError("no JSON is left")
-    return step
-
-
-def _ask(each: _Entry, refusal: Refusal, request: Request, need: Need | None) -> Step:
-    """Ask what ``request`` needs after ``refusal``."""
-    return Step(request, _need(each.one.refused(refusal, _shown(each, request), need)))
-
-
-def _need(found: Need | None) -> Need | None:
-    if found is not None and not isinstance(found, Need):
-        raise TypeError
-    return found
-
-
-def _shown(each: _Entry, request: Request) -> Request:
-    return replace(request, memo=None) if each.is_foreign else request
 
 
 def _and_read(work: Callable[[], Step]) -> Step:
