@@ -9,7 +9,7 @@ from cacheproxy.daemon import process_parts
 from cacheproxy.daemon.reloading import NEED_A_RESTART
 from cacheproxy.proxy.downstream import channel, limits
 from cacheproxy.proxy.downstream.limits import Limits
-from cacheproxy.proxy.exchange import exchange, normalizing, relay, workers
+from cacheproxy.proxy.exchange import delivery, normalizing, relay, workers
 from cacheproxy.totals import database, file, store, totals
 
 ROOT = Path(__file__).parents[1]
@@ -88,7 +88,7 @@ def test_words_for_numbers_are_right():
     assert "late three times in a row" in FLOWING
     assert file._MOST_ASIDE == 3
     assert "the last three of each stay" in FLOWING
-    assert relay._MOST_KEPT == exchange._MOST_TRANSLATED
+    assert relay._MOST_KEPT == delivery.MOST_WHOLE
 
 
 def test_what_needs_a_restart_is_named():

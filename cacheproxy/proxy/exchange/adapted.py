@@ -59,7 +59,7 @@ class Adapted:
             self.reports += (step.report,)
 
 
-class Entry(NamedTuple):
+class ListedAdaptation(NamedTuple):
     """One adaptation of the list."""
 
     one: Adaptation  #: itself
@@ -71,26 +71,26 @@ class Entry(NamedTuple):
     bound: Callable[[Turn | None], Adaptation] | None = None
     """Returns it for the requests of one turn, which it needs to know."""
 
-    def of(self, turn: Turn | None) -> Entry:
+    def of(self, turn: Turn | None) -> ListedAdaptation:
         """Return it as it is for ``turn``."""
         return self if self.bound is None else self._replace(one=self.bound(turn))
 
 
-def entry_of(one: Adaptation, *, is_foreign: bool) -> Entry:
+def entry_of(one: Adaptation, *, is_foreign: bool) -> ListedAdaptation:
     """Return ``one`` as an entry of the list; ``is_foreign``: a plugin brings it."""
     learning: Any = one if hasattr(one, "learn") and not is_foreign else None
     given = None if is_foreign else getattr(one, "given", None)
     more = (None if is_foreign else getattr(one, name, None) for name in ("probes", "bound"))
-    return Entry(one, learning, given, is_foreign, *more)
+    return ListedAdaptation(one, learning, given, is_foreign, *more)
 
 
-def adapt(each: Entry, request: Request, remembered: Remembered) -> Step:
+def adapt(each: ListedAdaptation, request: Request, remembered: Remembered) -> Step:
     """Edit ``request`` by what is remembered."""
     need = _need(each.one.needed(_shown(each, request), remembered))
     return Step(request) if need is None else made_step(each, request, need)
 
 
-def made_step(each: Entry, request: Request, need: Need) -> Step:
+def made_step(each: ListedAdaptation, request: Request, need: Need) -> Step:
     """Edit ``request``."""
     name, found = each.one.name, each.one.edits(_shown(each, request), need)
     if not each.is_foreign:
@@ -104,7 +104,7 @@ def made_step(each: Entry, request: Request, need: Need) -> Step:
     return step
 
 
-def ask_step(each: Entry, refusal: Refusal, request: Request, need: Need | None) -> Step:
+def ask_step(each: ListedAdaptation, refusal: Refusal, request: Request, need: Need | None) -> Step:
     """Ask what ``request`` needs after ``refusal``."""
     return Step(request, _need(each.one.refused(refusal, _shown(each, request), need)))
 
@@ -115,5 +115,5 @@ def _need(found: Need | None) -> Need | None:
     return found
 
 
-def _shown(each: Entry, request: Request) -> Request:
+def _shown(each: ListedAdaptation, request: Request) -> Request:
     return replace(request, memo=None) if each.is_foreign else request

@@ -34,7 +34,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import GivenUpError, RuleReport, describe, kind_of
 from cacheproxy.proxy.exchange.adapted import (
     Adapted,
-    Entry,
+    ListedAdaptation,
     Tried,
     adapt,
     ask_step,
@@ -222,7 +222,7 @@ class Adapting:
 
     async def _refused(
         self,
-        each: Entry,
+        each: ListedAdaptation,
         request: Request,
         turn: Turn | None,
         refusal: Refusal,
@@ -252,7 +252,11 @@ class Adapting:
         return step
 
     async def _probed(
-        self, each: Entry, request: Request, turn: Turn | None, finding: Deferred[Need | None]
+        self,
+        each: ListedAdaptation,
+        request: Request,
+        turn: Turn | None,
+        finding: Deferred[Need | None],
     ) -> Step | None:
         """Return what an adaptation finds by requests of our own; None: that took too long."""
         try:
@@ -269,7 +273,7 @@ class Adapting:
 
     async def _call(
         self,
-        each: Entry,
+        each: ListedAdaptation,
         request: Request,
         turn: Turn | None,
         work: Callable[[], Step],
@@ -296,7 +300,12 @@ class Adapting:
         return step
 
     def _tell(
-        self, each: Entry, request: Request, turn: Turn | None, step: Step, report: RuleReport
+        self,
+        each: ListedAdaptation,
+        request: Request,
+        turn: Turn | None,
+        step: Step,
+        report: RuleReport,
     ) -> None:
         """Log what was left out, each time; what is done for the server, once."""
         name, learning = each.one.name, each.learning
