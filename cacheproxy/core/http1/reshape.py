@@ -141,7 +141,9 @@ class Recognised:
             data = self._begun + data
             start = data.removeprefix(_BOM).lstrip(b" \t\r\n")
             if not start.startswith((*_FIELDS, b"{", b"[")):
-                if len(data) > _LONGEST_START or not any(one.startswith(start) for one in _FIELDS):
+                if len(data) > _LONGEST_START or not any(
+                    one.startswith(start) for one in (*_FIELDS, _BOM)
+                ):
                     raise ResponseError(_NO_STREAM)
                 self._begun = data
                 return b""

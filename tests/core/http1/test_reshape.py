@@ -12,9 +12,20 @@ from hypothesis import strategies as st
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.completion import COMPLETION
 from cacheproxy.core.http1.content_coding import zstd
-from cacheproxy.core.http1.reshape import AsStream, AsWhole, Chain, Unpacked
+from cacheproxy.core.http1.ending import ending_of
+from cacheproxy.core.http1.reshape import (
+    AsStream,
+    AsWhole,
+    Chain,
+    EachEvent,
+    Ended,
+    Gathered,
+    Recognised,
+    SaidError,
+    Unpacked,
+)
 from cacheproxy.core.http1.response_reader import ResponseError
-from tests.core.dialects.forms import DONE, STREAMS, chunk, through
+from tests.core.dialects.forms import DONE, STREAMS, chunk, counted, through
 
 STREAM = b"".join(STREAMS["calls"][1])
 PACKED = {
@@ -112,6 +123,81 @@ def test_what_is_not_packed_so_is_told_as_the_server_s_fault(name):
         through(Unpacked(codings), b"data: " + packed)
     with pytest.raises(ResponseError, match="the server's answer is larger than 64 MiB"):
         through(Unpacked((b"gzip",)), gzip.compress(bytes(65 * MIB), 1))
+
+
+PAGE, NOTHING = "did not answer with a stream", "before it was complete"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"data: {}", "events"), (b": wait", "events"), (b"\r\n\nevent: a", "events"),
+        (b"id: 1", "events"), (b"retry: 1", "events"), (b"\xef\xbb\xbf{}", "whole"),
+        (b' \n{"a": 1}', "whole"), (b"[1]", "whole"), (b"<html>", PAGE), (b"dat", NOTHING),
+        (b"dot", PAGE), (b"", NOTHING), (b"\n\n", NOTHING),
+    ],
+)  # fmt: skip
+def test_an_answer_is_known_by_how_it_begins(body, kind):
+    """However it is cut."""
+    for size in (1, len(body) or 1):
+        pieces = [body[at : at + size] for at in range(0, len(body), size)]
+        kinds = [Gathered(lambda found, name=name: name + found) for name in (b"e", b"w")]
+        transform = Recognised(*kinds)
+        if kind in (PAGE, NOTHING):
+            with pytest.raises(ResponseError, match=kind):
+                through(transform, *pieces)
+        else:
+            assert through(transform, *pieces) == kind[:1].encode() + body
+
+
+@pytest.mark.parametrize(
+    ("body", "is_whole"),
+    [
+        (STREAM, True),
+        (STREAM.replace(DONE, b""), True),
+        (b'data: {"error": {"message": "no"}}', True),
+        (b'data: {"error": {}}\n\n', False),
+        (chunk({"content": "a"}), False),
+        (b"", False),
+    ],
+)
+def test_a_stream_has_to_come_to_its_end(body, is_whole):
+    """Its last event needs no empty line."""
+    ending = ending_of("/v1/chat/completions")
+    if is_whole:
+        assert through(Ended(ending), body) == body
+    else:
+        with pytest.raises(ResponseError, match="before it was complete"):
+            through(Ended(ending), body)
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
+def test_each_event_goes_through_by_itself(end):
+    body = b"a" + end + b"b" + end + b"c"
+    for size in (1, 3, len(body)):
+        pieces = [body[at : at + size] for at in range(0, len(body), size)]
+        found = through(EachEvent(lambda event: b"" if event.startswith(b"b") else event), *pieces)
+        assert found == b"a" + end + b"c"
+
+
+def test_the_words_of_an_error_are_kept():
+    with pytest.raises(SaidError, match="^loading$"):
+        through(AsStream(CHAT), b'{"error": {"message": "loading"}}')
+
+
+@pytest.mark.parametrize(
+    ("asked", "last", "apart"),
+    [
+        (None, True, False),
+        ({}, False, False),
+        ({"stream_options": {"include_usage": True}}, False, True),
+    ],
+)
+def test_a_stream_that_is_made_has_usage_as_asked(asked, last, apart):
+    body = through(AsWhole(CHAT), STREAM.replace(DONE, counted() + DONE))
+    events = through(AsStream(CHAT, asked), body).split(b"\n\n")
+    assert [b'"usage"' in one and b'"choices":[]' in one for one in events].count(True) == apart
+    assert [b'"usage"' in one and b'"choices":[]' not in one for one in events].count(True) == last
 
 
 @each
