@@ -31,9 +31,9 @@ from cacheproxy.daemon.signals import hold
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.proxy.downstream.limits import Limits
-from cacheproxy.proxy.exchange.adapting import Adapting, in_thread
+from cacheproxy.proxy.exchange.adapting import Adapting
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
-from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
+from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking, in_thread
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.servers.asker import Asker

@@ -7,6 +7,7 @@ and a tool returned stays as it is; what is said besides is in brackets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import is_not
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.content import SYSTEM_ROLES, Call, calls_in, is_text
@@ -47,7 +48,7 @@ def without_lone_results(items: list[HistoryItem], dialect: Dialect) -> list[His
             for block in content:
                 lone = _id(block) is not None and _id(block) not in known
                 blocks += _shown(block) if lone else (block,)
-            if len(blocks) != len(content) or any(map(_is_other, blocks, content)):
+            if len(blocks) != len(content) or any(map(is_not, blocks, content)):
                 value = value | {"content": blocks}
         known.update(call.id for call in calls_in(value) if isinstance(call.id, str))
         found.append(item if value is item.value else HistoryItem(item.number, value))
@@ -180,10 +181,6 @@ def _shown(block: Json) -> Iterator[Any]:
         yield from content
     elif content:
         yield {"type": "text", "text": content}
-
-
-def _is_other(one: Any, other: Any) -> bool:
-    return one is not other
 
 
 def _is_empty(block: Any) -> bool:

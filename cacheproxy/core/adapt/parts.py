@@ -158,15 +158,11 @@ class UnreadableParts:
 
 
 def _found(request: Request) -> tuple[list[Block], list[ForeignItem]]:
-    root, messages = messages_of(request)
-    if not messages or request.dialect is None:
+    (root, messages), dialect = messages_of(request), request.dialect
+    if not messages or dialect is None:
         return [], []
-    items = (
-        list(items_in(messages))
-        if request.dialect is not None and request.dialect.is_itemised
-        else []
-    )
-    return list(blocks_in(messages, root, request.dialect)), items
+    items = list(items_in(messages)) if dialect.is_itemised else []
+    return list(blocks_in(messages, root, dialect)), items
 
 
 def _of_items(refusal: Refusal, items: list[ForeignItem], known: Remembered) -> dict[Any, Any]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from twisted.internet import defer
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.adapt.adaptation import (
@@ -41,13 +40,12 @@ from cacheproxy.proxy.exchange.adapted import (
     entry_of,
     made_step,
 )
-from cacheproxy.proxy.exchange.normalizing import seconds_for
+from cacheproxy.proxy.exchange.normalizing import in_thread, seconds_for
 from cacheproxy.proxy.exchange.probes import Asked, Probes
 from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.servers.profiling import Profiling
 from cacheproxy.proxy.upstream.connection import UpstreamConnection, peek
 
-_T = TypeVar("_T")
 _log = Logger()
 _SHORT, _AGAIN = 64 << 10, 32 << 10
 """Bytes of a body beyond which a request is adapted in a thread: first, and after a refusal. How
@@ -325,11 +323,6 @@ class Adapting:
                 whose = "first for {client}" if learning is None else learning.whose
                 whose = whose.format(client=client)
                 _log.info("the {what} (logged once; {whose})", what=what, whose=whose)
-
-
-def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
-    """Call ``work`` in a thread of the ``reactor``'s."""
-    return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
 
 
 def _and_read(work: Callable[[], Step]) -> Step:

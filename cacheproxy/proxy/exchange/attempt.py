@@ -23,6 +23,9 @@ from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
 
+_PROBE_SECONDS = 30.0
+"""For an answer to a short request of our own: the server may be at another's prompt."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeContext:
@@ -49,10 +52,6 @@ class ExchangeContext:
     how many seconds; None: it is over."""
 
 
-_PROBE_SECONDS = 30.0
-"""For an answer to a short request of our own: the server may be at another's prompt."""
-
-
 class Attempt:
     """One attempt to have a request answered by one server, whose steps ``record`` tells.
 
@@ -62,8 +61,7 @@ class Attempt:
     ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
     ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
     asked for it. ``asked_for``: what the client asked for. ``connection``: the one it was sent by
-    last. ``refusal``: the
-    response, where it is an error that has been read.
+    last. ``refusal``: the response, where it is an error that has been read.
     """
 
     def __init__(

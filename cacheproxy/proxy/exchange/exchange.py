@@ -129,8 +129,8 @@ class _UnderWay:
         if overflow is not None:
             await delivery.say_overflow(overflow, response)
             return
-        is_other = head.status == 200 and held is not None
-        is_other = is_other and asks_otherwise(attempt.asked_for, received)
+        is_joined = head.status == 200 and held is not None
+        is_other = is_joined and asks_otherwise(attempt.asked_for, received)
         is_whole = is_other and not wants_stream(received)
         if is_other and not is_whole and not wants_stream(attempt.asked_for) and not down.started:
             delivery.begin_head()

@@ -154,6 +154,11 @@ class Held(Protocol):
         if self._reads:
             self._connection.take_back(self._pieces.copy() if self._is_refused else self._pieces)
 
+    def give_way(self, session: Session | None) -> None:
+        """End for a prompt of ``session``, which needs the server."""
+        goes_on = session is not None and session.first == self.session
+        self.end("its conversation went on" if goes_on else _NEEDED)
+
     def end(self, why: str) -> None:
         """Close it: the server has its slot back."""
         if self._is_over:
@@ -296,16 +301,13 @@ class Holding:
 
         Where nobody knows how many it has, ``_look`` sees whether anybody has to wait.
         """
-        if server.tells_slots:
-            self._make_way(server, server.slots, session)
-
-    def _make_way(self, server: Server, slots: float, session: Session | None) -> None:
+        if not server.tells_slots:
+            return
         for one in tuple(self.held):
-            if server.health.waiting <= slots:
+            if server.health.waiting <= server.slots:
                 return
             if one.is_running and one.server is server:
-                goes_on = session is not None and session.first == one.session
-                one.end("its conversation went on" if goes_on else _NEEDED)
+                one.give_way(session)
 
     def _look(self) -> None:
         """End those that keep others waiting."""
@@ -320,8 +322,7 @@ class Holding:
                     continue
                 is_full = server.health.waiting > server.slots
                 if now - max(first.started, one.left) >= (_PATIENCE if is_full else _BESIDE):
-                    goes_on = first.session is not None and first.session == one.session
-                    one.end("its conversation went on" if goes_on else _NEEDED)
+                    one.give_way(first.session)
 
     def _make_room(self) -> None:
         while self.size > self.most and self.held:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -14,6 +13,7 @@ from cacheproxy.core.conversation.hearing import UNREADABLE, Heard, Hearing
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.http1.content_coding import codings_of
 from cacheproxy.core.http1.headers import values
+from cacheproxy.proxy.exchange.normalizing import in_thread
 from cacheproxy.record.exchange import Exchange
 
 _log = Logger()
@@ -62,9 +62,7 @@ class Listener:
         if self._is_busy:
             return
         self._is_busy = True
-        pool = self._reactor.getThreadPool()
-        done = deferToThreadPool(self._reactor, pool, reader.settle)
-        done.addBoth(self._is_done)
+        in_thread(self._reactor, reader.settle).addBoth(self._is_done)
 
     def _is_done(self, result: object) -> None:
         self._is_busy = False

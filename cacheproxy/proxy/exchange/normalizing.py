@@ -49,6 +49,11 @@ _SECONDS_PER_MIB = 0.25
 body and reading the JSON 0.03 s; a machine at work on other things takes several times that."""
 
 
+def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
+    """Call ``work`` in a thread of the ``reactor``'s."""
+    return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
+
+
 def seconds_for(request: Request) -> float:
     """Return the seconds that a plugin's function may take for ``request``."""
     return _SECONDS + _SECONDS_PER_MIB * len(request.body) / (1 << 20)
@@ -89,11 +94,8 @@ class Unpacking:
                 return request
             if codings:
                 # In a thread, always: nobody knows how large it becomes.
-                pool = self._reactor.getThreadPool()
                 try:
-                    body = await deferToThreadPool(
-                        self._reactor, pool, unpack, body, codings, self._limit
-                    )
+                    body = await in_thread(self._reactor, unpack, body, codings, self._limit)
                 except CodingError:
                     if self._edits:
                         raise
@@ -190,7 +192,7 @@ class Normalizing:
                     _ = step.request.document
                 return step
 
-        return await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), go_on)
+        return await in_thread(self._reactor, go_on)
 
     def _leave_out(self, late: RuleReport) -> None:
         """Log and count a rule whose pattern took too long, and use it no more."""

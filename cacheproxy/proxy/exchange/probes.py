@@ -12,12 +12,12 @@ from typing import Any
 
 from twisted.internet import defer
 from twisted.internet.defer import Deferred, DeferredLock, fail
-from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 
 from cacheproxy.core.adapt.adaptation import Need, Refusal
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.belief import Beliefs
+from cacheproxy.proxy.exchange.normalizing import in_thread
 
 Asked = Callable[[Request], Awaitable[Refusal | None]]
 """Sends the server a request of our own; returns its refusal, None if it took the request."""
@@ -69,8 +69,7 @@ class Probes:
         try:
             while True:
                 if threaded:
-                    pool = reactor.getThreadPool()
-                    probe = await deferToThreadPool(reactor, pool, _next, probing, said)
+                    probe = await in_thread(reactor, _next, probing, said)
                 else:
                     probe = _next(probing, said)
                 if not isinstance(probe, Request):
