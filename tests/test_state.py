@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from cacheproxy.totals.file import LATEST, NAME
+from cacheproxy.totals.file import NAME, SCHEMA
 
 from .proxy.harness import Client, Proxy, eventually, sound_upstream, whole
 from .web.asking import get
@@ -106,7 +106,7 @@ def test_a_second_proxy_writes_when_the_first_one_has_ended(start, tmp_path):
 def _newer(folder):
     folder.mkdir()
     with contextlib.closing(sqlite3.connect(folder / NAME)) as file:
-        file.execute(f"PRAGMA user_version = {LATEST + 1}")
+        file.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     return folder / NAME
 
 

@@ -1,8 +1,7 @@
 """The file: made for its owner alone, opened as it should be, set aside when it is damaged.
 
-Its schema has versions: ``schema/001.sql`` and on, each taking the file one version further. A
-column that has come since needs no version: it is added as ``record.kept`` says, and a program that
-does not know it leaves it alone.
+Its tables are those of ``schema.sql``. A column that has come since needs no other version: it is
+added as ``record.kept`` says, and a program that does not know it leaves it alone.
 """
 
 from __future__ import annotations
@@ -42,42 +41,46 @@ class TotalsError(Exception):
     """The totals cannot be kept; the message is one line that says why, and what mends it."""
 
 
-def scripts() -> list[str]:
-    """Return the SQL of each version, the first one first."""
-    folder = files("cacheproxy.totals") / "schema"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [(folder / name).read_text(encoding="utf-8") for name in names]
+SCHEMA = 6
+"""Version of ``schema.sql``, as the file has it. Files of lower ones were never released."""
 
 
-LATEST = len(scripts())
+class _OutdatedError(TotalsError):
+    """The file is of a version that nothing reads any more."""
 
 
-def migrate(connection: sqlite3.Connection, upto: int = LATEST) -> int:
-    """Bring the file to version ``upto``; return the version it had. All of it or nothing.
+def prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables of a new file, and add the columns that an existing one lacks.
 
-    Raises TotalsError for a file of a newer cacheproxy, and sqlite3.Error.
+    Raises TotalsError for a file of another cacheproxy's schema, and sqlite3.Error.
     """
     connection.create_function("first_class", 1, _first_class, deterministic=True)
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > LATEST:
+    if version > SCHEMA:
         raise TotalsError(
-            f"of a newer version (schema {version}, this one knows {LATEST}): upgrade cacheproxy, "
+            f"of a newer version (schema {version}, this one knows {SCHEMA}): upgrade cacheproxy, "
             "or set another --state-dir"
         )
-    for number, script in enumerate(scripts()[version:upto], version + 1):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in _END.split(script):  # ``executescript`` would commit in between
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-    if upto == LATEST:
-        _complete(connection)
-    return version
+    if 0 < version < SCHEMA:
+        raise _OutdatedError(f"of an older version (schema {version})")
+    if not version:
+        _create(connection)
+    _complete(connection)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    """Make all tables, or none."""
+    script = (files("cacheproxy.totals") / "schema.sql").read_text(encoding="utf-8")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in _END.split(script):  # ``executescript`` would commit in between
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _complete(connection: sqlite3.Connection) -> None:
@@ -97,8 +100,9 @@ def _complete(connection: sqlite3.Connection) -> None:
 def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
     """Open the totals in ``folder``, making both as needed; return also a line for the log.
 
-    A damaged file is set aside and a new one begun: the line says so. The connection takes the
-    file for itself: a second proxy gets BusyError. Raises TotalsError. Blocks.
+    A file that is damaged, or of an older version, is set aside and a new one begun: the line says
+    so. The connection takes the file for itself: a second proxy gets BusyError. Raises TotalsError.
+    Blocks.
     """
     path = folder / NAME
     try:
@@ -110,6 +114,8 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
         raise TotalsError(f"cannot write {path}: {why}") from None
     try:
         return _connect(path), None
+    except _OutdatedError as error:
+        return _begin_anew(path, "old", str(error))
     except TotalsError as error:
         raise TotalsError(f"{path} is {error}") from None
     except sqlite3.Error as error:
@@ -188,9 +194,9 @@ def leave(connection: sqlite3.Connection, path: Path, known: Mark) -> str:
     return said if copy is None else f"{said}; a copy of the old totals is {copy}"
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a damaged file, and keep only the last few such; return its new name."""
-    aside = _aside(path, "damaged")
+def set_aside(path: Path, why: str = "damaged") -> Path:
+    """Rename a file that cannot be used, and keep only the last few such; return its new name."""
+    aside = _aside(path, why)
     path.replace(aside)
     for suffix in ("-wal", "-shm"):
         with suppress(FileNotFoundError):
@@ -235,15 +241,20 @@ def _copy(connection: sqlite3.Connection, path: Path) -> Path | None:
     return aside
 
 
-def _begin_anew(path: Path) -> tuple[sqlite3.Connection, str]:
-    """Set aside what is no file of totals, and open a new one; return also a line for the log."""
+def _begin_anew(
+    path: Path, why: str = "damaged", said: str = "damaged"
+) -> tuple[sqlite3.Connection, str]:
+    """Set aside what is no file of our totals, and open a new one; return also a line for the log.
+
+    ``why``: a part of its new name; ``said``: the same, in the line.
+    """
     try:
-        aside = set_aside(path)
+        aside = set_aside(path, why)
         _make(path.parent, path)
         connection = _connect(path)
     except (OSError, sqlite3.Error) as error:
         raise TotalsError(f"cannot begin new totals {path}: {error}") from None
-    return connection, f"{path} was damaged: it is set aside as {aside}, new totals begin"
+    return connection, f"{path} was {said}: it is set aside as {aside}, new totals begin"
 
 
 def _make(folder: Path, path: Path) -> None:
@@ -275,8 +286,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("COMMIT")
         if path.stat().st_size <= _SMALL:
             _check(connection)
-        migrate(connection)
-        connection.execute(f"PRAGMA user_version = {LATEST}")  # fails on a full disk, say
+        prepare(connection)
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")  # fails on a full disk, say
     except BaseException:
         connection.close()
         raise

@@ -23,7 +23,7 @@ from cacheproxy.record.kept import (
     Shown,
     select,
 )
-from cacheproxy.totals.file import migrate
+from cacheproxy.totals.file import prepare
 from cacheproxy.totals.sums import ADD_SUMS, EVER, ROLLUPS, STEPS
 
 _SERVES = "UPDATE upstreams SET served = :served WHERE id = :upstream AND served IS NOT :served"
@@ -174,7 +174,7 @@ class InMemory(TotalsStore):
 
     def __init__(self, most: int = MOST) -> None:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        migrate(connection)
+        prepare(connection)
         super().__init__(connection)
         self._most = most
         self._count = 0

@@ -40,5 +40,11 @@ def opened(folder, data):
     again, nothing = open_file(folder)
     again.close()
     assert nothing is None
-    aside = [path for path in folder.glob("totals-damaged-*.db") if path.read_bytes() == data]
+    every = folder.glob("totals-damaged-*.db")
+    aside = [path for path in every if counted_out(path.read_bytes()) == counted_out(data)]
     return note.replace(str(aside[0]), "ASIDE").replace(str(folder), "FOLDER"), version
+
+
+def counted_out(data):
+    """A file without SQLite's count of changes: opening it is one."""
+    return data[:24] + data[28:92] + data[96:]
