@@ -1,4 +1,4 @@
-"""The house: imports point one way, rooms have budgets, nouns a home, classes and fields names."""
+"""The house: imports point one way, nouns have a home, classes and fields names."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 import cacheproxy
-from tests import budgets
 from tests.nouns import NOUNS, naming, nodes
 
 PACKAGE = Path(cacheproxy.__file__).parent
+ROOT = Path(__file__).parents[1]
 FILES = {
     ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): file
     for file in PACKAGE.rglob("*.py")
@@ -68,8 +68,8 @@ def test_what_a_client_package_needs_is_in_the_package_itself():
         cacheproxy.nope  # noqa: B018
 
 
-PAGE = budgets.PAGE.read_text(encoding="utf-8")
-ROOMS = [name for name, _ in budgets.ROOM.findall(PAGE)]
+PAGE = ROOT / "docs" / "architecture.md"
+ROOMS = re.findall(r"^1\. `([\w.]+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 """From the bottom to the top, as the page has them."""
 
 
@@ -132,54 +132,10 @@ def test_no_modules_need_each_other():
     TopologicalSorter(all_imports()).prepare()
 
 
-def wrong(name: str, used: int, allowed: int) -> list[str]:
-    """What is wrong with a budget, if anything is."""
-    enough = budgets.with_some_to_spare(used)
-    if used <= allowed and enough >= allowed * 0.9:
-        return []
-    return [f"{name}: {used:,} lines, {allowed:,} allowed; a budget for them is {enough:,}"]
-
-
-def test_each_room_keeps_to_its_budget_of_lines():
-    """It is raised in the commit that needs more, which says why; it sinks with what is used."""
-    allowed, rest = budgets.allowed_to_rooms(PAGE), budgets.allowed_to_the_rest(PAGE)
-    found = []
-    for room, used in budgets.used_by_rooms(ROOMS).items():
-        found += wrong(room, used, allowed[room])
-    for name, used in budgets.used_by_the_rest().items():
-        for what, now, most in zip(("source", "tests"), used, rest.get(name, (0, 0)), strict=True):
-            found += wrong(f"{name} ({what})", now, most)
-    advice = (
-        "Who needs more lines raises the budget in docs/architecture.md in the same commit, and"
-        " says why in its message. To write there what is used now: python -m tests.budgets"
-    )
-    assert not found, "\n".join((advice, *found))
-
-
-def test_the_page_has_a_budget_for_each_distribution():
-    assert [*budgets.allowed_to_the_rest(PAGE)] == [*budgets.used_by_the_rest()]
-
-
-def test_a_budget_is_neither_exceeded_nor_idle():
-    assert wrong("room", 101, 100) == ["room: 101 lines, 100 allowed; a budget for them is 110"]
-    assert wrong("room", 800, 1_000) == ["room: 800 lines, 1,000 allowed; a budget for them is 810"]
-    for used, allowed in ((99, 100), (990, 1_000), (41, budgets.with_some_to_spare(41))):
-        assert not wrong("room", used, allowed)
-
-
-def test_budgets_are_written_as_they_are_read():
-    page = "1. `core.rules`: r\n1. `tap` (1): t\n\n| lines of | source | tests |\n|---|---|---|\n"
-    written = budgets.as_used(page)
-    assert budgets.as_used(written) == written
-    assert all(budgets.allowed_to_rooms(written).values())
-    assert [*budgets.allowed_to_the_rest(written)] == [*budgets.used_by_the_rest()]
-    assert budgets.as_used(PAGE).count("\n") == PAGE.count("\n")
-
-
 SOURCES = sorted(
     file
     for pattern in ("cacheproxy/**/*.py", "clients/*/cacheproxy_*", "tools/*/cacheproxy_*")
-    for found in budgets.ROOT.glob(pattern)
+    for found in ROOT.glob(pattern)
     for file in (found.rglob("*.py") if found.is_dir() else [found])
     if file.suffix == ".py"
 )
@@ -196,7 +152,7 @@ def classes() -> list[tuple[Path, str, ast.ClassDef]]:
     """Each file's classes, with its text."""
     texts = {file: file.read_text() for file in SOURCES}
     return [
-        (file.relative_to(budgets.ROOT), text, node)
+        (file.relative_to(ROOT), text, node)
         for file, text in texts.items()
         for node in nodes(file)
         if isinstance(node, ast.ClassDef)
