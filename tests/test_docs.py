@@ -152,7 +152,10 @@ def test_the_page_on_the_configuration_lists_every_option_with_its_default():
         else str(option.default)
         for option in options()
     }
-    assert set(rows) == set(shown)
+    assert set(rows) == set(shown), (
+        "docs/configuration.md has a row for each field of cacheproxy/config.py, and no other: "
+        f"add {sorted(shown.keys() - rows)}, remove {sorted(rows.keys() - shown)}"
+    )
     for field, default in shown.items():
         wanted = "`false`" if default == "False" else f"`{default}`" if default else "none"
         assert rows[field] == wanted, field
@@ -243,7 +246,7 @@ def test_each_law_that_is_cited_is_on_the_page_of_the_architecture():
     texts = [file.read_text() for folder in folders for file in folder.rglob("*.py")]
     cited = [number for text in texts for number in re.findall(r"\b[Ll]aw (\d+)", text)]
     assert cited
-    assert set(cited) <= set(laws)
+    assert set(cited) <= set(laws), "a comment cites a law that docs/architecture.md does not have"
 
 
 def test_no_init_file_stands_where_it_would_overwrite_twisteds_own():

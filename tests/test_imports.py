@@ -107,7 +107,11 @@ HOUSE = sorted(FILES.keys() - {"cacheproxy", "cacheproxy.__main__"})
 
 
 def test_the_page_names_every_room_once():
-    assert sorted(ROOMS) == sorted({room_of(module) for module in HOUSE} - {"core"})
+    rooms = {room_of(module) for module in HOUSE} - {"core"}
+    assert sorted(ROOMS) == sorted(rooms), (
+        'docs/architecture.md, "Who may import whom", has a line for each room: '
+        f"add {sorted(rooms - {*ROOMS})}, remove {sorted({*ROOMS} - rooms)}"
+    )
 
 
 def test_a_room_imports_only_rooms_below_it():
@@ -119,7 +123,10 @@ def test_a_room_imports_only_rooms_below_it():
             other = room_of(imported)
             if BELOW[other] > BELOW[room] or (room == "observe" and other.startswith("proxy")):
                 wrong.append(f"{module} imports {imported}")
-    assert not wrong
+    assert not wrong, (
+        'docs/architecture.md, "Who may import whom": a room imports those above it: '
+        f"{'; '.join(wrong)}"
+    )
 
 
 def test_nothing_is_imported_of_clients_and_tools():
@@ -184,7 +191,8 @@ def test_one_name_is_one_class():
     places = defaultdict(list)
     for file, _, node in classes():
         places[node.name].append(f"{file}:{node.lineno}")
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    several = {name: found for name, found in places.items() if len(found) > 1}
+    assert not several, f"give each class a name of its own: {several}"
 
 
 def test_each_field_is_documented_where_it_stands():
@@ -195,11 +203,14 @@ def test_each_field_is_documented_where_it_stands():
         if is_record(node) and node.name != "_Line"
         for field in undocumented(text, node)
     ]
-    assert lacking == []
+    assert not lacking, f"say beside (#:) or beneath each field what it is: {lacking}"
 
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_a_noun_is_named_at_home(noun):
     """Elsewhere its value is asked. Whoever needs one more file, needs another field of it."""
     files = naming(NOUNS[noun])
-    assert len(files) <= MOST[noun], files
+    assert len(files) <= MOST[noun], (
+        f"{len(files)} files name a {noun} outside its home, {MOST[noun]} may (MOST in this file): "
+        f"ask its value instead, which has the names in {NOUNS[noun].homes}. {files}"
+    )
