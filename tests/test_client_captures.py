@@ -20,7 +20,6 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.servers.placement import Late, alike
-from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import (
     assert_extends,
     capture_name,
@@ -29,10 +28,10 @@ from cacheproxy.testing import (
     normalized,
     parted,
 )
-from tests import golden
+from tests import golden, installed
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = Packages().load()
+PACKAGES = installed.packages()
 RULES = PACKAGES.normalizers()
 ON = [rule for rule in RULES if rule.default]
 PACKAGE_OF = {

@@ -18,14 +18,13 @@ from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.judge.advice import LEFT
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.plugin.loading import setups
-from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import request
-from tests import golden
+from tests import golden, installed
 from tests.nouns import NOUNS
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
-LOADED = Packages().load()
+LOADED = installed.packages()
 SETUPS = setups(LOADED)
 PACKAGES = {package.name: package for package in LOADED}
 CLIENTS = LOADED.clients

@@ -18,7 +18,7 @@ import pytest
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.plugin.packages import Packages
+from tests import installed
 from tests.shapes import (
     AIDER,
     ATTEMPT,
@@ -98,7 +98,7 @@ def package_of(client):
 
 @pytest.fixture(scope="module")
 def plugins():
-    return Packages().load()
+    return installed.packages()
 
 
 class Asking:

@@ -6,10 +6,10 @@ from itertools import islice
 import pytest
 
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.plugin.packages import Packages
 from fuzz.own_texts import bodies
+from tests import installed
 
-RULES = [rule for package in Packages().load() for rule in package.rules]
+RULES = [rule for package in installed.packages() for rule in package.rules]
 SHARE = 1000
 
 

@@ -18,7 +18,7 @@ from cacheproxy.config import options
 from cacheproxy.daemon import listening
 from cacheproxy.proxy.upstream.upstream import UpstreamURL
 from cacheproxy.tap import Options
-from tests import transcript
+from tests import installed, transcript
 from tests.proxy.harness import (
     TIMEOUT,
     Client,
@@ -103,8 +103,9 @@ def command(folder):
         yield fill
 
 
-def test_what_each_command_line_comes_to(capfd, command, folder):
+def test_what_each_command_line_comes_to(capfd, command, folder, monkeypatch):
     """Settings, or one line that says what is wrong and what mends it, and an exit code."""
+    installed.load_once(monkeypatch)
 
     def start(line, *, only_read=False):
         found = Options()

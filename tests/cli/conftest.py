@@ -1,20 +1,12 @@
 """What the tests of commands share: none of the settings of who runs them."""
 
 import os
-from functools import cache
 
 import pytest
 
-from cacheproxy.plugin import loading
-from cacheproxy.plugin.packages import Packages
+from tests import installed
 
 OTHERS = ("CLAUDE_", "ANTHROPIC_", "XDG_", "APPDATA", "LOCALAPPDATA")
-_load, _entry_points = Packages.load, loading.entry_points
-
-
-@cache
-def _installed():
-    return _load(Packages())
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +21,5 @@ def home(monkeypatch, tmp_path):
 
 @pytest.fixture(autouse=True)
 def _loaded_once(monkeypatch):
-    """Load what is installed once: most of what a command takes. Not where that is another's."""
-
-    def load(self, block=(), files=()):
-        if block or loading.entry_points is not _entry_points:
-            return _load(self, block, files)
-        return _installed().with_files(files)
-
-    monkeypatch.setattr(Packages, "load", load)
+    """Load what is installed once: most of what a command takes."""
+    installed.load_once(monkeypatch)

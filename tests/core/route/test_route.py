@@ -25,7 +25,7 @@ from cacheproxy.core.route.stamp import root_key
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.fold import run
 from cacheproxy.plugin import packages as packages_
-from tests import transcript
+from tests import installed, transcript
 
 from .builders import asking, found
 
@@ -103,7 +103,7 @@ def test_keys_spread_evenly():
 
 def test_all_turns_of_a_recorded_conversation_have_one_key(captured):
     """At one proxy that saw all of them, and at one that saw none before; subagents as well."""
-    packages = packages_.Packages().load()
+    packages = installed.packages()
     plan = packages.plan(packages_.choose(packages.normalizers((), BUILT_IN), (), ()))
     several = {"claude-twosessions": 3, "openclaw-gateway": 2}  # its subagent names no parent
     seen: dict[str, str] = {}
