@@ -7,7 +7,7 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_replay.run import ruleset
 
 from cacheproxy.sources import load
-from tests import conversation, needs
+from tests import conversation, installed, needs
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +19,12 @@ def llama(tmp_path_factory):
     settings = {"slot_save_path": f"{folder}{os.sep}", "sampling__ignore_eos": True}
     with LlamaServer(model, n_ctx=16_384, **settings) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _loaded_once(monkeypatch):
+    """Load what is installed once: most of what a command takes."""
+    installed.load_once(monkeypatch)
 
 
 @pytest.fixture
