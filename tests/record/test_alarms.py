@@ -14,13 +14,14 @@ from cacheproxy.plugin.packages import configured
 from cacheproxy.record.alarms import AlarmLimits, Alarms
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.testing import capture_name, find_captures, load_capture
+from tests import installed
 from tests.core.perfect import Server, exchanges
 from tests.core.planting import numbered, prose
 from tests.record.test_transcripts import broken
 
 DAY = 86_400.0
-ALL = configured(Config())
-NO_RULES = configured(Config(disable=tuple(ALL.active)))
+ALL = configured(Config(), installed.packages())
+NO_RULES = configured(Config(disable=tuple(ALL.active)), ALL.packages)
 
 
 def raised(requests, server=None, known=NO_RULES, limits=None):

@@ -13,6 +13,7 @@ from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.exchange.workers import LeftOutError
 from cacheproxy.web.cures import Applying, Cures, ReloadError
 from cacheproxy.web.pages import PageError, Prompts
+from tests import installed
 from tests.observe.exchanges import body
 
 from .breaking import DATED, date
@@ -44,7 +45,7 @@ def made():
     cures = Cures(
         recent=shown.recent,
         store=store,
-        found=configured(Config()),
+        found=configured(Config(), installed.packages()),
         edits=True,
         file="config.toml",
         profile=Profile,

@@ -15,7 +15,7 @@ from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.plugin.packages import configured
-from tests import golden
+from tests import golden, installed
 from tests.core.diagnose.inspected import shown
 from tests.core.planting import anthropic, captured, chat, numbered, plant, prose, tool
 from tests.record.recorded import but, recorded
@@ -130,7 +130,7 @@ def test_our_own_doctor_s_requests_are_left_out(named):
 
 def test_openclaw_as_it_was_described_before_february_2026():
     """No capture of it: a message id in the system text, a clock before what the user wrote."""
-    found = configured(Config())
+    found = configured(Config(), installed.packages())
     if "openclaw-message-id" not in {rule.name for rule in found.rules}:
         pytest.skip("the client package is not installed")
 

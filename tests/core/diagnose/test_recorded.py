@@ -19,7 +19,7 @@ from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.plugin.packages import configured
 from cacheproxy.record.files import read
 from cacheproxy.testing import capture_name, find_captures
-from tests import golden
+from tests import golden, installed
 from tests.core.diagnose.inspected import shown
 from tests.core.planting import numbered
 from tests.record.recorded import recorded
@@ -49,7 +49,7 @@ def exchanges(captures):
 
 @pytest.fixture(scope="module")
 def inspected(exchanges):
-    found = configured(Config())
+    found = configured(Config(), installed.packages())
     told = {"session": found.packages.session, "clients": found.packages.clients}
     return cache(lambda name: inspect(exchanges(name), found.rules, found.active, **told))
 
@@ -91,7 +91,7 @@ def test_reuse_is_what_was_measured_by_hand(name, order, without, with_more, ins
 @settings(max_examples=8)
 def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, exchanges):
     """In system text of a clean capture, wherever it is put."""
-    lanes = lanes_of(exchanges(name), configured(Config()).packages.session)
+    lanes = lanes_of(exchanges(name), configured(Config(), installed.packages()).packages.session)
     lane = max((each for each in lanes if not each.is_side), key=lambda lane: len(lane.turns))
     planted = []
     for number, turn in enumerate(lane.turns[:3]):
@@ -112,7 +112,7 @@ def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, exchanges)
 @pytest.mark.parametrize("name", FILES)
 def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, exchanges):
     """By the texts alone, which know nothing of messages and blocks."""
-    packages = configured(Config()).packages
+    packages = configured(Config(), installed.packages()).packages
     for lane in lanes_of(exchanges(name), packages.session, packages.clients):
         for turn, later in pairwise(lane.turns):
             found = changes(turn.request, later.request)
