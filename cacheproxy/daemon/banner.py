@@ -1,4 +1,4 @@
-"""What is printed when the proxy has started."""
+"""The banner: the lines that the proxy prints when it has started."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from cacheproxy.proxy.servers.asker import SILENT
 from cacheproxy.words import counted, short
 
 _MOST_NAMED = 8
-"""Rules that are named one by one."""
+"""Rules that the banner names one by one; more are counted."""
 _ANYWHERE = (("http://0.0.0.0:", "http://127.0.0.1:"), ("http://[::]:", "http://[::1]:"))
 
 
 def first_line(version: str, address: str, upstream: str) -> str:
-    """Who listens where, and where requests go."""
+    """Return the banner's first line: version, our address, the upstream's URL."""
     return f"cacheproxy {version}   {address}  →  {upstream}"
 
 
@@ -42,12 +42,12 @@ def rest(
     others: Sequence[tuple[str, ServerFacts | None]] = (),
     warnings: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield the lines below: the upstream, the rules, and how clients get here.
+    """Yield the banner's other lines: the upstream, the rules, and how clients reach the proxy.
 
-    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``words``: what
-    is known of the upstream, and done for that (see ``Server.words``). ``trouble``: why there is
-    no ``server``, if that is known. ``name``: of the upstream, and ``others``: of the others;
-    ``warnings``: what speaks against how they are put together.
+    ``lifetime``: the result of ``lifetime_line``, None where no totals are kept. ``words``: facts
+    about the upstream and what the proxy does about them (see ``Server.words``). ``trouble``: the
+    reason why there is no ``server``, if known. ``name``: the upstream's name. ``others``: name and
+    facts of each further upstream. ``warnings``: objections to how the upstreams are combined.
     """
     yield ""
     if server is None:
@@ -108,7 +108,7 @@ def lifetime_line(totals: Mapping[str, Any]) -> str | None:
 
 
 def proxy_option(address: str) -> str:
-    """Return what commands on this machine need beside them to find the proxy; "" for nothing."""
+    """Return the option that commands on this machine need to find the proxy, "" for none."""
     address = _from_here(address)
     return "" if address == USUAL or not address.startswith("http") else f" --proxy {address}"
 

@@ -1,4 +1,4 @@
-"""Where the proxy listens, for the banner and to detect an upstream that is the proxy itself."""
+"""The listening port: opens and closes it, and detects an upstream that is the proxy itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BACKLOG = 1024
 """Connections that may wait to be accepted; the kernel may allow fewer."""
 _ARGUMENT = re.compile(r"(?:[^\\:]|\\.)+")
 _NAMED = re.compile(r"(?:[^\\=]|\\.)+=")
-"""Of an endpoint in Twisted's spelling: parts between colons, in which a backslash escapes."""
+"""A named part of an endpoint in Twisted's spelling: ``name=``, where a backslash escapes."""
 
 _WORDS = (
     (re.compile(r"_parse\w+\(\) got an unexpected keyword argument (.+)"), r"it has no \1"),
@@ -34,27 +34,27 @@ _WORDS = (
     (re.compile(r"invalid literal for int\(\) with base 8: (.+)"), r"\1 is no mode, such as 660"),
     (re.compile(r"invalid literal for int\(\) with base 10: (.+)"), r"\1 is no number"),
 )
-"""What Twisted's parsers of endpoints say, in words for who wrote the endpoint."""
+"""Errors of Twisted's endpoint parsers, and the words in which users get them."""
 _IN_FILES = {
     errno.ENOENT: ": make its folder first",
     errno.EADDRINUSE: ": something that is no socket of ours stands there; choose another path",
     "Cannot acquire lock": ": another program listens there",
 }
-"""What mends it, by the error's number or by Twisted's words."""
+"""The cure for a path that cannot be listened at, by errno or by Twisted's message."""
 _MOST = 65_536
-"""Enough for any number of agents; the kernel's own limit may be a thousand times that, and some
-programs started from here close every descriptor up to it."""
+"""Open files that the proxy asks for at most: enough for any number of agents. The kernel may allow
+a thousand times as many, but some programs started from here close every descriptor up to it."""
 
 
 class CannotListenHereError(Exception):
-    """The address cannot be had: one line that says why."""
+    """The proxy cannot listen at this address; the message is one line that says why."""
 
 
 class Listening(Service):
-    """Listens for ``site`` at what ``config`` names; raises ConfigError for no endpoint.
+    """Listens for ``site`` at the endpoint in ``config``; raises ConfigError if that is none.
 
-    ``host``: the address, ``url``: the same for people; once it listens. ``grace``: seconds for
-    which open answers may go on when it stops. ``broken_off``: how many did not end in time.
+    ``host`` is the address and ``url`` the same for people, both set once it listens. ``grace``:
+    seconds that open answers get when it stops. ``broken_off``: answers that did not end in time.
     """
 
     def __init__(self, reactor: Any, config: Config, site: ProxySite) -> None:
@@ -96,13 +96,13 @@ class Listening(Service):
         super().startService()
 
     def stopService(self) -> Deferred[None] | None:
-        """Listen no more; fire when open answers have ended, or have been broken off."""
+        """Stop listening; the Deferred fires when open answers have ended or were broken off."""
         super().stopService()
         port, self._port = self._port, None
         return None if port is None else Deferred.fromCoroutine(self._stop(port))
 
     def hurry(self) -> None:
-        """Wait no longer for open answers."""
+        """Break off the answers that are still open."""
         self._draining.hurry()
 
     @property
@@ -119,9 +119,10 @@ class Listening(Service):
 
 
 def _close(port: Any) -> None:
-    """Accept the connections that wait, and listen no more, at once: to close would reset them.
+    """Accept the connections in the backlog, then stop listening in the same reactor turn.
 
-    ``stopListening`` closes a turn of the reactor later, when others wait.
+    Closing the port without accepting them would reset them. ``stopListening`` alone closes it one
+    turn later, when new connections wait.
     """
     port.stopReading()
     port.numberAccepts = _BACKLOG
@@ -130,9 +131,9 @@ def _close(port: Any) -> None:
 
 
 def private(endpoint: str) -> str:
-    """Return ``endpoint``; one of a socket in the file system with a mode if it has none.
+    """Return ``endpoint``, with mode 0600 added to a Unix socket that names none.
 
-    Twisted's own is 0666: whoever may enter the folder could use the model and read the pages.
+    Twisted's default is 0666: whoever may enter the folder could use the model and read the pages.
     """
     kind, *arguments = _ARGUMENT.findall(endpoint) or [""]
     by_place = [argument for argument in arguments if not _NAMED.match(argument)]
@@ -151,7 +152,7 @@ def address_url(host: Any) -> str:
 
 
 def is_loopback(host: IPv4Address | IPv6Address) -> bool:
-    """Whether only this machine can reach an address we listen on."""
+    """Whether an address that we listen on can be reached from this machine alone."""
     return host.host == "::1" or host.host.startswith("127.")
 
 
@@ -159,7 +160,7 @@ def is_same(host: Any, upstream: UpstreamURL) -> bool:
     """Whether requests for ``upstream`` would come back to the address we listen on."""
     if not isinstance(host, IPv4Address | IPv6Address) or host.port != upstream.port:
         return False
-    # Connections to the address that stands for all of them end at this machine, too.
+    # A connection to the wildcard address (0.0.0.0, ::) ends at this machine, too.
     loopback = upstream.host in ("localhost", "::1", *_ALL) or upstream.host.startswith("127.")
     anywhere = host.host in _ALL
     return upstream.host == host.host or (loopback and (anywhere or is_loopback(host)))
@@ -181,7 +182,7 @@ def cannot_listen(error: BaseException | None, where: str) -> str:
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to the hard one, where it is lower: shells start us with 1,024."""
+    """Raise the soft limit of open files to the hard one: most shells start us with 1,024."""
     try:
         import resource  # noqa: PLC0415 - Windows has none
     except ImportError:

@@ -38,7 +38,7 @@ class Options(usage.Options):
     ]
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Parse; what cannot be read is one line and exit code 2."""
+        """Parse the command line; an error is one line and exit code 2."""
         self["plugin"] = []
         self._folder = os.getcwd()  # noqa: PTH109 - where paths begin when they are read again
         try:
@@ -57,10 +57,10 @@ class Options(usage.Options):
             raise usage.UsageError(f"unexpected argument {arguments[0]!r}")
 
     def postOptions(self) -> None:
-        """Fill ``self.settings``, so that a bad setting is told before anything starts.
+        """Fill ``self.settings``, so that a bad setting is reported before anything starts.
 
-        In the foreground (``twistd -n``) twistd writes no pid file that was not asked for: nothing
-        is left in the working folder, and two proxies can be started there.
+        In the foreground (``twistd -n``) no pid file is written unless the user asked for one: so
+        nothing is left in the working folder, and two proxies can be started there.
         """
         twistd: Any = self.parent or {}
         if twistd.get("nodaemon") and twistd.get("pidfile") == _PID_FILE:
@@ -79,13 +79,16 @@ class Options(usage.Options):
         return str(self["config"] or default_file())
 
     def read(self, text: str | None = None) -> Config:
-        """Return what is configured now, or by ``text`` of the file; raises ConfigError."""
+        """Return the configuration, with ``text`` as the config file's content if it is given.
+
+        Raises ConfigError.
+        """
         config = load(self.given(), os.environ, self["config"], self._folder, text)
         check_secrets(config, os.environ)
         return config
 
     def given(self) -> dict[str, Any]:
-        """Return what stood on the command line, by field name."""
+        """Return the command line's settings, by field name."""
         return {
             option.field: bool(self[option.flag]) if option.kind is bool else self[option.flag]
             for option in options()

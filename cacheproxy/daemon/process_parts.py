@@ -1,4 +1,4 @@
-"""What lives as long as the process: what it has seen, and what our own pages show of it."""
+"""The parts that live as long as the process: observers, totals, captures, and our own pages."""
 
 from __future__ import annotations
 
@@ -57,25 +57,26 @@ from cacheproxy.web.pages import OwnPages, Prompts, answer, called, login, queri
 _T = TypeVar("_T")
 _log = Logger()
 _SOON = 0.04
-"""Seconds before the first: what has finished is seen together."""
+"""Seconds from a finished exchange to its portion: exchanges that end together go together."""
 _MANY = 32
-"""Exchanges that do not wait so long: their bodies would add up."""
+"""Exchanges that start a portion at once: more bodies would add up in memory."""
 _PAUSE, _FEW, _LONG = 0.002, 8, 0.002
-"""Seconds between portions; exchanges in one, more if more than four times as many came; and
-seconds for which verdicts are reached in one."""
+"""Pause between two portions (seconds); exchanges in a portion, more where over four times as many
+wait; and seconds that one portion may spend on verdicts."""
 _CURE, _CURE_SECONDS = "cure", 30.0
-"""A rule is proven in a thread of plugins: for how long."""
+"""Name and time limit (seconds) of the thread call in which a rule is proven."""
 
 
 class ProcessParts(Service):
-    """Judges and prices what ``take`` is given; nothing is lost when it stops.
+    """The process's parts, which judge and price each exchange given to ``take``.
 
-    ``judging`` delivers to ``pricing``, which delivers to the observers of ``plugins``. ``capture``
-    and ``totals``: None where nothing is kept of the kind. ``store``: of conversations; ``memo``:
-    what bodies were read as; ``collector``: of garbage; ``via``: our own token in the Via header.
-    ``holding``: upstream requests whose client has left. ``beliefs``: of upstreams, by their URLs.
+    ``judging`` delivers to ``pricing``, and that to the observers of ``plugins``; when the service
+    stops, none is lost. ``capture`` and ``totals`` are None where the user keeps none. ``store``
+    has the conversations, ``memo`` the parsed bodies. ``collector`` runs the garbage collector.
+    ``via`` is our own token in the Via header. ``holding`` has the upstream requests whose client
+    has left, ``beliefs`` those about upstreams, by their URLs.
 
-    Raises ConfigError, PluginError.
+    Raises ConfigError and PluginError.
     """
 
     def __init__(self, reactor: Any, config: Config) -> None:
@@ -118,12 +119,12 @@ class ProcessParts(Service):
         self.judging.start()
 
     def stopService(self) -> Deferred[None]:
-        """Fire when all that waits has been seen, and written."""
+        """Stop; the Deferred fires when the observers have seen and written all exchanges."""
         super().stopService()
         return Deferred.fromCoroutine(self._finish())
 
     def looked(self, look: Look) -> None:
-        """Take note of a look at the upstream."""
+        """Record a look at the upstream's status pages."""
         looks = self.shown.latest.looks
         before, looks[look.url] = looks.get(look.url), look
         if before is None or before.state is not look.state:
@@ -134,11 +135,11 @@ class ProcessParts(Service):
         self.judging.looked(look)
 
     def in_thread(self, work: Callable[[], Any]) -> Deferred[Any]:
-        """Do ``work`` that blocks in a thread of the reactor's."""
+        """Run the blocking ``work`` in a thread of the reactor's pool."""
         return deferToThreadPool(self.reactor, self.reactor.getThreadPool(), work)
 
     async def _finish(self) -> None:
-        """Verdicts first: what they deliver, here on the reactor, is still to be seen by others."""
+        """Finish in order: verdicts first, since what they deliver goes to the other observers."""
         self.take.settle()
         await self.in_thread(self.judging.stop)
         self.judging.settle()
@@ -160,11 +161,11 @@ def _totals(reactor: Any, config: Config) -> Totals | None:
 
 
 def share_out(mib: int, store: Store, memo: Memo, judging: Judging) -> None:
-    """Give each its share of ``mib``; together they take no more.
+    """Divide ``mib`` (MiB of memory) among conversations, parsed messages and waiting bodies.
 
-    Seven sixteenths for conversations: one that is forgotten begins anew, without pins and verdict.
-    As much for parsed messages: a forgotten one is read again. What is left is for bodies that wait
-    for their verdict. Of what is remembered already, the next turns let go.
+    Conversations get seven sixteenths: a forgotten one starts over, without pins and verdict.
+    Parsed messages get as much: a forgotten one is parsed again. The rest is for bodies that wait
+    for their verdict. Parts that hold more than their share shrink with the next turns.
     """
     most = (mib << 20) * 7 // 16
     store.most_bytes = memo.most_bytes = most
@@ -172,12 +173,12 @@ def share_out(mib: int, store: Store, memo: Memo, judging: Judging) -> None:
 
 
 class Pages:
-    """The observers whose figures are shown; ``pages`` makes the pages for one configuration.
+    """The observers that our own pages show; ``pages`` makes the pages of one configuration.
 
     Where no totals are kept, the dashboard shows the last exchanges. ``file``: the config file that
-    a reload reads; ``reload`` does it, and is set by whoever can. ``option``: what commands need to
-    find this proxy. ``probe``: the secret by which probes are told. ``collector`` is paused while a
-    rule is proven in a thread of plugins, whose functions it may call.
+    a reload reads. ``reload``: does that; the service sets it. ``option``: with which commands find
+    this proxy. ``probe``: the secret that marks doctor's probes. ``collector`` pauses while a rule
+    is proven in a plugin thread, since a collection could run functions of that plugin.
     """
 
     reload: Callable[[], Awaitable[tuple[str, list[str]]]]
@@ -206,9 +207,9 @@ class Pages:
     def pages(
         self, servers: Servers, found: Configured, access: Access, *, edits: bool
     ) -> OwnPages:
-        """Return the pages of one configuration; what waits is judged before any is made.
+        """Return the pages of one configuration; waiting exchanges are judged before each page.
 
-        ``edits``: whether the rules of ``found`` are used with any upstream.
+        ``edits``: whether the rules of ``found`` apply to at least one upstream.
         """
         process = self._process
         rules, failures = found.on if edits else (), process.plugins.failures
@@ -285,7 +286,7 @@ class Pages:
         )
 
     def _prove(self, work: Callable[[], _T]) -> Awaitable[_T]:
-        """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
+        """Run ``work``, which may call functions of plugins; raises GivenUpError."""
 
         def paused() -> _T:
             with self._process.collector.paused():
@@ -296,22 +297,23 @@ class Pages:
 
 @dataclass(eq=False)
 class DeferredObserver:
-    """Takes finished exchanges; has them judged and given on in portions, on the reactor's thread.
+    """Collects finished exchanges, and has them judged and delivered in portions.
 
-    An agent sends its next request as soon as it has its answer. What is judged, counted and
-    logged about the last would be in its way: so all is done for what has gathered, within 50 ms.
+    All runs on the reactor's thread. An agent sends its next request as soon as it has an answer,
+    and judging, counting and logging the last exchange at that moment would delay it. So exchanges
+    gather for up to 50 ms and are then handled together.
     """
 
-    clock: IReactorTime  #: that portions are timed by
-    reach: Callable[[Exchange], object]  #: reaches the verdict on one
+    clock: IReactorTime  #: times the portions
+    reach: Callable[[Exchange], object]  #: reaches the verdict on one exchange
     give_on: Callable[[int], bool]
-    """Delivers so many of those that have their verdict, and returns whether there are more."""
-    _waiting: deque[Exchange] = field(default_factory=deque)  #: those without a verdict
-    _gathered: int = 0  #: how many came since the last portion
-    _timer: IDelayedCall | None = None  #: of the next portion
+    """Delivers at most that many judged exchanges; returns whether more are left."""
+    _waiting: deque[Exchange] = field(default_factory=deque)  #: exchanges without a verdict
+    _gathered: int = 0  #: exchanges since the last portion
+    _timer: IDelayedCall | None = None  #: starts the next portion
 
     def __call__(self, exchange: Exchange) -> None:
-        """Have ``exchange`` seen, soon."""
+        """Put ``exchange`` into the next portion."""
         self._waiting.append(exchange)
         self._gathered += 1
         if self._timer is None:
@@ -320,22 +322,22 @@ class DeferredObserver:
             self._timer.reset(0)
 
     def judge(self, most: int = _MANY, seconds: float = _LONG) -> None:
-        """Have those judged that wait: what comes now may be their conversation's next turn.
+        """Judge waiting exchanges now: the request that has come may be the next turn of one.
 
-        ``most`` of them, and not for much longer than so many ``seconds``.
+        ``most``: exchanges; ``seconds``: after which no further one is begun.
         """
         waiting = self._waiting
         until = self.clock.seconds() + seconds if waiting else 0.0
         for _ in range(min(most, len(waiting))):
             try:
                 self.reach(waiting.popleft())
-            except Exception:  # a record is lost by that, not the request that comes now
+            except Exception:  # that loses one record, but must not fail the new request
                 _log.failure("an exchange could not be judged")
             if self.clock.seconds() > until:
                 break
 
     def settle(self) -> None:
-        """Have all seen that wait: somebody asks what has happened."""
+        """Handle all waiting exchanges now: a page is being asked for."""
         self.judge(len(self._waiting), math.inf)
         self.give_on(sys.maxsize)
 

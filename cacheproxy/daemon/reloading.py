@@ -1,4 +1,4 @@
-"""Read the configuration again while the proxy runs."""
+"""Reload: reads the configuration again while the proxy runs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _log = Logger()
 _NAME = "reload"
 _NOT = "settings not reloaded, the old ones stay in use"
 _SECONDS = 30.0
-"""How long it may take: a plugin's file is run, and imports what it will."""
+"""Time limit of a reload: it runs the files of plugins, which may import anything."""
 _SETTLED = 0.2
-"""Seconds after which the file must still say what was read: it may have been half written."""
+"""Seconds after which the file is read again to be sure that it was not half written."""
 _READINGS = 10
-"""Of a file that changes all the time."""
+"""Readings after which a file that changes all the time is taken as it is."""
 _LOOKS = (0.5, 2.0, 8.0)
-"""Seconds before each look, after a reload, at whether the file says something else by now."""
+"""Seconds between a reload and each later look at whether the file has changed since."""
 NEED_A_RESTART = (
     "port",
     "interface",
@@ -47,20 +47,20 @@ NEED_A_RESTART = (
     "poll",
     "otel",
 )
-"""Settings that stay what they were when the process started."""
+"""Settings that a reload cannot change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigParts:
-    """What one configuration makes. An exchange keeps to the one it began with."""
+    """The parts made from one configuration; an exchange keeps those that it began with."""
 
     config: Config  #: the settings
-    servers: Servers  #: all that deals with the upstreams
-    found: Configured  #: the plugins, and the rules
-    edits: bool  #: whether they are used with any upstream
+    servers: Servers  #: the upstreams
+    found: Configured  #: the plugins and the rules
+    edits: bool  #: whether the rules apply to at least one upstream
     resource: ProxyResource  #: answers requests
-    limits: Limits  #: of clients
-    access: Access  #: who may ask
+    limits: Limits  #: of what clients may send
+    access: Access  #: who may send requests
 
 
 _Adopt = Callable[[ConfigParts], list[str]]
@@ -68,31 +68,33 @@ _Adopt = Callable[[ConfigParts], list[str]]
 
 @dataclass(eq=False)
 class Reloading:
-    """Reads and arranges in a thread of ``workers``, then hands over on the reactor's.
+    """Reloads: reads and arranges in a thread of ``workers``, then adopts on the reactor's.
 
-    What is wrong is one line, and changes nothing; so is a plugin's file that does not come to its
-    end. A file that is being written is read again.
+    An error is one line in the log and changes nothing; a plugin's file that never returns counts
+    as one. A file that changes while it is read is read again.
     """
 
     clock: Any  #: an IReactorTime
-    workers: Workers  #: see above
+    workers: Workers  #: the threads that run plugins
     read: Callable[[str | None], Config]
-    """Returns what is configured by a text of the file, None for one that cannot be read."""
-    arrange: Callable[[Config], ConfigParts]  #: makes of it what is needed
+    """Returns the configuration for the file's text, which is None if it cannot be read."""
+    arrange: Callable[[Config], ConfigParts]  #: makes the parts of a configuration
     running: Config  #: the configuration in force
-    file: str = ""  #: where it may stand
-    _asked: list[Deferred[str]] = field(default_factory=list)  #: who waits for the next reload
-    _busy: bool = False  #: whether it reloads
-    _judged: str | None = None  #: the file's text that was read last
-    _looks: tuple[float, ...] = ()  #: seconds before each look that is yet to come
+    file: str = ""  #: path of the config file, which need not exist
+    _asked: list[Deferred[str]] = field(
+        default_factory=list
+    )  #: callers that wait for the next reload
+    _busy: bool = False  #: whether a reload is under way
+    _judged: str | None = None  #: the file's text at the last reload
+    _looks: tuple[float, ...] = ()  #: seconds before each further look
     _later: IDelayedCall | None = None  #: the next look
 
     def ask(self, adopt: _Adopt, looks: tuple[float, ...] = _LOOKS) -> Deferred[str]:
         """Reload once, however often this is called meanwhile, and once more after that.
 
-        ``adopt`` puts an parts in force and returns the names of the plugins that are not
-        what they were, or raises ConfigError. Fires with the line that is logged; errbacks with
-        ReloadError, which was logged, too. ``looks``: seconds before each look after that.
+        ``adopt`` puts parts in force and returns the names of the plugins that have changed, or
+        raises ConfigError. The Deferred fires with the logged line, or with a ReloadError that was
+        logged as well. ``looks``: seconds before each later look at the file.
         """
         asked: Deferred[str] = Deferred()
         self._asked.append(asked)
@@ -141,7 +143,7 @@ class Reloading:
         return line
 
     async def _settled(self) -> tuple[Config, ConfigParts]:
-        """Return what the file says once it says the same for a while, or raise what is wrong."""
+        """Return the configuration once the file has stopped changing; raises what is wrong."""
         for _ in range(_READINGS):
             self._judged, found = await self.workers.run(_NAME, self._prepare, _SECONDS)
             await deferLater(self.clock, _SETTLED)
@@ -152,7 +154,7 @@ class Reloading:
         raise ConfigError(f"{self.file} is still being written")
 
     def _prepare(self) -> tuple[str | None, tuple[Config, ConfigParts] | Exception]:
-        """Return the file's text, and what it comes to, or what is wrong with it."""
+        """Return the file's text with its configuration and parts, or with the error in it."""
         text = self._text()
         try:
             wanted = self.read(text)
@@ -164,13 +166,13 @@ class Reloading:
         return text, (wanted, parts)
 
     def _text(self) -> str | None:
-        """Return what the file says now, None where it cannot be read."""
+        """Return the file's text, None if it cannot be read."""
         try:
             return Path(self.file).read_text(encoding="utf-8")
         except (OSError, ValueError):
             return None
 
-    # After a reload, or a refusal: whoever writes the file may be slow.
+    # Looks after a reload, or after an error: a slow writer may not be done with the file.
 
     def _look_later(self, adopt: _Adopt) -> None:
         if self._looks and not self._asked:
@@ -178,7 +180,7 @@ class Reloading:
             self._later = self.clock.callLater(seconds, self._look, adopt)
 
     def _look(self, adopt: _Adopt) -> None:
-        """Reload if the file says something else than what was read; else look once more."""
+        """Reload if the file has changed since it was read; else plan the next look."""
 
         def look(text: str | None) -> None:
             if self._busy:
@@ -193,7 +195,10 @@ class Reloading:
 
 
 def _check_upstream(running: Config, wanted: Config, text: str | None, file: str) -> None:
-    """Raise ConfigError where nobody means the default: ``text`` of a cut file may name none."""
+    """Raise ConfigError if the file has lost its upstream: ``text`` may have been cut off.
+
+    The default upstream, which would be used instead, is not what the user wants then.
+    """
     default = Config().upstream
     if wanted.upstreams or wanted.upstream != default or running.upstream == default:
         return
@@ -207,10 +212,10 @@ def _check_upstream(running: Config, wanted: Config, text: str | None, file: str
 def summary(
     running: Config, wanted: Config, plugins: Iterable[str] = (), outdated: Iterable[str] = ()
 ) -> str:
-    """Return one line on what a reload changes: names only, since values may be secrets.
+    """Return one line that names the settings that a reload changes; values may be secrets.
 
-    ``plugins``: those that are new, or were read from another text than before. ``outdated``: those
-    of which another version is installed by now, or none.
+    ``plugins``: the names of new plugins, and of those whose text has changed. ``outdated``: the
+    names of running plugins whose installed version is another now, or gone.
     """
     changed = [
         field.name

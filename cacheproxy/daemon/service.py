@@ -33,18 +33,18 @@ from cacheproxy.web.cures import ReloadError
 
 _log = Logger()
 _MADE = 10_000
-"""Objects that are made and kept before the garbage collector looks at them: a request makes some
-hundreds, nearly none of them in a cycle."""
+"""New objects after which the garbage collector runs: a request makes some hundreds, and nearly
+none of them is in a cycle."""
 _LOOK_SECONDS = 4.0
-"""How long the banner waits for a look at the upstream."""
+"""Seconds that the banner waits for the upstream's status."""
 _STATUS = 98
-"""Bytes that twistd reads of what a daemon says against its start."""
+"""Bytes that twistd reads of a daemon's reason for not starting."""
 
 
 class ProxyService(MultiService):
-    """Introduces the proxy, reloads it, and stops what is beneath in order, the last first.
+    """The proxy as a whole: prints the banner, reloads, and stops its parts, the last first.
 
-    ``twistd``: twistd's own options, where it runs under twistd.
+    ``twistd``: twistd's own options, None without twistd.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ProxyService(MultiService):
         super().setServiceParent(parent)
 
     def privilegedStartService(self) -> None:
-        """Listen; a port that cannot be had is one line and exit code 1."""
+        """Listen; a port that cannot be opened is one line and exit code 1."""
         try:
             super().privilegedStartService()
         except CannotListenHereError as error:
@@ -112,7 +112,7 @@ class ProxyService(MultiService):
         reactor.callWhenRunning(lambda: self._run(self._introduce()))
 
     def stopService(self) -> Any:
-        """Stop listening, let open answers finish, then the records that are waiting."""
+        """Stop listening, let open answers finish, then write the records that wait."""
         was_running, self.running = self.running, 0
         return (
             Deferred.fromCoroutine(self._stop()) if was_running else self._listening.stopService()
@@ -141,19 +141,22 @@ class ProxyService(MultiService):
                 server.warming.looked(look)
 
     def _asked_to_stop(self) -> None:
-        """The first time, stop in order; then, at once."""
+        """Stop in order at the first signal, at once at the second."""
         if self.running:
             self._process.reactor.stop()
         else:
             self._listening.hurry()
 
     def _asked_to_reload(self) -> None:
-        """By a signal: the log says what came of it."""
+        """Reload on a signal; the log has the result."""
         if self.running:
             self._reloading.ask(self._adopt).addErrback(lambda _: None)
 
     async def _reload(self) -> tuple[str, list[str]]:
-        """By our own page: return what has changed, and which rules edit; raises ReloadError."""
+        """Reload for our own page; return the changes and the rules in force.
+
+        Raises ReloadError.
+        """
         if not self.running:
             raise ReloadError("settings not reloaded: the proxy is about to stop")
         said = await self._reloading.ask(self._adopt)
@@ -170,7 +173,7 @@ class ProxyService(MultiService):
         before.servers.stop()
         changed = self._process.plugins.adopt(parts.found.packages)
         for rule in before.found.on:
-            if type(rule) is Rule:  # else its workers know whether it is called again
+            if type(rule) is Rule:  # code rules are let in again by their workers
                 self._process.plugins.failures.forgive(rule.name)
         self._put_in_force(parts)
         self._look_at(parts)
@@ -221,10 +224,10 @@ class ProxyService(MultiService):
         board.captures = parts.config.capture
         process.shown.prompts.configured = parts.config.show_prompts
         process.shown.prompts.access = parts.access
-        process.shown.live.close()  # browsers come back, and in by the new settings
+        process.shown.live.close()  # browsers connect again, under the new access settings
 
     def _itself(self, parts: ConfigParts) -> str:
-        """Return which upstream is this very proxy, "" for none."""
+        """Return the name of the upstream that is this very proxy, "" for none."""
         for server in parts.servers.all:
             url = server.upstream.url
             if is_same(self._listening.host, url):
@@ -232,7 +235,7 @@ class ProxyService(MultiService):
         return ""
 
     def _needs_token(self, parts: ConfigParts) -> str:
-        """Return what is missing where others can reach us without a token, "" for nothing."""
+        """Return the error for an open address without a token, "" if all is well."""
         if not self._listening.is_open_to_others or parts.access.token:
             return ""
         return (
@@ -241,7 +244,7 @@ class ProxyService(MultiService):
         )
 
     async def _introduce(self) -> None:
-        """Say the rest, with what one look at the upstream tells: the poller's, if it looks."""
+        """Print the banner's rest, after one look at the upstream: the poller's, if it polls."""
         parts, process = self._parts, self._process
         first, listening = parts.servers.first, self._listening
         profiling = first.profiling
@@ -309,6 +312,6 @@ class ProxyService(MultiService):
 
 
 def stop(code: int, message: str) -> NoReturn:
-    """End the process before the reactor runs, with one line that says why."""
+    """End the process before the reactor runs, with ``message`` on one line."""
     print(f"cacheproxy: {message}", file=sys.__stderr__)
     raise SystemExit(code)

@@ -48,18 +48,18 @@ def take(reactor: Any, stop: Callable[[], object], reload: Callable[[], object])
 
 
 def hold() -> None:
-    """Let a SIGHUP pass while the process starts: the settings are about to be read.
+    """Ignore SIGHUP while the process starts: it is about to read the settings anyway.
 
-    Without a handler it would end the process.
+    Without a handler the signal would end the process.
     """
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def exit_with(code: int) -> None:
-    """Let the process end with ``code`` once twistd is done; twistd itself only knows 0.
+    """Let the process end with exit ``code`` once twistd is done; twistd's own is always 0.
 
-    It catches SystemExit from everything it runs, and removes its pid file after that.
+    twistd catches SystemExit from everything it runs, and removes its pid file after that.
     """
     atexit.register(_leave, code)
 
