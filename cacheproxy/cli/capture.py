@@ -24,7 +24,7 @@ from cacheproxy.units import version
 from cacheproxy.words import counted
 
 _EPOCH_BEGAN = 1e9
-"""Times before (2001) are a recorder's own, counted from its start."""
+"""Seconds since the epoch (2001) below which a time counts from its recorder's start."""
 
 
 @click.group()
@@ -86,15 +86,15 @@ def list_(paths: tuple[str, ...], *, as_json: bool) -> None:
 
 @dataclass(slots=True)
 class SessionRow:
-    """One session of a capture."""
+    """A session of a capture, as one row of the list."""
 
     client: str  #: its name
     session: str  #: its id; "" for requests without a session
-    turns: int = 0  #: of its conversation, side requests not counted
-    requests: int = 0  #: all of them
-    bytes: int = 0  #: of the bodies, both ways
+    turns: int = 0  #: turns of its conversation, without side requests
+    requests: int = 0  #: all requests, side requests too
+    bytes: int = 0  #: size of all bodies, both ways
     first: float = 0.0  #: time of the first request, as in ``Exchange.wall``
-    last: float = 0.0  #: time of the last one
+    last: float = 0.0  #: time of the last request
 
     def add(self, record: Exchange) -> None:
         """Count one exchange."""
@@ -122,7 +122,7 @@ def _named(record: Exchange) -> tuple[str, str]:
 
 @cache
 def _clients() -> Clients:
-    """The clients that are installed: they name those of other tools' captures."""
+    """Return the installed clients, which recognise requests in other tools' captures."""
     return Packages().load().clients
 
 
@@ -161,7 +161,7 @@ def _when(row: SessionRow) -> str:
 
 
 def _write(path: str, data: bytes) -> int:
-    """Write ``data`` whole or not at all, for nobody else to read; raises OSError."""
+    """Write ``data`` whole or not at all, readable by the user alone; raises OSError."""
     if path == "-":
         sys.stdout.buffer.write(data + b"\n")
         sys.stdout.buffer.flush()

@@ -146,7 +146,7 @@ def _read_page(read: Callable[[Any], _T], proxy: str, page: str, settings: Confi
 def _cure(
     cure: Cure, proxy: str, settings: Config, config: str | None, *, apply: bool, as_json: bool
 ) -> None:
-    """Print the running proxy's cure, and apply it."""
+    """Print the cure that the running proxy proposes; apply it if ``apply``."""
     command = f"cacheproxy diagnose {cure.number} --propose --apply"
     how = f"Switch it on, without a restart: {with_proxy(command, checked_url(proxy))}"
     _print(cure, cure_lines(cure, "" if apply else how), as_json=as_json)
@@ -232,7 +232,7 @@ def _print(found: TurnReport | Cure, text: Iterator[str], *, as_json: bool) -> N
 
 
 def cure_lines(cure: Cure, how: str) -> Iterator[str]:
-    """Yield the rules as TOML, and all else as comments. ``how``: what applies them."""
+    """Yield the rules as TOML, the rest as comments. ``how``: the command that applies them."""
     if not cure.found:
         which = f"field that changed in request {cure.number}" if cure.number else "volatile field"
         yield f"# Nothing to propose: each {which} has a rule."
@@ -262,10 +262,11 @@ def _found(one: Found) -> Iterator[str]:
 
 
 def _apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) -> str:
-    """Have the proxy write the rules of ``cure`` into the file that it reads, and read it again.
+    """Apply ``cure``: the proxy adds its rules to its config file and reloads.
 
-    Those that are off are switched on in it. Return what was done, in a line. ``config``: another
-    file, which is written here. Raises CommandError; then the file is as it was.
+    Rules of the cure that are switched off are switched on there. ``config``: another file, which
+    this process writes instead. Returns one line that says what was done. Raises CommandError, and
+    leaves the file as it was.
     """
     if config is None or Path(config).expanduser().resolve() == Path(cure.file).resolve():
         done = get_json(proxy, f"{_CURE}{cure.number}/apply", token, post=True)

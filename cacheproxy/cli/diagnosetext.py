@@ -11,7 +11,7 @@ from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.cause import near
 
 _SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND, Reason.CUT)
-"""Reasons that the first sentence has named."""
+"""Reasons that the first sentence of the text already names."""
 
 
 def lines(found: TurnReport) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _verdict(found: TurnReport) -> str:
     start = f"prompts are equal for {_count(found.equal)} of {_count(found.prompt)} tokens"
     start += f" ({share:.1%})"
     if found.reason is not None and found.reason not in CHANGED:
-        # What the server rendered may differ where the requests do not.
+        # The rendered prompts may differ although the requests do not.
         start = start if found.basis is Basis.RENDERED else start.replace("prompts", "requests", 1)
         return f"The {start}."
     start = f"The {start}"
@@ -87,7 +87,7 @@ def _verdict(found: TurnReport) -> str:
 
 
 def _server(found: TurnReport) -> Iterator[str]:
-    """What the server did, and why it did no better."""
+    """Yield what the server reused, and why it was not more."""
     if found.reused is None or found.evaluated is None:
         if found.judgement is Judgement.UNKNOWN:
             yield "The server does not say what it reused, so the cost is not known."

@@ -117,14 +117,17 @@ def _of_log(name: str) -> DoctorReport:
 
 
 def _text(lines: IO[bytes]) -> Iterator[str]:
-    """Yield lines of a sane length: a binary file may have one of a gigabyte."""
+    """Yield the log's lines, cut to a sane length: a binary file may have one of a gigabyte."""
     while line := lines.readline(1 << 16):
         yield line.decode("utf-8", "replace")
 
 
 @contextmanager
 def _progress() -> Iterator[tuple[OnStep, Ask]]:
-    """Say on standard error what is being done, and ask there, if that is a terminal."""
+    """Yield two callbacks, which show progress and ask questions on standard error.
+
+    They do nothing where standard error is no terminal.
+    """
     terminal = console(stderr=True)
     if not terminal.is_terminal:
         yield (lambda _: None), (lambda _: False)

@@ -1,4 +1,4 @@
-"""``cacheproxy env``: what a client has to be told, ready for a shell or a file."""
+"""``cacheproxy env``: a client's settings for the proxy, ready for a shell or a file."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from cacheproxy.client_setup.shell import SHELLS, lines
 from cacheproxy.plugin.loading import installed, package_for, setups
 
 _UNSAID = ("launch", "limits")
-"""Of a setup: the one is for ``cacheproxy run``, the other among the variables."""
+"""Fields of a setup that are not printed: the first serves ``run``, the second is a variable."""
 
 
 def begun(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of clients that begin so: of installed packages, settings may have more."""
+    """Complete the name of a client of an installed package."""
     return [name for name in sorted(setups(installed())) if name.startswith(incomplete)]
 
 
@@ -69,7 +69,7 @@ def env(
     says on standard error which file that is. The proxy's token, if there is one, stands in the
     variables in plain text; files only name it.
     """
-    key_headers(api_key)  # a key that cannot be sent is told first
+    key_headers(api_key)  # ends the command for a key that no header can carry
     settings = read_settings(config)
     package = package_for(client, settings.block, settings.plugin)
     url = checked_url(proxy or proxy_url(settings))

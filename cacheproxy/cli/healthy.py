@@ -12,7 +12,7 @@ from cacheproxy.sources import load
 
 
 def main() -> int:
-    """Ask for the health page, with the token of the environment or the file."""
+    """Return 0 if the health page answers; the token is the environment's or the config file's."""
     try:
         settings = load({}, os.environ)
         page = get_json(proxy_url(settings), HEALTH, settings.token_header())

@@ -118,7 +118,7 @@ def _field_object(field: Field, active: frozenset[str]) -> dict[str, Any]:
 
 
 def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that say what ``result`` holds; ``active``: the rules that are on."""
+    """Yield the lines of the report on ``result``; ``active``: the names of the active rules."""
     sessions = max((field.count for field in result.between), default=0)
     sections = (
         [_head(result)],
@@ -209,14 +209,14 @@ def _rule(field: Field, active: frozenset[str]) -> str:
 
 
 def field_name(field: Field | Found) -> str:
-    """Return a field's place as people read it: ``system[2] "cch="``."""
+    """Return a field's place for people: ``system[2] "cch="``."""
     label = " ".join(field.label.split())
     shown = place_name(field.path)
     return f'{shown} "{label}"' if label else shown
 
 
 def place_name(path: str) -> str:
-    """Return a JSON pointer or path pattern as people read it: ``messages[3]``, ``system``."""
+    """Return a JSON pointer or path pattern for people: ``messages[3]``, ``system``."""
     first, *rest = [step for step in path.split("/") if step] or ["the request"]
     for step in rest:
         if step.isdecimal() or step == "*":

@@ -1,6 +1,7 @@
 """The ``cacheproxy`` command: each subcommand is a module of its own, imported when it runs.
 
-Plugins bring more (cacheproxy_commands), and are loaded only where one of those may be meant.
+Plugins add subcommands (hook ``cacheproxy_commands``). They are loaded only if the name on the
+command line is none of ours.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ COMMANDS: Mapping[str, str] = {
     "service": "Keep the proxy running: a systemd user unit, or a launchd agent on macOS.",
     "top": "Watch the running proxy: conversations, prompts being read, and the last breaks.",
 }
-"""Each subcommand's module in this package, which has a command of the same name, and the first
-line of its help: so that ``--help`` and shell completion import none of them."""
+"""Modules of this package, each with a subcommand of the same name, and the first line of its help.
+The line stands here so that ``--help`` and shell completion need not import the module."""
 TOOLS: Mapping[str, str] = {"demo": "tools/demo", "replay": "tools/replay"}
-"""Commands of this repository's own tools, and the folders that they are installed from."""
+"""Commands of this repository's tools, and the folder from which each is installed."""
 
 
 class Commands(click.Group):
-    """The subcommands of ``COMMANDS``, those of plugins, and tools that could be installed."""
+    """The group of all subcommands: ``COMMANDS``, those of plugins, and tools not yet installed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
         """Return their names."""
@@ -49,7 +50,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand; of one that is misspelt, say which is meant."""
+        """Find the subcommand; for a misspelt one, the error suggests the right name."""
         name = args[0]
         from cacheproxy.words import meant  # noqa: PLC0415 - only where a name is wrong
 
@@ -59,12 +60,12 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the part of ``--help`` that lists them."""
+        """Write the list of subcommands in ``--help``."""
         with formatter.section("Commands"):
             formatter.write_dl(list(_listed().items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return those whose names begin with ``incomplete``, and options likewise."""
+        """Return the subcommands and options that begin with ``incomplete``."""
         begun = [
             CompletionItem(name, help=text)
             for name, text in _listed().items()
@@ -74,10 +75,10 @@ class Commands(click.Group):
 
 
 def _others() -> Mapping[str, click.Command]:
-    """Return what plugins bring, and for a tool that is not installed what says so.
+    """Return the commands of plugins, and for each tool not installed a command that says so.
 
-    A plugin that fails is said on standard error, in one line, and left out; so is a command whose
-    name is taken.
+    A plugin that fails, and a command whose name is taken, is named in one line on standard error
+    and left out.
     """
     # Our own commands need no plugins.
     from cacheproxy.plugin.loading import installed  # noqa: PLC0415
@@ -103,7 +104,7 @@ def _others() -> Mapping[str, click.Command]:
 
 
 def _missing(name: str) -> click.Command:
-    """Return a command called ``name`` that says in one line which distribution it comes with."""
+    """Return a command that stands for an uninstalled tool, and names its distribution."""
     from cacheproxy.words import capitalised  # noqa: PLC0415 - only where a tool is missing
 
     lacks = f"not installed: pip install ./{TOOLS[name]} (in a checkout of cacheproxy)"
@@ -127,7 +128,7 @@ def _say(what: str) -> None:
 
 
 def _listed() -> Mapping[str, str]:
-    """Return all names with the first line of each one's help, by name."""
+    """Return the first line of each subcommand's help, by its name."""
     others = {name: (command.help or "").partition("\n")[0] for name, command in _others().items()}
     return dict(sorted({**others, **COMMANDS}.items()))
 

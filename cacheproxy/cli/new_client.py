@@ -29,7 +29,7 @@ _FILES = {
     "test.txt": "tests/test_$word.py",
     "capture.txt": "tests/captures/$name-midnight.jsonl",
 }
-"""Templates (string.Template) with the file that each becomes."""
+"""Templates (string.Template) of the package's files, each with the path of its file."""
 
 
 @click.command("new-client", cls=OneLine)
@@ -54,14 +54,15 @@ def new_client(name: str, folder: str) -> None:
 
 
 def write(name: str, where: Path) -> list[Path]:
-    """Write the folder ``cacheproxy-NAME`` in ``where``; return its files, the first to read first.
+    """Write the folder ``cacheproxy-NAME`` in ``where``; return its files, the one to read first.
 
-    Raises CommandError if ``name`` is not one, if the folder is there, or cannot be written.
+    Raises CommandError if ``name`` is no client's name, or if the folder exists or cannot be
+    written.
     """
     if not _NAME.fullmatch(name):
         raise CommandError(f"{name!r} is not a valid name: write lower-case words joined by dashes")
     try:
-        Client(name)  # else nobody could import what is written
+        Client(name)  # raises for a name that the package could not be imported under
     except ClientError as error:
         raise CommandError(f"{name!r} is not a valid name: {error}") from None
     word = name.replace("-", "_")

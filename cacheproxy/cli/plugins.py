@@ -62,7 +62,7 @@ def plugins(
 
 
 def _running(settings: Config, proxy: str | None) -> RunningProxy:
-    """Ask the proxy; that none answers is no news here."""
+    """Return the running proxy's rules and plugins, empty if no proxy answers."""
     try:
         url = checked_url(proxy or proxy_url(settings))
         answer = Site(url, settings.token_header()).get(HEALTH)
@@ -75,12 +75,12 @@ def _running(settings: Config, proxy: str | None) -> RunningProxy:
 
 
 def _lacks(running: RunningProxy, rule: Normalizer, found: Configured) -> bool:
-    """Whether ``rule`` is on by the settings, and not in the proxy, if that has any."""
+    """Whether ``rule`` is on by the settings but missing in the running proxy."""
     return bool(running.rules) and rule.name in found.active - running.rules
 
 
 def _needs_restart(running: RunningProxy, package: Package) -> bool:
-    """Whether a reload is not enough: the proxy has another version, or failed to load it."""
+    """Whether the proxy needs a restart: it has another version of ``package``, or none."""
     return running.versions.get(package.name, package.version) != package.version
 
 

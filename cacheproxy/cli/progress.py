@@ -1,4 +1,4 @@
-"""The terminal of a long command: a bar on standard error, and lines no wider than easily read."""
+"""Terminal output of long commands: a progress bar on standard error, and readable line widths."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ WIDTH = 96
 def progress_bar(steps: int, *, lines: bool = False) -> Iterator[Callable[[str, int], None]]:
     """Show a progress bar on standard error, if that is a terminal.
 
-    What it yields takes what is being done, and how many of ``steps`` were done since. ``lines``:
-    where it is no terminal, each of these is a line, at once.
+    Yields a callback that takes the description of the current step, and how many of ``steps`` were
+    finished since the last call. ``lines``: print each description as a line if it is no terminal.
     """
     terminal = console(stderr=True)
     if lines and not terminal.is_terminal:
-        yield lambda doing, _: click.echo(doing, err=True)  # it flushes
+        yield lambda doing, _: click.echo(doing, err=True)  # click flushes at once
         return
     columns = (TextColumn("{task.description:<36}"), BarColumn(), TimeElapsedColumn())
     with Progress(
@@ -32,7 +32,7 @@ def progress_bar(steps: int, *, lines: bool = False) -> Iterator[Callable[[str, 
 
 
 def console(*, stderr: bool) -> Console:
-    """Return the console, wide enough for a table even where nobody looks."""
+    """Return a console, wide enough for a table even where it is no terminal."""
     terminal = Console(stderr=stderr, highlight=False)
     terminal.width = min(WIDTH, terminal.width) if terminal.is_terminal else WIDTH
     return terminal

@@ -31,7 +31,7 @@ from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 
 MOST = 1000
-"""Exchanges that are looked at: a page of 50 takes a few milliseconds."""
+"""Exchanges that are counted at most: a page of 50 takes a few milliseconds."""
 _KEPT = "/_cacheproxy/requests"
 _REMEMBERED = "/_cacheproxy/exchanges"
 OK, CODE = "ok", "code, which is not checked"
@@ -39,21 +39,22 @@ OK, CODE = "ok", "code, which is not checked"
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One rule; what is not known is None."""
+    """A rule, as one row of the list; None where a figure is not known."""
 
     name: str  #: its own
-    package: str  #: where it comes from
-    why: str  #: what it is for
-    on: bool  #: in the running proxy, else as the configuration says
-    client: str | None  #: whose requests it edits; None: all
+    package: str  #: the package that brings it
+    why: str  #: its purpose, in words
+    on: bool  #: whether it is active in the running proxy, or by the configuration without one
+    client: str | None  #: client whose requests it edits; None: all clients
     fired: int | None = None  #: exchanges that it changed
-    turns: int | None = None  #: of its client, those looked at
-    failed: int | None = None  #: how often, since the proxy was started
+    turns: int | None = None  #: its client's turns among the exchanges counted
+    failed: int | None = None  #: failures since the proxy was started
 
     def retire(self, least: int) -> str | None:
-        """Return why it can be switched off, or None; ``least``: turns that say enough.
+        """Return why the rule can be switched off, None to keep it.
 
-        The proxy's own cost nothing where there is nothing for them to do.
+        ``least``: turns without an edit that are evidence enough. The proxy's own rules stay: they
+        cost nothing where they find nothing to edit.
         """
         is_needed = self.package == ITSELF or not self.on or self.fired != 0
         if is_needed or self.turns is None or self.turns < least:
@@ -64,23 +65,23 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """How often rules changed a request."""
+    """Counts of how often each rule changed a request."""
 
-    exchanges: Mapping[str, int]  #: by rule, how many it changed
-    turns: Mapping[str, int]  #: by client, how many there were
-    source: str  #: where the counts come from, in words
+    exchanges: Mapping[str, int]  #: changed exchanges, by rule
+    turns: Mapping[str, int]  #: counted turns, by client
+    source: str  #: origin of the counts, in words
 
     def turns_of(self, client: str | None) -> int:
-        """Return the turns of ``client``; None: of all."""
+        """Return the turns of ``client``, of all clients if None."""
         return sum(self.turns.values()) if client is None else self.turns.get(client, 0)
 
 
 Seen = tuple[RunningProxy, Fired]
-"""What a running proxy tells."""
+"""A running proxy, and the counts of its rules."""
 
 
 class Rules(OneLine, click.Group):
-    """The command, and its subcommand."""
+    """The group ``rules``, with its subcommand ``check``."""
 
 
 @click.group(cls=Rules, invoke_without_command=True, subcommand_metavar="[check]")
@@ -126,7 +127,7 @@ def rules(
 
 
 def _seen(url: str, settings: Config) -> Seen | None:
-    """Ask the proxy; say so if it does not tell."""
+    """Return the running proxy's counts; None, and a line on standard error, if it has none."""
     token = settings.token_header()
     try:
         running, fired = RunningProxy.of(url, get_json(url, HEALTH, token)), look(url, token)
@@ -156,7 +157,7 @@ def _rows(settings: Config, seen: Seen | None) -> Iterator[RuleRow]:
 
 
 def _sources(found: Configured) -> Iterator[tuple[str, Normalizer]]:
-    """Yield the rules of the packages and of the config file, and where each comes from."""
+    """Yield each rule of the packages and of the config file, with the name of its source."""
     for package in found.packages:
         yield from ((package.title, rule) for rule in package.rules)
     yield from ((OWN, rule) for rule in found.own)
@@ -191,10 +192,10 @@ def _row_text(row: RuleRow) -> str:
 
 
 def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
-    """Ask the proxy at the URL ``proxy``; return the counts.
+    """Return the counts of the proxy at the URL ``proxy``.
 
-    Its totals know of what was before it was started; a proxy without that page tells what it
-    remembers. Raises CommandError, or ValueError for an answer that is none.
+    Its totals reach back beyond its start; a proxy without totals answers from memory. Raises
+    CommandError, and ValueError for an unreadable answer.
     """
     try:
         rows, source = _kept(proxy, token, most), "has kept"
@@ -224,7 +225,7 @@ def _list(page: Any, name: str) -> list[Mapping[str, Any]]:
 
 
 def fired(exchanges: list[Mapping[str, Any]], source: str) -> Fired:
-    """Return the counts of what one of the two pages lists."""
+    """Return the counts over ``exchanges``, which one of the two pages lists."""
     counts, turns = Counter[str](), Counter[str]()
     for each in exchanges:
         rules = each.get("rules")
@@ -236,12 +237,12 @@ def fired(exchanges: list[Mapping[str, Any]], source: str) -> Fired:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A rule, or a line by which a client is told, and what is to be said of it."""
+    """A checked pattern: a rule, or a line by which a client is recognised, with the result."""
 
-    name: str  #: of the rule; of a line, its client and its beginning
-    package: str  #: where it comes from
-    said: str = OK  #: in words
-    exit_code: int = 0  #: 0 if it is well, 1 if it is slow, 2 if it is wrong
+    name: str  #: the rule's name; for a line, its client and its first words
+    package: str  #: the package that brings it
+    said: str = OK  #: result in words
+    exit_code: int = 0  #: 0 for a good pattern, 1 for a slow one, 2 for a wrong one
 
 
 @rules.command(cls=OneLine)
@@ -257,7 +258,7 @@ def check(*, file: str | None, config: str | None, plugin: tuple[str, ...], as_j
     """
     found = sorted(
         _checked(configured(read_settings(file or config, plugin))), key=lambda one: one.exit_code
-    )  # what is to be mended stands where a terminal shows it
+    )  # errors come last, where a terminal shows them
     if as_json:
         print_json({"rules": [asdict(one) for one in found]})
     else:

@@ -58,11 +58,11 @@ except ImportError:  # Windows
 
 _LOOK_SECONDS = 2.0
 _LOOKS = 6
-"""How often a busy proxy is asked how it is, for five seconds each."""
+"""Tries to read a busy proxy's health page, of five seconds each."""
 _SILENT_SECONDS = 60.0
-"""After which a client that has sent no prompt is said."""
+"""Seconds without any prompt after which the user is warned."""
 _NOT_READY = (401, 403, 503)
-"""Of servers that ask for a key, and of those that load a model."""
+"""Status codes of servers that ask for a key, or are still loading a model."""
 _MOST_LOGS = 9
 _ELSEWHERE = "none was asked for, or its own settings or options lead it elsewhere"
 _START = (
@@ -125,14 +125,14 @@ def run(
         need = need_of(site.url, settings, api_key, page, folder)
         setup = package.setup(need)
         launch = setup.launch
-        assert launch is not None  # it was there without a proxy
+        assert launch is not None  # the same setup had one when asked without a proxy
         for name, content in launch.files.items():
             file = Path(folder) / name
             try:
                 file.write_text(content, encoding="utf-8")
             except OSError as error:
                 fail(f"cannot write {file} ({error.strerror}): set TMPDIR to a folder with room")
-        assert package.client is not None  # it has a setup
+        assert package.client is not None  # since it has a setup
         began = Run(site, package.client.name, time.time(), is_own=own is not None)
         say(first_line(page, package.client.name))
         log = f"   log: {_short(own)}" if own else "   (it runs already)" if own is None else ""
@@ -147,7 +147,7 @@ def run(
                 say(f"your {option} replaces ours: what it leaves out, {client} reads elsewhere")
 
         def say_silence() -> None:
-            """Say why it may have sent nothing so far, unless it draws on the whole terminal."""
+            """Print why no prompt may have come so far, unless the client draws on the terminal."""
             if not is_drawn_on() and began.is_silent():
                 say(_why_none(began, package, env, page))
 
@@ -164,7 +164,7 @@ def run(
 
 
 def _program(package: Package, client: str) -> str:
-    """Return the path of the client's program; ends the command where there is none."""
+    """Return the path of the client's program; ends the command if it is not installed."""
     launch: Launch | None = package.setup(Need("http://127.0.0.1")).launch
     if launch is None:
         fail(f"{client} has no command to start: cacheproxy env {client} prints what it needs")
@@ -178,9 +178,11 @@ def _program(package: Package, client: str) -> str:
 def _proxy(
     settings: Config, config: str | None, proxy: str | None, upstream: str | None
 ) -> Iterator[tuple[Site, str | None]]:
-    """Give the proxy that runs, and None; or one that ends with us, and its log's name ("": none).
+    """Yield the proxy to use, and the name of its log file.
 
-    Ends the command where there is no server for it.
+    The name is None for a proxy that was running already. Otherwise the proxy is started here and
+    ends with this context; the name is "" if its log is not kept. Ends the command if no model
+    server is found.
     """
     url = proxy or ""
     with suppress(ConfigError):  # they do not tell where it is: none is found
@@ -198,7 +200,10 @@ def _proxy(
 
 
 def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
-    """Whether a proxy runs there, before ``upstream``; the command ends if one was named."""
+    """Whether a proxy runs at ``site``, in front of ``upstream``.
+
+    ``is_named``: the user named this proxy; then the command ends if it does not run.
+    """
     try:
         answer = site.get(HEALTH)
     except NoAnswerError as error:
@@ -214,16 +219,16 @@ def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
 
 
 def _upstreams(page: Any) -> Any:
-    """Return what the health page says of each server: one alone is no list there."""
+    """Return the health page's part about the servers, as a list even for a single one."""
     return page["upstreams"] or [page["upstream"]]
 
 
 def _server(settings: Config) -> str:
-    """Return the URL of the server to use, "" where the settings name it, or several."""
+    """Return the URL of the model server found, "" if the settings name one or several."""
     if settings.upstreams or settings.upstream != Config().upstream:
-        return ""  # _up asks whether it is there
+        return ""  # _up checks later whether it answers
     ports = dict.fromkeys(kind.port for kind in all_kinds() if kind.port)
-    silent = []  # about its models
+    silent = []  # URLs of servers that do not list their models
     for url in (f"http://localhost:{port}" for port in ports):
         lists = lists_models(url)
         if lists:
@@ -237,7 +242,7 @@ def _server(settings: Config) -> str:
 
 
 def lists_models(url: str) -> bool | None:
-    """Whether a model server listens there, None if it may be one that does not list its models."""
+    """Whether a model server listens at ``url``, None if it might be one that lists no models."""
     try:
         answer = Site(url).get(MODELS, _LOOK_SECONDS)
     except NoAnswerError:
@@ -270,7 +275,7 @@ def _up(site: Site) -> Any:
 
 
 def _why_none(began: Run, package: Package, env: Mapping[str, str], page: Any) -> str:
-    """Return that no prompt came, and why, as far as the client's settings tell."""
+    """Return a line that no prompt came, with the reason if the client's settings show one."""
     said = f"no prompt of {began.client} came through the proxy"
     upstream = str(page["upstream"]["url"])
     case = Case(env, Path.home(), began.site.url, upstream)
@@ -283,7 +288,7 @@ def _why_none(began: Run, package: Package, env: Mapping[str, str], page: Any) -
 
 
 def _log(settings: Config) -> IO[bytes] | None:
-    """Return an empty file for a proxy's log, which no other writes to; None where none is kept."""
+    """Return an empty file for the log of our own proxy, None if no log is kept."""
     if settings.state_dir == "none":
         return None
     users = platformdirs.user_state_path("cacheproxy")
@@ -298,7 +303,7 @@ def _log(settings: Config) -> IO[bytes] | None:
             Path(file.name).chmod(0o600)
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another run's, whose proxy holds it, too
+        except OSError:  # the file belongs to another run, whose proxy has locked it
             file.close()
             continue
         file.truncate(0)

@@ -1,4 +1,4 @@
-"""The running proxy: where its clients on this machine find it, and its own pages."""
+"""The running proxy, as commands on this machine see it: its URL and its own pages."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.servers.looking import is_served
 
 _SECONDS = 40.0
-"""A page about a long conversation takes the proxy a while, and proving a rule on it longer."""
+"""Time limit for one of the proxy's pages: proving a rule on a long conversation takes longest."""
 _TCP = re.compile(r"tcp6?:(?:port=)?(\d+)(?:.*?interface=([^:]+))?")
 _ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 
 
 def proxy_url(config: Config) -> str:
-    """Return the proxy's URL. Raises ConfigError if the configuration does not tell it."""
+    """Return the proxy's URL; raises ConfigError if the configuration names no TCP address."""
     port, interface = str(config.port), config.interface
     if config.listen:
         endpoint = _TCP.match(config.listen)
@@ -45,17 +45,17 @@ def proxy_url(config: Config) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunningProxy:
-    """What a running proxy's health page tells of its rules and plugins."""
+    """The rules and plugins of a running proxy, by its health page."""
 
-    url: str = ""  #: the proxy's; "" where none answers
-    rules: frozenset[str] = frozenset()  #: names of those that are on
-    failures: Mapping[str, Any] = field(default_factory=dict)  #: counts by name
+    url: str = ""  #: the proxy's URL, "" if none answers
+    rules: frozenset[str] = frozenset()  #: names of the active rules
+    failures: Mapping[str, Any] = field(default_factory=dict)  #: failures of each rule, by name
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of its packages, "" where it could not load one."""
+    """Versions of its packages, by name; "" for a package that it could not load."""
 
     @classmethod
     def of(cls, url: str, page: Any) -> RunningProxy | None:
-        """Return what the ``page`` of the proxy at ``url`` tells, None if it is no such page."""
+        """Return the proxy at ``url`` by its health ``page``, None if that is no health page."""
         if not is_health(page):
             return None
         failures = page.get("failures")
@@ -75,8 +75,8 @@ def get_json(
 ) -> Any:
     """Return the JSON value at ``path`` of the proxy at the URL ``proxy``; raises CommandError.
 
-    ``token``: the header that holds its token, if it has one. ``post``: to have something done.
-    ``instead``: what else the user may do where no proxy answers, after a comma.
+    ``token``: the header with its token, empty without one. ``post``: use POST, for an action.
+    ``instead``: text, after a comma, for what else the user can do if no proxy answers.
     """
     try:
         proxy = checked_url(proxy)
@@ -97,9 +97,9 @@ def get_json(
 
 
 def need_of(url: str, settings: Config, api_key: str | None, page: Any, folder: str = "") -> Need:
-    """Return what a client is told of the proxy at ``url``.
+    """Return what a client needs to know of the proxy at ``url``.
 
-    ``page``: its health page, None where no proxy answers. ``folder``: as in ``Need``.
+    ``page``: its health page, None if no proxy answers. ``folder``: as in ``Need``.
     """
     model, context = model_and_context(page)
     need = Need(url, settings.token, api_key or "", model, context, late(page), folder=folder)
@@ -109,7 +109,7 @@ def need_of(url: str, settings: Config, api_key: str | None, page: Any, folder: 
 
 
 def _serves(need: Need, probe: str, path: str) -> bool | None:
-    """Return whether the server knows ``path``, by its answer to an empty request."""
+    """Return whether the server serves ``path``, by its answer to an empty request."""
     headers = {PROBE.decode(): probe}
     if need.api_key:
         headers["Authorization"] = f"Bearer {need.api_key}"

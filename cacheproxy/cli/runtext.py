@@ -1,4 +1,4 @@
-"""What ``cacheproxy run`` says of the server before the client starts, and of its turns after."""
+"""The lines that ``cacheproxy run`` prints before the client starts and after it has ended."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from cacheproxy.words import counted, span, visible
 _REQUESTS, _DATA = "/_cacheproxy/requests", "/_cacheproxy/data?window=15m"
 _CURE, _DIAGNOSIS = "/_cacheproxy/cure/", "/_cacheproxy/diagnose/"
 _LOOKS, _PAUSE = 10, 0.2
-"""How often the rows are asked for again at most, and the seconds before each."""
+"""Times that the rows are asked for again at most, and seconds before each."""
 _NO_CURE = ("nothing", "see", "see all")
 
 Json = dict[str, Any]
 
 
 def first_line(page: Json, client: str) -> str:
-    """Return which server answers, and what of ``client`` is handled; ``page``: of the health."""
+    """Return the first line: the server, and what is done for ``client``; ``page``: health page."""
     first = page["upstream"]
     server = first.get("server") or {}
     url = str(first["url"])
@@ -50,15 +50,18 @@ def _handled(page: Json, client: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The requests of a client since it was started."""
+    """One run of a client: its requests since it was started."""
 
     site: Site  #: the proxy
-    client: str  #: as sessions show it
-    began: float  #: when, in seconds since the epoch
-    is_own: bool  #: whether the proxy ends with it, and has no other's
+    client: str  #: its name in sessions
+    began: float  #: start of the run, seconds since the epoch
+    is_own: bool  #: whether the proxy was started for this run, so that all requests are its own
 
     def last_line(self, *, cure: bool) -> str:
-        """Return what came of it, "" if nothing. ``cure``: write the rule for what broke."""
+        """Return the summary of the run, "" if no prompt came.
+
+        ``cure``: write the rule that cures what broke into the config file.
+        """
         try:
             rows = self._settled()
         except (CommandError, NoAnswerError):
@@ -85,7 +88,7 @@ class Run:
             return False
 
     def _settled(self) -> list[Json]:
-        """Return the rows, when no more come: a last turn that broke is yet to be looked into."""
+        """Return the rows once they are complete: a broken last turn is still being examined."""
         rows = list(self._rows())
         for _ in range(_LOOKS):
             time.sleep(_PAUSE)
@@ -106,7 +109,7 @@ class Run:
             query["before"] = page["next"]
 
     def _cured(self, breaks: list[Json], *, cure: bool) -> str:
-        """Return the command that cures what cost most, or what else is to be done about it."""
+        """Return the command that cures the costliest break, or what else the user can do."""
         dearest = max(breaks, key=lambda row: row["lost"] or 0)
         number, option = dearest["number"], proxy_option(self.site.url)
         page = f"{_CURE}{number}"
@@ -119,7 +122,7 @@ class Run:
                     return f"Cure, when it breaks again: cacheproxy run --cure {self.client}"
                 return f"Cure: cacheproxy diagnose {number} --propose --apply{option}"
         except CommandError:
-            pass  # there is no rule for it
+            pass  # no rule can cure it
         return self._advice(number) if self.is_own else f"Why: cacheproxy diagnose {number}{option}"
 
     def _advice(self, number: int) -> str:

@@ -34,18 +34,20 @@ def serve(*, pidfile: str | None, **given: Any) -> None:
         fail("--pidfile does not work on Windows: leave it out")
     if pidfile is not None and not os.access(Path(pidfile).absolute().parent, os.W_OK | os.X_OK):
         fail(f"cannot write {pidfile}: its folder does not exist, or you may not write to it", 1)
-    # Without one, two instances can run in the same folder; on Windows there is none.
+    # Without a pid file two instances can run in the same folder; Windows has none anyway.
     file = [] if sys.platform == "win32" else [f"--pidfile={pidfile or ''}"]
     run(["--nodaemon", *file, "cacheproxy", *arguments(given)])
 
 
 def run(line: list[str]) -> None:
     """Run twistd with the arguments ``line``, in this process, until it ends."""
-    # Not on import: this installs the reactor.
+    # Imported here and not above, since the import installs the reactor.
     from twisted.scripts import twistd  # noqa: PLC0415
 
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
-        signal.signal(signal.SIGHUP, lambda *_: None)  # the settings are yet to be read
+        signal.signal(
+            signal.SIGHUP, lambda *_: None
+        )  # ignored: the settings have not been read yet
     sys.argv = ["twistd", *line]
     try:
         twistd.run()

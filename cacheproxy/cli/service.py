@@ -40,7 +40,7 @@ _BY_PLATFORM = {"linux": "systemd", "darwin": "launchd"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _DEFAULT_NAME = "cacheproxy"
 _NOT_INSTALLED = 4
-"""What systemctl status answers for a unit it does not know."""
+"""Exit code of ``systemctl status`` for an unknown unit."""
 _SCHEDULER = (
     "Windows has no such services for a user: let the Task Scheduler start the proxy when you "
     "log on (schtasks /create /tn cacheproxy /sc onlogon /tr ...), with the program {program}"
@@ -53,7 +53,7 @@ def service() -> None:
 
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that all of them take; what cannot be done is one line."""
+    """Add the options that all subcommands share; errors become one line."""
 
     @functools.wraps(function)
     def guarded(*, name: str, kind: str | None, **more: Any) -> None:
@@ -181,14 +181,14 @@ def _unit(name: str, given: Mapping[str, Any]) -> Unit:
     keys = {table.key_env: table.key() for table in config.upstreams if table.key_env}
     if config.alarm.secret_env:
         keys[config.alarm.secret_env] = config.alarm.secret()
-    token = found.pop("token", None)  # others on the machine would see it on a command line
+    token = found.pop("token", None)  # not on a command line, which other users can see
     environment = ({f"{ENV_PREFIX}TOKEN": token} if token else {}) | keys
     words = program(list(arguments(found)))
     return Unit(name, words, state, _log(name), config.grace, environment)
 
 
 def _checked(found: Mapping[str, Any]) -> Config:
-    """Let what is wrong be told now, and not by a service that does not start."""
+    """Return the configuration; errors end the command now, not when the service starts."""
     told = {field: value for field, value in found.items() if field != "config"}
     config = load(told, {}, found.get("config"))
     check_secrets(config, os.environ)
@@ -206,7 +206,7 @@ def _log(name: str) -> Path:
 
 
 def _run(words: Sequence[str], *, dry_run: bool) -> int:
-    """Run a command, or only say it; return its exit code."""
+    """Run a command and return its exit code; with ``dry_run``, only print it."""
     if not dry_run:
         return run(words)
     click.echo(f"would run {' '.join(words)}")
@@ -214,7 +214,7 @@ def _run(words: Sequence[str], *, dry_run: bool) -> int:
 
 
 def run_all(manager: ServiceManager, commands: Sequence[str], name: str, *, dry_run: bool) -> None:
-    """Run them in order; raises UnitError at the first that fails and must not."""
+    """Run ``commands`` in order; raises UnitError at the first failure that matters."""
     for command in commands:
         words = manager.words(command, name, _log(name))
         code = _run(words, dry_run=dry_run)

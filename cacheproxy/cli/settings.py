@@ -1,4 +1,4 @@
-"""What commands have in common: the configuration's options, and how they say what is wrong."""
+"""Options and error handling shared by the commands: settings, one-line errors, output."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cacheproxy.sources import explain, ignored, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FOLDERS = ("capture", "state_dir")
-"""Settings that are a folder's name, for shells to complete."""
+"""Settings that name a folder, which shells can complete."""
 _MISTAKES = (ConfigError, AppendError, PluginError, CommandError)
-"""Errors whose message says in one line what is wrong and what mends it."""
+"""Errors whose message is one line with the problem and its cure."""
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
@@ -36,10 +36,10 @@ config_option = click.option(
 
 
 class OneLine(click.Command):
-    """A command whose mistakes are one line each, with exit code 2."""
+    """A command whose errors are one line each, with exit code 2."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; what cannot be read is said as the proxy itself says it."""
+        """Parse the arguments; errors read as those of the proxy itself."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -47,7 +47,7 @@ class OneLine(click.Command):
             fail(f"{explain(said)}: see {ctx.command_path} --help")
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; what it cannot work with is one line, too."""
+        """Run the command; errors of ``_MISTAKES`` become one line."""
         try:
             return super().invoke(ctx)
         except _MISTAKES as error:
@@ -55,15 +55,15 @@ class OneLine(click.Command):
 
 
 def rules_options(function: _F) -> _F:
-    """Add ``--config`` and ``--plugin``, which say what rules there are; see ``read_settings``."""
+    """Add ``--config`` and ``--plugin``, by which rules are found; see ``read_settings``."""
     row = next(row for row in options() if row.is_file_list)
     return config_option(_option(row)(function))
 
 
 def proxy_options(function: _F) -> _F:
-    """Add ``--config`` and an option for every row of the table to a command.
+    """Add ``--config`` to a command, and one option for every setting of the proxy.
 
-    They come as text, or True for a flag: cacheproxy.config checks them.
+    Their values are text, True for a flag; cacheproxy.config checks them.
     """
     for row in reversed(list(options())):
         function = _option(row)(function)
@@ -71,9 +71,9 @@ def proxy_options(function: _F) -> _F:
 
 
 def read_settings(config: str | None, plugin: Sequence[str] = ()) -> Config:
-    """Return the configuration; raises ConfigError. ``plugin``: what stood on the command line.
+    """Return the configuration; raises ConfigError. ``plugin``: files from the command line.
 
-    A variable that is misspelt is said.
+    A misspelt environment variable gets a line on standard error.
     """
     settings = load({"plugin": plugin} if plugin else {}, os.environ, config)
     for sentence in ignored(os.environ, settings):
@@ -82,7 +82,7 @@ def read_settings(config: str | None, plugin: Sequence[str] = ()) -> Config:
 
 
 def arguments(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield ``given`` (by field name, what ``proxy_options`` found) as a command line again."""
+    """Yield ``given``, the values of ``proxy_options`` by field name, as a command line."""
     if given.get("config") is not None:
         yield f"--config={given['config']}"
     for row in options():
@@ -97,7 +97,7 @@ def arguments(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def key_headers(key: str | None) -> dict[str, str]:
-    """Return the headers that carry ``--api-key``; a key that cannot be sent ends the command."""
+    """Return the headers that carry ``--api-key``; an impossible key ends the command."""
     if key is None:
         return {}
     if not (key.isascii() and key.isprintable()):
@@ -106,28 +106,28 @@ def key_headers(key: str | None) -> dict[str, str]:
 
 
 def print_json(value: object, *, ascii_only: bool = True) -> None:
-    """Print ``value`` as JSON; ``ascii_only``: other characters as escapes."""
+    """Print ``value`` as JSON; ``ascii_only``: escape all other characters."""
     click.echo(json.dumps(value, ensure_ascii=ascii_only, indent=2))
 
 
 def plain(text: str) -> str:
-    """Spell out control characters: they come from a file, and would move the cursor."""
+    """Return ``text`` with control characters escaped, which could move the cursor."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def say(what: str) -> None:
-    """Say it beside standard output, which a program may read."""
+    """Print a line on standard error: a program may be reading standard output."""
     click.echo(f"cacheproxy: {what}", err=True)
 
 
 def tell(problems: Iterable[object]) -> None:
-    """Say what was wrong with captures, one line each."""
+    """Print the problems found in captures on standard error, one line each."""
     for problem in problems:
         say(plain(str(problem)))
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """End the command with one line."""
+    """End the command with one line on standard error, and exit ``code``."""
     say(message)
     raise SystemExit(code)
 

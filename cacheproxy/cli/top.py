@@ -61,7 +61,7 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
     url, token = checked_url(proxy or proxy_url(settings)), settings.token_header()
     teller = Watcher(lambda path: get_json(url, path, token), window)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # it may not have arrows and bars
+        sys.stdout.reconfigure(errors="replace")  # an encoding without arrows and bars
     terminal = Console(highlight=False)
     place = ScreenPlace(terminal.width, None, shown(url), window, option_for(url))
     if as_json:
@@ -78,12 +78,14 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
 
 
 def _live(terminal: Console, site: Site, teller: Watcher, place: ScreenPlace) -> None:
-    """Show it until the user leaves. The terminal is as it was then, whatever ends it."""
+    """Show the screen until the user leaves; the terminal's state is restored in any case."""
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     if hasattr(signal, "SIGWINCH"):
-        signal.signal(signal.SIGWINCH, lambda *_: None)  # it wakes those who wait for keys
+        signal.signal(
+            signal.SIGWINCH, lambda *_: None
+        )  # the signal then interrupts the wait for keys
     keys = waiting()
     view: View | None = View()
     watch = Watch(site, teller, keys.wake)
