@@ -1,1 +1,1 @@
-"""Alarms: told in the log, by the terminal's bell, on the desktop, to a webhook."""
+"""Alarms: reported in the log, by the terminal's bell, on the desktop, to a webhook."""

@@ -1,4 +1,4 @@
-"""The observer that raises alarms, and has them told: on the desktop, and by a webhook."""
+"""The observer that raises alarms, and sends them to the desktop and to a webhook."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ from cacheproxy.tables import AlarmTable
 _log = Logger()
 _DESKTOP, _DESKTOP_SECONDS = "alarm: desktop", 15.0
 _STOP_SECONDS = 3.0
-"""For which the proxy's end waits for what is being told."""
+"""Seconds that the proxy's end waits for alarms under way."""
 _MOST = 16
-"""Alarms that may wait. Each is in the log in any case."""
+"""Alarms that may wait to be sent; each is in the log in any case."""
 _NAME = "cacheproxy"
 _SERVICE = "org.freedesktop.Notifications"
 _OBJECT = "/org/freedesktop/Notifications"
 _SECONDS = 5.0
 _BY_SERVER = -1
-"""Milliseconds for which it is shown: as the desktop has them."""
+"""Milliseconds that a notification is shown; -1 leaves that to the desktop."""
 _SCRIPT = (
     "on run argv",
     "display notification (item 3 of argv) with title (item 2 of argv)",
     "end run",
 )
-"""Texts are its arguments, never a part of it. What stands first is our name: a text that begins
-with a dash would be an option there, and ``-e`` brings more of a script."""
+"""AppleScript that shows a notification. Texts are its arguments, never part of it, and our name is
+the first: a text with a dash in that place would be an option, and ``-e`` adds script."""
 SIGNATURE = "X-Cacheproxy-Signature"
 _DEADLINE = 10.0
-"""Seconds for one try, the connection included."""
+"""Seconds for one try, including the connection."""
 _PAUSES = (1.0, 5.0)
 """Seconds before the second try, and before the third."""
 _LATER = (429, *range(500, 600))
-"""Statuses that may be others the next time."""
+"""Statuses after which another try may succeed."""
 
 
 class Alarming:
-    """Tells in the log, and as ``table`` has it. ``workers``: threads for what blocks.
+    """Reports alarms in the log, and in the ways that ``table`` names.
 
-    ``proxy``: see ``LogLine``.
+    ``workers``: threads for calls that block. ``proxy``: see ``LogLine``.
     """
 
     def __init__(self, reactor: Any, workers: Workers, table: AlarmTable) -> None:
@@ -77,7 +77,7 @@ class Alarming:
         self.adopt(table)
 
     def adopt(self, table: AlarmTable) -> None:
-        """Follow ``table`` from now on; raises TableError."""
+        """Use the settings of ``table`` from now on; raises TableError."""
         self._webhook.secret = table.secret()
         self._webhook.url = table.webhook
         self._alarms.limits = table
@@ -86,7 +86,7 @@ class Alarming:
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Raise the alarm for each that is a reason to."""
+        """Raise an alarm for each exchange that is over the limits."""
         for exchange in exchanges:
             alarm = self._alarms.see(exchange, self._reactor.seconds(), self.proxy)
             if alarm is not None:
@@ -102,7 +102,7 @@ class Alarming:
             self._by_webhook.put(alarm)
 
     def finish(self) -> Deferred[Any]:
-        """Fire when all is told, after a few seconds at most."""
+        """Return a Deferred that fires when all alarms are sent, after a few seconds at most."""
         telling = [self._by_desktop.finish(), self._by_webhook.finish()]
         waiting = gatherResults(telling, consumeErrors=True)
         return waiting.addTimeout(_STOP_SECONDS, self._reactor).addErrback(lambda _: None)
@@ -116,8 +116,8 @@ class Alarming:
 
 
 def ring() -> None:
-    """Ring it, if there is a terminal. The log spells control characters out, so not by that."""
-    stream = sys.__stdout__  # twistd has put another in place of sys.stdout
+    """Ring the terminal's bell, if there is one; the log would escape the control character."""
+    stream = sys.__stdout__  # twistd has replaced sys.stdout
     with suppress(OSError, ValueError):
         if stream is not None and stream.isatty():
             stream.write("\a")
@@ -125,13 +125,13 @@ def ring() -> None:
 
 
 class NotToldError(Exception):
-    """An alarm that could not be told; the message says why, for people."""
+    """An alarm could not be sent; the message says why, for people."""
 
 
 class AlarmWay:
-    """Tells alarms by ``tell``, which raises NotToldError; ``name``: as the log calls it.
+    """One way to send alarms: ``tell`` sends one and raises NotToldError; ``name``: in the log.
 
-    It never waits, and never raises. What is wrong is said once, until it works again.
+    It never waits and never raises. A failure is logged once, until the way works again.
     """
 
     def __init__(self, name: str, tell: Callable[[Alarm], Awaitable[None]]) -> None:
@@ -142,13 +142,13 @@ class AlarmWay:
         self._is_in_trouble = False
 
     def put(self, alarm: Alarm) -> None:
-        """Have ``alarm`` told, soon."""
+        """Queue ``alarm`` for sending."""
         self._waiting.append(alarm)
         if self._telling.called:
             self._telling = Deferred.fromCoroutine(self._tell_all())
 
     def finish(self) -> Deferred[None]:
-        """Fire when all is told. Cancelled, the rest is not."""
+        """Return a Deferred that fires when all are sent; cancelling it drops the rest."""
         done: Deferred[None] = Deferred(lambda _: self._give_up())
         self._telling.addCallback(done.callback)
         return done
@@ -176,7 +176,7 @@ class AlarmWay:
 
 
 def notify(title: str, text: str, platform: str = sys.platform) -> None:
-    """Show a notification: by D-Bus, or on macOS by its own command. It blocks.
+    """Show a notification, by D-Bus or by macOS's own command; blocks.
 
     Source: Desktop Notifications Specification 1.2 (freedesktop.org), "Notify": the summary is
     plain text, the body may hold markup. Raises NotToldError.
@@ -190,7 +190,7 @@ def notify(title: str, text: str, platform: str = sys.platform) -> None:
 
 
 def _by_bus(title: str, text: str) -> None:
-    try:  # not on import: it is the extra ``desktop``
+    try:  # imported here, since it comes with the extra ``desktop``
         from jeepney import DBusAddress, DBusErrorResponse, new_method_call  # noqa: PLC0415
         from jeepney.io.blocking import open_dbus_connection  # noqa: PLC0415
         from jeepney.wrappers import unwrap_msg  # noqa: PLC0415
@@ -257,7 +257,7 @@ class Webhook:
             raise NotToldError(f"{why}, three times")
 
     async def _try(self, url: str, body: bytes, headers: Headers) -> str:
-        """Return "" if the alarm was taken, or why to try again; raises NotToldError."""
+        """Return "" if the alarm was accepted, else why to try again; raises NotToldError."""
         sent = self._client.post(
             url, data=body, headers=headers, allow_redirects=False, unbuffered=True
         )
@@ -266,7 +266,7 @@ class Webhook:
             response = await sent
         except TimeoutError:
             return f"no answer in {_DEADLINE:.0f} s"
-        except Exception as error:  # the network has many
+        except Exception as error:  # networks fail in many ways
             return _said(error)
         response.deliverBody(_Unread())
         if response.code in _LATER:
@@ -282,7 +282,7 @@ def _too_late(*_: object) -> NoReturn:
 
 
 class _Unread(Protocol):
-    """Takes nothing of a body: it may have no end."""
+    """Reads nothing of a response's body, which may be endless."""
 
     def connectionMade(self) -> None:
         assert self.transport is not None
@@ -290,22 +290,22 @@ class _Unread(Protocol):
 
 
 def payload(alarm: Alarm) -> bytes:
-    """Return what is sent: the members are documented in docs/alarm.md."""
+    """Return the JSON that is sent; docs/alarm.md documents its members."""
     text = f"{alarm.title}: {alarm.text} {alarm.command}"
     event = "failure" if alarm.cause == FAILED else "break"
     return json.dumps({"event": event, **asdict(alarm), "text": text}).encode()
 
 
 def signature(secret: str, body: bytes) -> str:
-    """Return the header's value by which a receiver knows that ``body`` comes from here."""
+    """Return the signature header's value, which proves to a receiver that ``body`` is ours."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
 def _said(error: BaseException) -> str:
-    """Return what is wrong with the network, without any URL; raises CancelledError."""
+    """Return a network error's words without any URL in them; raises CancelledError."""
     while reasons := getattr(error, "reasons", None):  # Twisted wraps the failures of a request
         error = reasons[0].value
-    if isinstance(error, CancelledError | ConnectingCancelledError):  # nobody waits any more
+    if isinstance(error, CancelledError | ConnectingCancelledError):  # the sending was given up
         raise CancelledError
     if isinstance(error, DNSLookupError):
         return "its host is not known"

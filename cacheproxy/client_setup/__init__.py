@@ -1,1 +1,1 @@
-"""What each coding agent has to be told to use the proxy."""
+"""Client setup: the settings with which each coding agent uses the proxy."""

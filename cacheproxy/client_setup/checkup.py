@@ -1,4 +1,4 @@
-"""What ``cacheproxy doctor`` asks a client's package about (cacheproxy_checkup), and the answer."""
+"""The hook ``cacheproxy_checkup``: what ``cacheproxy doctor`` asks a client's package."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from cacheproxy.client_setup.finding import Finding
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is known where the client is used: its settings are for the package to read."""
+    """The place where the client is used; its own settings are for the package to read."""
 
-    environ: Mapping[str, str]  #: of this shell
-    home: Path  #: the user's folder
-    proxy: str  #: its URL
-    upstream: str  #: the model server's
-    context: int | None = None  #: tokens that the server holds; None: not known
-    seen: bool = False  #: whether requests of the client came through the proxy lately
+    environ: Mapping[str, str]  #: environment of this shell
+    home: Path  #: the user's home folder
+    proxy: str  #: the proxy's URL
+    upstream: str  #: the model server's URL
+    context: int | None = None  #: tokens of the server's context window, None if not known
+    seen: bool = False  #: whether the client has lately sent requests through the proxy
 
     @staticmethod
     def shown(url: str) -> str:
-        """Return ``url`` for people, without what may be secret in it; raises ValueError."""
+        """Return ``url`` for people, without possible secrets; raises ValueError."""
         return shown(url)
 
     def is_proxy(self, url: str) -> bool:
-        """Whether ``url`` leads to the proxy; loopback names are alike."""
+        """Whether ``url`` leads to the proxy; all loopback names count as one."""
         return is_same(url, self.proxy)
 
     def is_upstream(self, url: str) -> bool:
@@ -37,18 +37,18 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Volatile:
-    """What a client writes at the head of its prompts and changes: the test prompt begins so."""
+    """A changing text at the head of a client's prompts; the test prompt begins with it."""
 
-    what: str  #: as lines name it: ``billing header``
-    rules: tuple[str, ...]  #: the package's that make it constant, the first as a rule
-    texts: tuple[str, str, str]  #: as three conversations have it
+    what: str  #: name in the report: ``billing header``
+    rules: tuple[str, ...]  #: names of the package's rules that make it constant, main one first
+    texts: tuple[str, str, str]  #: three examples, from three conversations
 
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """What a package says of its client in this ``Case``."""
+    """A package's answer: the state of its client in a ``Case``."""
 
     findings: tuple[Finding, ...] = ()
-    """Lines of the report. One that says where the client sends its requests has the client's
-    name; if it is a FAIL, they go past the proxy."""
-    volatile: Volatile | None = None  #: for the test prompt; None: its head is constant
+    """Lines of the report. The line on where the client sends its requests is named after the
+    client; if it is a FAIL, requests go past the proxy."""
+    volatile: Volatile | None = None  #: head of the test prompt, None if the client's is constant

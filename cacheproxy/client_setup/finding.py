@@ -1,4 +1,4 @@
-"""What a check of ``cacheproxy doctor`` returns."""
+"""Finding: the result of one check of ``cacheproxy doctor``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FindingState(StrEnum):
-    """How a check came out; called, it makes such a finding. A FAIL makes the exit code 1."""
+    """A check's result; calling one makes a Finding of it. A FAIL sets exit code 1."""
 
     OK = "ok"
     NOTE = "note"
@@ -23,10 +23,10 @@ class FindingState(StrEnum):
 class Finding:
     """One line of the report."""
 
-    name: str  #: what was looked at
-    state: FindingState  #: how it came out
+    name: str  #: the subject of the check
+    state: FindingState  #: its result
     text: str  #: one line for people
-    fix: str | None = None  #: what mends it, if anything
+    fix: str | None = None  #: the cure, None if there is none
 
 
 ok, note, warn, fail = FindingState

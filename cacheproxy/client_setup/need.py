@@ -1,4 +1,4 @@
-"""What a client has to know of the proxy and of the server behind it, and what it is told."""
+"""Need: facts about proxy and server from which a client's settings are made."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.servers.placement import DOES, Late
 
 PLACEHOLDER = "YOUR-MODEL"
-"""For the name of a model that nobody told."""
+"""Stands for the name of an unknown model."""
 _NO_KEY = "cacheproxy"
-"""Clients insist on some key; a server without one does not look at it."""
+"""API key for servers that need none: clients insist on some key."""
 _SMALL_OUTPUT = 8192
-"""Tokens of an answer that every model can give, if its context is large enough."""
+"""Tokens of an answer that every model can give if its context is large enough."""
 _TAKEN = ("inline", "user")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _UNKNOWN = "unknown"
@@ -29,31 +29,30 @@ _DOES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The proxy's addresses and keys, and what is known of the model server behind it."""
+    """The proxy's URL and keys, and the facts known about the model server behind it."""
 
-    url: str  #: the proxy's, without a slash at its end
-    token: str = ""  #: the proxy's own; "" for none
-    api_key: str = ""  #: the one that the model server asks for; "" for none
-    model: str | None = None  #: the server's name of it; None: not known
-    context: int | None = None  #: tokens that the server holds; None: not known
+    url: str  #: the proxy's URL, without a slash at its end
+    token: str = ""  #: the proxy's own token, "" for none
+    api_key: str = ""  #: the key that the model server requires, "" for none
+    model: str | None = None  #: the model's name at the server, None if not known
+    context: int | None = None  #: tokens of the server's context window, None if not known
     late: str | None = None
-    """What the server does with a system message late in the list, in the words of the health
-    page; None: no server was asked."""
+    """What the server does with late system messages, in the health page's words; None if no
+    server was asked."""
     serves: Callable[[str], bool | None] = field(default=lambda _: None, compare=False, repr=False)
-    """``need.serves("/v1/responses")``: whether the server serves POST there, which is asked when
-    it is called; None: not known."""
+    """``need.serves("/v1/responses")`` asks whether the server serves POST there; None: unknown."""
     folder: str = ""
-    """Where the files stand that ``Setup.launch`` names: they are there while the client runs. ""
-    where it is not started, but only told what it needs."""
+    """Folder of the files that ``Setup.launch`` names, which exist while the client runs; "" if the
+    client is not started, and its settings are only printed."""
 
     proxies: ClassVar[tuple[str, ...]] = tuple(
         spelled
         for name in ("HTTP", "HTTPS", "ALL")
         for spelled in (f"{name}_PROXY", f"{name.lower()}_proxy")
     )
-    """Variables that name a proxy for all of a client's requests."""
-    exempt: ClassVar[tuple[str, str]] = ("NO_PROXY", "no_proxy")  #: and those that except hosts
-    provider: ClassVar[str] = "cacheproxy"  #: what a client's file calls the proxy
+    """Environment variables that name an HTTP proxy for all of a client's requests."""
+    exempt: ClassVar[tuple[str, str]] = ("NO_PROXY", "no_proxy")  #: variables that exempt hosts
+    provider: ClassVar[str] = "cacheproxy"  #: the proxy's name in a client's file
     patience: ClassVar[int] = 3600
     """Seconds for which a client shall wait for the first word of an answer: as long as the proxy
     waits for the server (``upstream_silence``). Before that a long prompt is read."""

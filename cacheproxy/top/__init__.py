@@ -1,1 +1,1 @@
-"""``cacheproxy top``: what happens in a running proxy, in a terminal."""
+"""``cacheproxy top``: a running proxy's work, live in a terminal."""

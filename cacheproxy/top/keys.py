@@ -1,7 +1,7 @@
-"""Keys, one by one, of a terminal.
+"""Single keys of a terminal.
 
-The standard library's termios: prompt_toolkit and textual bring a loop and a screen of their own,
-which is much for five keys.
+Built on the standard library's termios: prompt_toolkit and textual bring an event loop and a screen
+of their own, which is much for five keys.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _NAMES = {
     "\b": "backspace",
 }
 _REST = 0.05
-"""Seconds in which the rest of a key's bytes comes; after them, ESC is the key of that name."""
+"""Seconds in which a key's further bytes come; an ESC alone for longer is the Escape key."""
 _MOST = 4096
 _LONGEST = 120
 _STEPS = {"j": 1, "down": 1, "k": -1, "up": -1}
 
 
 def read_keys(data: bytes) -> Iterator[str]:
-    """Yield what was pressed: characters, and the names of a few other keys; others are left out.
+    """Yield the keys pressed: characters, and names of a few other keys; the rest is left out.
 
     The sequences are those of ECMA-48, 5.4, and ``ESC O`` of a keypad in application mode.
     """
@@ -54,7 +54,7 @@ def read_keys(data: bytes) -> Iterator[str]:
 
 
 class NoKeys:
-    """Waits where no key can be read: on Windows, and where standard input is no terminal.
+    """Stands for ``Keys`` where none can be read: on Windows, or without a terminal as input.
 
     ``wake`` may be called in any thread.
     """
@@ -66,10 +66,10 @@ class NoKeys:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to put back."""
+        """Do nothing: the terminal was not changed."""
 
     def wait(self) -> list[str]:
-        """Return no keys, once it is woken; a second's steps let Ctrl-C in on Windows."""
+        """Wait for ``wake``; return no keys. Steps of a second let Ctrl-C in on Windows."""
         while not self._woken.wait(1.0):
             pass
         self._woken.clear()
@@ -81,10 +81,11 @@ class NoKeys:
 
 
 class Keys:
-    """Reads the terminal ``number``, a file descriptor, which is as it was once this is left.
+    """Reads keys from the terminal with the file descriptor ``number``; a context manager.
 
-    In between it shows no typed text and sends each key at once; Ctrl-Z does nothing, since the
-    shell would get a terminal without a cursor.
+    Inside the context the terminal shows no typed text and sends each key at once. Ctrl-Z does
+    nothing, since the shell would get a terminal without a cursor. On leaving, the terminal's
+    settings are restored.
     """
 
     def __init__(self, number: int) -> None:
@@ -104,11 +105,11 @@ class Keys:
 
     def __exit__(self, *_: object) -> None:
         signal.set_wakeup_fd(-1)
-        with contextlib.suppress(termios.error):  # it has been hung up
+        with contextlib.suppress(termios.error):  # the terminal has been hung up
             termios.tcsetattr(self._number, termios.TCSAFLUSH, self._before)
 
     def wait(self) -> list[str]:
-        """Return the keys that were pressed; none, if it was woken, or a signal came."""
+        """Wait for keys and return them; none after ``wake`` or a signal."""
         ready, _, _ = select.select([self._number, self._woken], [], [])
         if self._woken in ready:
             with contextlib.suppress(BlockingIOError):
@@ -117,11 +118,13 @@ class Keys:
 
     def wake(self) -> None:
         """End the waiting."""
-        with contextlib.suppress(BlockingIOError):  # so full that it is awake
+        with contextlib.suppress(
+            BlockingIOError
+        ):  # the pipe is full, so the reader is awake already
             os.write(self._waker, b"\0")
 
     def _read(self) -> bytes:
-        """Return what was typed; ``q`` where the terminal is gone."""
+        """Return the typed bytes; ``q`` if the terminal is gone."""
         data = b""
         with contextlib.suppress(OSError):
             data = os.read(self._number, _MOST)
@@ -134,7 +137,7 @@ class Keys:
 
 
 def waiting() -> Keys | NoKeys:
-    """Return what waits for keys at this process's standard input."""
+    """Return the reader of keys for this process's standard input."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         return NoKeys()
     return Keys(sys.stdin.fileno())
@@ -142,24 +145,24 @@ def waiting() -> Keys | NoKeys:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the user looks at."""
+    """The view that the user has chosen."""
 
-    chosen: str | None = None  #: the id of a conversation; None for the first
-    is_opened: bool = False  #: its turns are shown
-    search: str = ""  #: what the names in the list have in them
-    is_typing: bool = False  #: the search is being written
+    chosen: str | None = None  #: id of the chosen conversation, None for the first
+    is_opened: bool = False  #: whether its turns are shown
+    search: str = ""  #: text that the listed conversations have in their names
+    is_typing: bool = False  #: whether the user is typing the search
 
     @property
     def opened(self) -> str | None:
-        """The id of the conversation whose turns are shown."""
+        """Id of the conversation whose turns are shown, None if none is."""
         return self.chosen if self.is_opened else None
 
     def place(self, names: Sequence[str]) -> int:
-        """Return where in ``names``, the ids in the list, the chosen one is."""
+        """Return the index of the chosen conversation in ``names``, the listed ids."""
         return names.index(self.chosen) if self.chosen in names else 0
 
     def pressed(self, key: str, names: Sequence[str]) -> View | None:
-        """Return the view after ``key`` (see ``keys.read_keys``); None: the user leaves."""
+        """Return the view after ``key`` (see ``keys.read_keys``), None if the user leaves."""
         if self.is_typing:
             return self._typed(key)
         if key == "q":

@@ -1,6 +1,6 @@
-"""What ``cacheproxy top`` shows: lines, cut to the width, made of what the proxy told.
+"""The screen of ``cacheproxy top``: lines, cut to the terminal's width, from the proxy's pages.
 
-Cut by hand, since rich's Table measures every cell anew each time.
+They are cut here, since rich's Table measures every cell again each time.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _NOT_FOUND = "No conversation in the last {} has {!r} in its names. escape: all 
 class Column:
     """One column of a table."""
 
-    title: str  #: in its head
+    title: str  #: heading
     width: int  #: characters
-    cell: Callable[[Json], str]  #: makes the text of a row
-    least: int = 0  #: a terminal narrower than this, in characters, has it not
+    cell: Callable[[Json], str]  #: makes a row's text
+    least: int = 0  #: width of the terminal, in characters, below which the column is left out
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenPlace:
-    """Where it is shown."""
+    """Where the screen is shown, and for which proxy."""
 
-    width: int  #: columns of the terminal
-    height: int | None  #: its lines; None where all is printed at once
-    url: str  #: the proxy's
-    window: str  #: of time, as the page names it
-    option: str = ""  #: what a command needs to find the proxy
+    width: int  #: the terminal's columns
+    height: int | None  #: the terminal's lines, None if all is printed at once
+    url: str  #: the proxy's URL
+    window: str  #: the window of time, as the page names it
+    option: str = ""  #: option with which a command finds the proxy
 
 
 def lines(told: Watched, view: View, place: ScreenPlace) -> list[Text]:
-    """Return what is to be seen; as many lines as there are, of ``place.height``."""
+    """Return the screen's lines, at most ``place.height`` of them."""
     head = [*_head(told, place), *_running(told, place)]
     foot = [*_foot(told, view, place)]
     room = None if place.height is None else max(3, place.height - len(head) - len(foot))
@@ -70,7 +70,7 @@ def lines(told: Watched, view: View, place: ScreenPlace) -> list[Text]:
 
 
 def ordered(conversations: Sequence[Json]) -> list[Json]:
-    """Return them with each subagent's behind the conversation it works for, if that is here."""
+    """Return the conversations, each subagent's right behind its parent's, if that is listed."""
     names = {each["id"] for each in conversations}
     branches: dict[str, list[Json]] = {}
     for each in conversations:
@@ -86,7 +86,7 @@ def ordered(conversations: Sequence[Json]) -> list[Json]:
 
 
 def label(row: Json) -> str:
-    """Return a conversation's name as the log has it."""
+    """Return a conversation's name, the same as in the log."""
     return visible(Session(str(row["client"]), str(row["session"])).label)
 
 
@@ -137,7 +137,7 @@ def _running(told: Watched, place: ScreenPlace) -> Iterator[Text]:
 
 
 def _prefills(told: Watched) -> Sequence[Json]:
-    """Return the requests that run; none, while the proxy does not say."""
+    """Return the running requests; none while the proxy does not report them."""
     return () if told.trouble else told.data.get("prefills") or ()
 
 
@@ -246,9 +246,9 @@ def _verdict_of(row: Json) -> str:
 
 
 def _line(name: str, columns: Sequence[Column], width: int, row: Json | None = None) -> str:
-    """Return ``name`` to the left, in the room there is, and each cell to the right of its own.
+    """Return a table's line: ``name`` left-aligned in the room left, then right-aligned cells.
 
-    The cells are those of ``row``, or the titles.
+    The cells are those of ``row``, the headings if it is None.
     """
     room = max(_LEAST_NAME, width - sum(each.width for each in columns))
     text = set_cell_size(name if cell_len(name) < room else f"{name[: room - 2]}…", room)
@@ -292,7 +292,7 @@ def _break(row: Json, place: ScreenPlace) -> Iterator[Text]:
 
 
 def _cure(known: Json, row: Json, place: ScreenPlace) -> str:
-    """Return what is to be done about a break, a command where there is one."""
+    """Return the cure of a break: a command if there is one, else advice."""
     cure = known.get("cure")
     if cure and cure["applied"]:
         return f"cured: {visible(cure['rule'])} is on"

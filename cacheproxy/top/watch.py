@@ -1,4 +1,4 @@
-"""Asks a running proxy what happens in it, in threads, as long as it is shown."""
+"""Reads a running proxy's pages in threads, as long as the screen is shown."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ Ask = Callable[[str], Any]
 _PAGES = "/_cacheproxy/"
 _BREAKS = 3
 _EVERY = 1.0
-"""Seconds between two looks at the conversations, at least."""
+"""Least seconds between two readings of the conversations."""
 _SOON, _AGAIN = 0.1, 2.0
-"""Seconds after which a proxy is asked again that has ended its answer, as each reload of its
-settings does; and one that does not answer."""
+"""Seconds before the next try: after the proxy ended its stream of events, as each reload does; and
+after it did not answer."""
 _LONGEST = 4096
-"""Bytes that are read of an answer which only says what is wrong."""
+"""Bytes read of an error response."""
 _SILENCE = 30.0
-"""Seconds without an event, after which the proxy is taken to be gone: it sends one each 10."""
+"""Seconds without an event after which the proxy counts as gone: it sends one every 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the proxy told last; the pages' JSON."""
+    """The proxy's last answers: the JSON of its pages."""
 
-    data: Json = field(default_factory=dict)  #: the figures of the window
-    page: Json = field(default_factory=dict)  #: the first of the list of conversations
+    data: Json = field(default_factory=dict)  #: figures of the window
+    page: Json = field(default_factory=dict)  #: first page of the list of conversations
     breaks: tuple[Json, ...] = ()
-    """The last turns that lost the cache, the latest first, each with what is known of it as
-    ``known``."""
-    one: Json | None = None  #: the conversation that is opened
-    trouble: str = ""  #: why it tells nothing now, or ""
+    """The last turns that lost the cache, the latest first; ``known`` of each has its details."""
+    one: Json | None = None  #: the opened conversation
+    trouble: str = ""  #: why the proxy does not answer now, "" if it does
 
 
 class Watcher:
-    """Asks page by page; what need not be asked again is kept."""
+    """Reads the pages one by one, and remembers those that cannot have changed."""
 
     def __init__(self, ask: Ask, window: str) -> None:
         self._ask = ask
@@ -54,13 +53,13 @@ class Watcher:
         self._known: dict[tuple[Any, Any], Json] = {}
 
     def all(self) -> Watched:
-        """Ask for all once; raises CommandError."""
+        """Read all pages once; raises CommandError."""
         return self.told(self._ask(f"{_PAGES}data?window={self.window}"), "", None)
 
     def told(self, data: Json, search: str, opened: str | None) -> Watched:
-        """Ask for what ``data``, the figures, do not tell; raises CommandError.
+        """Read the pages that go with ``data``, the figures; raises CommandError.
 
-        ``search``: text in a conversation's names; ``opened``: the id of the one that is opened.
+        ``search``: text in a conversation's names; ``opened``: id of the opened conversation.
         """
         query = urlencode({"window": self.window, "search": search})
         page = self._ask(f"{_PAGES}conversations?{query}")
@@ -72,7 +71,7 @@ class Watcher:
         if last != self._last:
             rows = self._ask(f"{_PAGES}requests?filter=breaks")["requests"][:_BREAKS]
             rows = [row for row in rows if row["at"] >= data["overview"]["start"]]
-            if last[1] != self._last[1]:  # a rule may have been applied, or undone
+            if last[1] != self._last[1]:  # a rule may have been added or removed
                 self._known = {}
             known = {(row["number"], row["at"]): self._of(row) for row in rows}
             self._known = known
@@ -81,7 +80,7 @@ class Watcher:
         return self._breaks
 
     def _of(self, row: Json) -> Json:
-        """Return what is known of a break: the proxy remembers the last requests only."""
+        """Return the details of a break, empty if the proxy no longer remembers the request."""
         found = self._known.get((row["number"], row["at"]))
         if found is None:
             try:
@@ -92,7 +91,7 @@ class Watcher:
 
 
 class Watch:
-    """Keeps ``told`` up to date, and calls ``changed``, in a thread of its own, when it is new."""
+    """Keeps ``told`` up to date; calls ``changed``, in a thread of its own, after each update."""
 
     def __init__(self, site: Site, teller: Watcher, changed: Callable[[], None]) -> None:
         self.told = Watched(trouble=f"Asking {site.url} …")
@@ -112,13 +111,13 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Have the threads end; one that waits for an answer ends with the process."""
+        """Stop the threads; one that waits for an answer ends with the process."""
         self._left.set()
         self._due.set()
         self._now.set()
 
     def look(self, search: str, opened: str | None) -> None:
-        """Ask for these conversations from now on; see ``Watcher.told``."""
+        """Read these conversations from now on; see ``Watcher.told``."""
         if (search, opened) != self._look:
             self._look = search, opened
             self._due.set()
@@ -144,7 +143,7 @@ class Watch:
         return f"No cacheproxy answers at {self._site.url} ({why}); trying again."
 
     def _read(self) -> bool:
-        """Take what it tells until it ends; return whether it told figures. Raises."""
+        """Read events until the stream ends; return whether figures came. Raises OSError."""
         has_told = False
         path = f"{_PAGES}live?window={self._teller.window}"
         with closing(self._site.connect(_SILENCE)) as connection:
@@ -157,7 +156,7 @@ class Watch:
                     self._data, self._trouble, has_told = json.loads(text), "", True
                 elif name == "trouble":
                     self._trouble = f"The proxy says: {json.loads(text)['why']}"
-                else:  # requests that have finished: the figures follow
+                else:  # finished requests: their figures follow
                     continue
                 self._due.set()
         return has_told
@@ -179,7 +178,7 @@ class Watch:
 
 
 def events(response: HTTPResponse) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the data of each event; the proxy writes each on one line."""
+    """Yield each event's name and data, which the proxy writes on one line each."""
     name = ""
     while line := response.readline():
         kind, _, text = line.strip().partition(b": ")
