@@ -54,25 +54,26 @@ class Need:
     exempt: ClassVar[tuple[str, str]] = ("NO_PROXY", "no_proxy")  #: variables that exempt hosts
     provider: ClassVar[str] = "cacheproxy"  #: the proxy's name in a client's file
     patience: ClassVar[int] = 3600
-    """Seconds for which a client shall wait for the first word of an answer: as long as the proxy
-    waits for the server (``upstream_silence``). Before that a long prompt is read."""
+    """Seconds that a client should wait for the first token of an answer, while a long prompt is
+    read: as long as the proxy waits for the server (``upstream_silence``)."""
     token_header: ClassVar[str] = TOKEN_HEADER.decode().title()
-    """The header for the proxy's token where the server's own key stands in the usual one."""
+    """Header for the proxy's token if the usual one carries the model server's key."""
 
     @property
     def takes_late(self) -> bool | None:
-        """Whether a late system message stays where it is; None if no server was asked."""
+        """Whether the server takes late system messages in place; None if none was asked."""
         return None if self.late is None else self.late in _TAKEN
 
     @property
     def late_does(self) -> str:
-        """What the server does with late system messages, for people: behind its name."""
+        """Words for what the server does with late system messages; follows the server's name."""
         return _DOES.get(self.late or "", _DOES[Late.UNKNOWN])
 
     def unproxied(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that keep requests to the proxy from any proxy in ``environ``.
 
-        Clients differ in which spelling they read; some know no names of loopback by themselves.
+        Both spellings are set, since clients differ in which they read; and the loopback names are
+        among the hosts, since some clients do not exempt these by themselves.
         """
         if not is_loopback(self.url) or not any(map(environ.get, self.proxies)):
             return {}
@@ -87,14 +88,14 @@ class Need:
 
     @property
     def key(self) -> str:
-        """What the client sends as its API key: the proxy takes its token from there."""
+        """The client's API key: the proxy takes its token from it."""
         return self.api_key or self.token or _NO_KEY
 
     @property
     def key_variable(self) -> str | None:
-        """The variable that a configuration file names instead of the key; None if none is asked.
+        """The variable that a configuration file names instead of the key, None without a key.
 
-        A file that holds no secret can be shown and shared.
+        So the file holds no secret, and can be shown and shared.
         """
         return next(iter(self.secrets), None)
 
@@ -111,13 +112,13 @@ class Need:
 
     @property
     def key_notes(self) -> tuple[str, ...]:
-        """Which variables a file refers to, for people."""
+        """Notes for people on the variables that a file refers to."""
         return tuple(
             f"Set the variable {name} in the environment of the client." for name in self.secrets
         )
 
     def no_header(self, client: str) -> tuple[str, ...]:
-        """Return the warning that ``client`` cannot send the token, if it has to."""
+        """Return a warning if ``client`` would have to send the token but cannot."""
         if not self.needs_header:
             return ()
         return (f"{client} cannot send both the proxy's token and the server's key",)
@@ -129,12 +130,12 @@ class Need:
 
     @property
     def output(self) -> int | None:
-        """Tokens to leave for an answer; None where the context is not known."""
+        """Tokens to reserve for an answer, None if the context window is not known."""
         return None if self.context is None else min(_SMALL_OUTPUT, self.context // 4)
 
 
 def model_and_context(page: Any) -> tuple[str | None, int | None]:
-    """Return model and context in tokens from the health page, None for what it does not tell."""
+    """Return the health page's model and context window (tokens), None where it lacks one."""
     server = _server(page)
     if server is None:
         return None, None
@@ -145,9 +146,9 @@ def model_and_context(page: Any) -> tuple[str | None, int | None]:
 
 
 def late(page: Any) -> str | None:
-    """Return what the health page says the server does with late system messages.
+    """Return the health page's word for what the server does with late system messages.
 
-    ``unknown`` where it does not say, None where no server answers the proxy.
+    ``unknown`` if the page has none, None if no server answers the proxy.
     """
     if _server(page) is None:
         return None
@@ -164,30 +165,30 @@ def _server(page: Any) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How ``cacheproxy run`` starts a client, which is told all of it for this once."""
+    """How ``cacheproxy run`` starts a client, with settings for this one run."""
 
-    program: str  #: its command, looked for on PATH
-    install: str  #: the command that installs it
-    arguments: tuple[str, ...] = ()  #: before those of the user
+    program: str  #: the client's command, searched on PATH
+    install: str  #: the command that installs the client
+    arguments: tuple[str, ...] = ()  #: options before the user's own
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of its environment, besides those of the setup and ``Need.secrets``."""
+    """Environment variables beside those of the setup and ``Need.secrets``."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """What stands in the files of ``Need.folder``, by their names."""
+    """Contents of the files in ``Need.folder``, by file name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What ``cacheproxy env`` prints for one client, and how ``cacheproxy run`` starts it."""
+    """A client's settings: printed by ``cacheproxy env``, passed by ``cacheproxy run``."""
 
-    variables: dict[str, str] = field(default_factory=dict)  #: of the shell, with their values
-    unset: tuple[str, ...] = ()  #: variables of the shell that must not be there
-    file: str | None = None  #: where ``content`` goes; None: people type it in
-    content: str | None = None  #: a part of a file; None where variables say all
-    notes: tuple[str, ...] = ()  #: what to know
+    variables: dict[str, str] = field(default_factory=dict)  #: environment variables to set
+    unset: tuple[str, ...] = ()  #: environment variables to remove
+    file: str | None = None  #: the file that ``content`` belongs in, None if people type it in
+    content: str | None = None  #: part of a configuration file, None if variables are enough
+    notes: tuple[str, ...] = ()  #: hints for the user
     warnings: tuple[str, ...] = ()  #: what will not work
-    launch: Launch | None = None  #: None: it cannot be started with what it needs
+    launch: Launch | None = None  #: how to start it, None if ``run`` cannot pass these settings
     limits: Mapping[str, str] = field(default_factory=dict)
-    """Variables, too, that say how long the client waits: one that the user has set stays."""
+    """Environment variables for the client's time-outs; those that the user has set stay."""
 
     def told(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the variables to set in a shell that has ``environ``."""
@@ -210,14 +211,14 @@ class Setup:
 
     @staticmethod
     def unexpanded(content: str, name: str) -> str:
-        """Return the text of a JSON file without the braces of ``name``, which are escaped in it.
+        """Return the JSON text ``content`` with the braces in ``name`` escaped.
 
-        Some clients put variables (``{env:…}``) into that text, before they read it as JSON.
+        Some clients expand variables (``{env:…}``) in that text before they parse it.
         """
         written = Setup.quoted(name)[1:-1]
         return content.replace(written, written.replace("{", r"\u007b")) if "{" in name else content
 
     @staticmethod
     def quoted(text: str) -> str:
-        """Return ``text`` as TOML's basic and YAML's double-quoted string: JSON is among both."""
+        """Return ``text`` as a TOML basic and YAML double-quoted string: a JSON string is both."""
         return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Lines that set variables, in the words of each shell."""
+"""Lines that set environment variables, in the syntax of each shell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BARE = re.compile(r"[A-Za-z0-9_./:@%+=,-]+\Z")
 
 
 def fish(value: str) -> str:
-    """Return ``value`` quoted for fish, which knows two escapes between single quotes."""
+    """Return ``value`` quoted for fish, which has two escapes between single quotes."""
     if _BARE.match(value):
         return value
     text = value.replace("\\", "\\\\").replace("'", "\\'")
@@ -18,7 +18,7 @@ def fish(value: str) -> str:
 
 
 def powershell(value: str) -> str:
-    """Return ``value`` quoted for PowerShell, for which the typographic quotes are quotes, too."""
+    """Return ``value`` quoted for PowerShell, where typographic quotes count as quotes, too."""
     return "'" + re.sub("(['‘’‚‛])", r"\1\1", value) + "'"  # noqa: RUF001 - those very ones
 
 
@@ -32,7 +32,7 @@ _SHELLS: dict[str, _Words] = {
         "",
     ),
 }
-"""How each sets a variable, unsets one, and fails; "": it has no word that only fails."""
+"""Each shell's way to set a variable, to unset one, and to fail; "" if it has no such command."""
 SHELLS = tuple(_SHELLS)
 
 
@@ -43,9 +43,10 @@ def lines(
     notes: Iterable[str],
     missing: str = "",
 ) -> list[str]:
-    """Return the lines that a ``shell`` of SHELLS evaluates; ``notes`` become comments.
+    """Return the lines for a ``shell`` of SHELLS to evaluate; ``notes`` become comments.
 
-    ``missing``: why the client cannot work yet, one more; then the lines set all, and fail.
+    ``missing``: why the client cannot work yet. It becomes a comment, too, and the lines then set
+    all variables but end with a failure.
     """
     set_one, unset_one, fail = _SHELLS[shell]
     said = [line for note in (*notes, missing) for line in note.splitlines()]

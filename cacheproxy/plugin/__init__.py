@@ -1,1 +1,1 @@
-"""Finding, naming, guarding and calling plugins: client packages, and files of the user's."""
+"""Plugins, which are client packages and the user's files: found, named, guarded and called."""

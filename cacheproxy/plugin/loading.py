@@ -1,11 +1,10 @@
-"""Plugins are loaded: client packages that are installed, by their entry points, and files.
+"""Loads plugins: installed client packages, by their entry points, and files.
 
 A file is one Python module of the user's, named in ``plugin`` or ``--plugin``.
 
-Packages are searched on Python's path, except the working directory. ``python -c`` and
-``python -m`` put that on Python's path, as a relative PYTHONPATH does. If you start the proxy
-inside somebody else's repository, it must not load that repository's plugins, nor its modules with
-the name of an installed plugin.
+Packages are searched on Python's path without the working directory, which ``python -c``,
+``python -m`` and a relative PYTHONPATH put there. A proxy that is started inside somebody else's
+repository must not load that repository's plugins, nor its modules with an installed plugin's name.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from cacheproxy.words import meant
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SLOW_SECONDS = 5.0
-"""How long a file may run before a line says that everything waits for it."""
+"""Seconds that a file may run before a log line says that everything waits for it."""
 _NAMED = "correct --plugin, or plugin in the config file"
 
 _INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
@@ -52,16 +51,16 @@ _INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
 def installed(blocked: Collection[str] = (), earlier: Sequence[Package] = ()) -> list[Package]:
     """Load every entry point of the group ``cacheproxy``, in the order of their names.
 
-    One that fails to import, or is no plugin, is returned with its error; the others are loaded
-    all the same. One named in ``blocked`` is not even imported. What lies in the working directory
-    is no plugin (cacheproxy.plugin.loading).
+    A package that fails to import, or is no plugin, is returned with its error; the others are
+    loaded all the same. A package named in ``blocked`` is not imported. Modules in the working
+    directory are no plugins (cacheproxy.plugin.loading).
 
-    ``earlier``: what was returned before. What was loaded then stays as it is, since Python loads
-    a module once: where another version is installed by now, or none, it is ``outdated``.
+    ``earlier``: the packages returned before, which stay loaded, since Python loads a module once.
+    One whose installed version is another by now, or gone, becomes ``outdated``.
     """
     kept = {package.name: package for package in earlier if package.hooks}
     found: list[Package] = []
-    importlib.invalidate_caches()  # a folder may have been listed a moment before its last change
+    importlib.invalidate_caches()  # a folder may have changed just after it was last listed
     for entry in entry_points(hookspecs.PROJECT):
         facts: Any = entry.dist.metadata if entry.dist is not None else {"Name": "", "Version": ""}
         distribution, version = (str(facts[name] or "?") for name in ("Name", "Version"))
@@ -98,11 +97,11 @@ def _load(
 
 
 def search_path() -> list[str]:
-    """Return the entries of ``sys.path`` that would be there wherever the process was started.
+    """Return the entries of ``sys.path`` that do not depend on the working directory.
 
-    The working directory is among them only where it was put on purpose: it is a site-packages
-    folder, a .pth file in one names it (an editable install), PYTHONPATH has it as an absolute
-    path, or cacheproxy itself lies there.
+    The working directory is among them only if somebody put it there on purpose: it is a
+    site-packages folder, a .pth file in one names it (an editable install), PYTHONPATH has it as an
+    absolute path, or cacheproxy itself lies there.
     """
     given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     lured = {_real("."), *(_real(part) for part in given if not Path(part).is_absolute())}
@@ -117,7 +116,7 @@ def search_path() -> list[str]:
 
 @contextmanager
 def without_working_directory() -> Iterator[None]:
-    """Import from ``search_path()`` alone for a while. Not for several threads at once."""
+    """Context in which imports search ``search_path()`` alone; for one thread at a time."""
     before = list(sys.path)
     sys.path[:] = search_path()
     try:
@@ -129,8 +128,8 @@ def without_working_directory() -> Iterator[None]:
 def entry_points(group: str) -> list[EntryPoint]:
     """Return the entry points of ``group`` in the distributions on ``search_path()``, by name.
 
-    Of two distributions of one name the first one on the path counts, as for imports. One whose
-    metadata cannot be read is as good as not installed.
+    Of two distributions with one name the first on the path counts, as for imports. A distribution
+    with unreadable metadata counts as not installed.
     """
     found: list[EntryPoint] = []
     seen: set[str] = set()
@@ -146,7 +145,7 @@ def entry_points(group: str) -> list[EntryPoint]:
 
 
 def _installed() -> Iterator[str]:
-    """Yield the site-packages folders, what their .pth files name, and where cacheproxy lies."""
+    """Yield the site-packages folders, the folders in their .pth files, and cacheproxy's own."""
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     with suppress(AttributeError):  # an embedded Python may have no site
         folders.update([*site.getsitepackages(), site.getusersitepackages()])
@@ -170,9 +169,9 @@ def _real(path: str) -> str:
 def load_file(path: Path, earlier: Package | None = None) -> Package:
     """Return the plugin in the file ``path``; ``earlier`` itself if its text is still the same.
 
-    The file is run as one module of its own: with the packages that are installed, without what
-    lies beside it or in the working directory, and without leaving byte code behind. Raises
-    PluginError with one line that names the file, the line if there is one, and what to do.
+    The file runs as a module of its own. It can import installed packages, but not modules beside
+    it or in the working directory, and it leaves no byte code behind. Raises PluginError with one
+    line that names the file, the line if there is one, and what to do.
     """
     source, warning = _read(path)
     if earlier is not None and earlier.source == source:
@@ -206,7 +205,7 @@ def load_file(path: Path, earlier: Package | None = None) -> Package:
 
 
 def name_of(path: Path) -> str:
-    """Return what the plugin in the file ``path`` is called; raises PluginError."""
+    """Return the name of the plugin in the file ``path``; raises PluginError."""
     if path.suffix != ".py":
         raise PluginError(
             f"plugin {path}: its name does not end in .py; {_NAMED} (installed client packages "
@@ -222,7 +221,7 @@ def name_of(path: Path) -> str:
 
 
 def _read(path: Path) -> tuple[bytes, str | None]:
-    """Return the text, and what is wrong with the file all the same."""
+    """Return the file's bytes, and a warning about the file, None if all is well."""
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
@@ -244,7 +243,7 @@ def _read(path: Path) -> tuple[bytes, str | None]:
 
 
 def _check(module: ModuleType) -> None:
-    """Raise PluginError for a hook without its mark, and where there is none."""
+    """Raise PluginError for a hook function without ``hookimpl``, and for a file without hooks."""
     hooks = [name for name in dir(module) if name.startswith(PREFIX)]
     for name in hooks:
         function = getattr(module, name)
@@ -276,7 +275,7 @@ def _line(path: Path, error: BaseException) -> int | None:
 
 
 def setups(packages: Iterable[Package]) -> dict[str, Package]:
-    """Return those of ``packages`` that set their client up, by its name; the first of each."""
+    """Return the first package that sets up each client, by the client's name."""
     found: dict[str, Package] = {}
     for package in packages:
         if package.client and package.client.has_setup:
@@ -285,10 +284,11 @@ def setups(packages: Iterable[Package]) -> dict[str, Package]:
 
 
 def package_for(name: str, block: Collection[str] = (), files: Iterable[str] = ()) -> Package:
-    """Return the package of the client called ``name``, or the package so called.
+    """Return the package of the client ``name``, or else the package of that name.
 
-    Of those installed, but for ``block``, and of ``files``. To load all takes as long as the rest
-    of a command: those whose names begin like this are looked at before. Raises PluginError.
+    Searched are the installed packages except those in ``block``, and ``files``. Packages whose
+    names begin with ``name`` are loaded first: loading all would double a command's time. Raises
+    PluginError.
     """
     entries = [entry.name for entry in entry_points(hookspecs.PROJECT)]
     others = {entry for entry in entries if not entry.startswith(name)}

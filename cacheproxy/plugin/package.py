@@ -1,6 +1,6 @@
-"""One plugin as the proxy knows it: a client package, or a file of the user's, and its hooks.
+"""Package: one plugin, a client package or a user's file, with its hooks.
 
-Each hook is a function that is called by itself.
+Each hook is a function, which is called by itself.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from cacheproxy.core.servers.status import CacheConfig, Look
 _T = TypeVar("_T")
 Hook = Callable[..., Any]
 Failed = Callable[[str, BaseException | str], object]
-"""Takes the name of what failed, and what was raised, or is wrong."""
+"""Called with the name of a failed plugin or kind, and the exception or the problem's words."""
 PREFIX = f"{hookspecs.PROJECT}_"
-"""What the names of all hooks begin with."""
+"""Prefix of all hook names."""
 MARK = f"{hookspecs.PROJECT}_impl"
-"""What ``hookimpl`` puts on a function."""
+"""Attribute that ``hookimpl`` sets on a function."""
 TABLES = {
     "ADAPTATIONS": "cacheproxy_adaptations",
     "CLIENT": "cacheproxy_client",
     "RULES": "cacheproxy_rules",
     "SERVERS": "cacheproxy_server",
 }
-"""What a module may set instead of writing a hook that returns it."""
+"""Module attributes that stand for a hook which returns them."""
 INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
-"""What to do where no client package is installed."""
+"""Advice where no client package is installed."""
 TAKEN = frozenset(
     {
         "capture",
@@ -61,7 +61,7 @@ TAKEN = frozenset(
         "unkept",
     }
 )
-"""Names of our own plugins, which no other may have."""
+"""Names of our own plugins, which no other plugin may take."""
 SERVER_HOOK, ADAPTATION_HOOK = "cacheproxy_server", "cacheproxy_adaptations"
 _MOST_SERVERS, _LONGEST_KIND = 100, 40
 _METHODS = ("needed", "refused", "edits")
@@ -72,9 +72,9 @@ _MOST_RULES = 1000
 
 
 class PluginError(ValueError):
-    """A plugin that cannot work, or cannot work with the others, or a rule name nobody has.
+    """A plugin that cannot work, two plugins that conflict, or the name of an unknown rule.
 
-    ``function``: the function of the plugin that is at fault, None if none is.
+    ``function``: the plugin's function at fault, None if none is.
     """
 
     def __init__(self, message: str, function: object = None) -> None:
@@ -83,10 +83,9 @@ class PluginError(ValueError):
 
 
 def hooks_of(plugin: object) -> dict[str, Hook]:
-    """Return what ``plugin`` (a module or object with hookimpls) implements, by the hooks' names.
+    """Return the hooks that ``plugin``, a module or object with hookimpls, implements, by name.
 
-    Raises PluginError if that is nothing, or a hook that does not exist, or one with other
-    arguments.
+    Raises PluginError if there is none, or for an unknown hook or one with wrong arguments.
     """
     for table, hook in TABLES.items() if isinstance(plugin, ModuleType) else ():
         if hasattr(plugin, table) and not hasattr(plugin, hook):
@@ -95,7 +94,7 @@ def hooks_of(plugin: object) -> dict[str, Hook]:
             setattr(plugin, hook, hookspecs.hookimpl(lambda taken=taken: taken))
     found = {}
     for name in dir(plugin):
-        static = inspect.getattr_static(plugin, name, None)  # a property is not asked
+        static = inspect.getattr_static(plugin, name, None)  # so that no property runs
         if hasattr(getattr(static, "__func__", static), MARK):
             found[name] = called(name, getattr(plugin, name))
     if not found:
@@ -104,9 +103,10 @@ def hooks_of(plugin: object) -> dict[str, Hook]:
 
 
 def called(name: str, function: Hook) -> Hook:
-    """Return ``function`` as one that takes all arguments of the hook ``name``, by their places.
+    """Return ``function`` wrapped to take all arguments of the hook ``name`` by position.
 
-    It is as quick. Raises PluginError if there is no such hook, or it has not these arguments.
+    The wrapper costs nothing if the function takes them all. Raises PluginError for an unknown hook
+    or argument.
     """
     if not name.startswith(PREFIX) or not hasattr(hookspecs, name):
         raise PluginError(f"unknown hook {name}", function)
@@ -124,7 +124,7 @@ def called(name: str, function: Hook) -> Hook:
 
 
 def arguments(function: Hook) -> list[str]:
-    """Return the names of the arguments that ``function`` has to be given."""
+    """Return the names of the required arguments of ``function``."""
     return [
         name
         for name, found in inspect.signature(function).parameters.items()
@@ -134,46 +134,46 @@ def arguments(function: Hook) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One plugin: where it came from and what it brought, or why it is not there."""
+    """One plugin: its origin and its contents, or the reason why it was not loaded."""
 
-    name: str  #: that of its entry point, or its file's without ``.py``
-    distribution: str  #: where it is installed from; "" for a file
-    version: str  #: of the distribution; "" for a file
-    rules: tuple[Normalizer, ...] = ()  #: its table, and its hook cacheproxy_normalize as one more
-    blocked: bool = False  #: by the settings: it is not loaded
+    name: str  #: name of its entry point, or of its file without ``.py``
+    distribution: str  #: the distribution that installs it; "" for a file
+    version: str  #: version of that distribution; "" for a file
+    rules: tuple[Normalizer, ...] = ()  #: its rules; its hook cacheproxy_normalize counts as one
+    blocked: bool = False  #: whether the settings block it, so that it is not loaded
     error: str | None = None  #: why it could not be loaded
-    client: Client | None = None  #: whose requests it is for; None if it edits none
-    servers: tuple[ServerKind, ...] = ()  #: kinds of servers that it brings
-    adaptations: tuple[Adaptation, ...] = ()  #: that it brings
-    plugin: object = field(default=None, repr=False)  #: the module or object; None if not there
-    hooks: Mapping[str, Hook] = field(default_factory=dict, repr=False)  #: what it implements
-    file: Path | None = None  #: that it was read from; None: it is installed
-    source: bytes = field(default=b"", repr=False)  #: what stood in the file
-    warning: str | None = None  #: what is wrong with the file, though it was loaded
-    outdated: bool = False  #: another version is installed by now, or none: that needs a restart
+    client: Client | None = None  #: the client whose requests it edits; None if it edits none
+    servers: tuple[ServerKind, ...] = ()  #: its kinds of servers
+    adaptations: tuple[Adaptation, ...] = ()  #: its adaptations
+    plugin: object = field(default=None, repr=False)  #: the module or object, None if not loaded
+    hooks: Mapping[str, Hook] = field(default_factory=dict, repr=False)  #: its hooks, by name
+    file: Path | None = None  #: the file it was read from, None for an installed package
+    source: bytes = field(default=b"", repr=False)  #: the file's content
+    warning: str | None = None  #: a problem with the file that did not keep it from loading
+    outdated: bool = False  #: whether its installed version has changed: that needs a restart
 
     @property
     def title(self) -> str:
-        """What it is called in lists: ``cacheproxy-example 0.1``, ``rules (/home/me/rules.py)``."""
+        """Its name in lists: ``cacheproxy-example 0.1``, ``rules (/home/me/rules.py)``."""
         if self.file is not None:
             return f"{self.name} ({self.file})"
         return f"{self.distribution} {self.version}"
 
     def ask(self, hook: str, kind: type[_T], argument: object) -> _T:
-        """Return what its ``hook`` says, a ``kind``; raises PluginError, whatever the hook does."""
+        """Return the answer of its ``hook``, of type ``kind``; raises PluginError for any fault."""
         try:
             found = self.hooks[hook](argument)
-            if type(found) is kind:  # what stands in its fields may still be anything
+            if type(found) is kind:  # its fields may still have any type
                 return msgspec.convert(msgspec.to_builtins(found, enc_hook=dict), kind)
             why = f"PluginError: {hook} returns a cacheproxy.{kind.__name__}"
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # what others wrote may raise whatever it likes
+        except BaseException as error:  # others' code may raise anything
             why = reason_of(error)
         raise PluginError(f"plugin {self.name}: {hook}: {why}")
 
     def setup(self, need: Need) -> Setup:
-        """Return what its client is told; raises PluginError."""
+        """Return its client's settings; raises PluginError."""
         return self.ask("cacheproxy_setup", Setup, need)
 
 
@@ -185,10 +185,10 @@ def package_of(
     *,
     rule_name: str | None = None,
 ) -> Package:
-    """Return the package that ``plugin`` makes, a module or an object with hooks.
+    """Return the package made of ``plugin``, a module or an object with hooks.
 
-    ``rule_name``: what its hook cacheproxy_normalize is called as a rule; None: ``name``. Raises
-    PluginError, RuleError, and what its hooks cacheproxy_client and cacheproxy_rules raise.
+    ``rule_name``: the name of its hook cacheproxy_normalize as a rule, ``name`` by default. Raises
+    PluginError, RuleError, and whatever its hooks cacheproxy_client and cacheproxy_rules raise.
     """
     hooks = hooks_of(plugin)
     client = hooks["cacheproxy_client"]() if "cacheproxy_client" in hooks else None
@@ -228,7 +228,7 @@ def package_of(
 
 
 def _rules(hooks: Mapping[str, Hook], name: str) -> Iterator[Normalizer]:
-    """Yield the table of rules, as it is given; raises RuleError."""
+    """Yield the rules of the hook cacheproxy_rules; raises RuleError."""
     answer = hooks["cacheproxy_rules"]() if "cacheproxy_rules" in hooks else ()
     for number, rule in enumerate(islice(answer, _MOST_RULES + 1)):
         if number == _MOST_RULES:
@@ -239,7 +239,7 @@ def _rules(hooks: Mapping[str, Hook], name: str) -> Iterator[Normalizer]:
 
 
 def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
-    """Return the kinds that a plugin brings; raises PluginError, and what the plugin raises."""
+    """Return a plugin's kinds of servers; raises PluginError, and whatever the plugin raises."""
     found = tuple(islice(hooks[SERVER_HOOK](), _MOST_SERVERS + 1)) if SERVER_HOOK in hooks else ()
     if not all(map(_is_kind, found)):
         what = "cacheproxy.ServerKind objects with names, and fields of their types"
@@ -253,7 +253,7 @@ def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
 
 
 def _adaptations(hooks: Mapping[str, Hook]) -> tuple[Adaptation, ...]:
-    """Return those that a plugin brings; raises PluginError, and what the plugin raises."""
+    """Return a plugin's adaptations; raises PluginError, and whatever the plugin raises."""
     if ADAPTATION_HOOK not in hooks:
         return ()
     found = tuple(islice(hooks[ADAPTATION_HOOK](), _MOST_SERVERS + 1))
@@ -269,7 +269,7 @@ def _adaptations(hooks: Mapping[str, Hook]) -> tuple[Adaptation, ...]:
 
 
 def _is_kind(one: object) -> bool:
-    """Whether it is a kind of server with a name, whose fields have the types that they should."""
+    """Whether ``one`` is a kind of server with a name and with fields of the right types."""
     if type(one) is not ServerKind or not isinstance(one.name, str):
         return False
     plain = ServerKind("")
@@ -279,7 +279,7 @@ def _is_kind(one: object) -> bool:
     return (
         0 < len(one.name) <= _LONGEST_KIND
         and one.name.isprintable()
-        and any(map(str.isalnum, one.name))  # by these it is found again
+        and any(map(str.isalnum, one.name))  # they identify it in captures and on pages
         and all(isinstance(value, kind) for value, kind in typed if kind in _CHECKED)
         and all(isinstance(path, str) and _PATH.fullmatch(path) for path in paths)
     )
@@ -291,7 +291,7 @@ def _summary(plugin: object) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return one line of why: what a plugin's own exception says may be anything."""
+    """Return an error's reason as one line, whatever a plugin's own exception says."""
     try:
         lines = str(error).splitlines()
     except BaseException:
@@ -300,7 +300,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def put_in_force(packages: Iterable[Package], failed: Failed) -> None:
-    """Have the kinds of ``packages`` recognised; one whose function raises is left out, by name."""
+    """Recognise the kinds of servers of ``packages``; a kind whose function raises is left out."""
     kinds.put_in_force(
         _guarded(server, f"{package.name}: {SERVER_HOOK}", failed)
         for package in packages
@@ -309,7 +309,7 @@ def put_in_force(packages: Iterable[Package], failed: Failed) -> None:
 
 
 def _guarded(server: ServerKind, name: str, failed: Failed) -> ServerKind:
-    """Return ``server``, whose functions raise nothing, and return what they should."""
+    """Return ``server`` with its functions guarded: they never raise, nor return a wrong type."""
 
     def guard(function: Any, kind: type, otherwise: Callable[..., Any]) -> Any:
         @wraps(function)

@@ -1,4 +1,4 @@
-"""The plugins of one configuration: their rules and their clients."""
+"""Packages: the plugins of one configuration, with their rules and their clients."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from cacheproxy.words import meant
 
 _log = Logger()
 OWN, ITSELF = "the config file", "cacheproxy itself"
-"""Where rules come from that are no package's."""
+"""Sources of rules that belong to no package."""
 
 
 class Packages(tuple[Package, ...]):
-    """The plugins in the order in which they are asked: installed ones by name, then files.
+    """The plugins in the order of their calls: installed ones by name, then files.
 
-    Those that bring commands alone are none of them: a proxy has nothing to ask them.
+    Plugins that only bring commands are not among them, since the proxy never calls those.
     """
 
     __slots__ = ()
 
     def load(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
-        """Return what is installed by now, but for the names in ``block``, and ``files``.
+        """Return the packages installed now, without the names in ``block``, and ``files``.
 
-        See ``installed``: these are the earlier ones. One that cannot be loaded is among them,
-        with its error, and is tried once more the next time. Raises PluginError for a file that
-        cannot be loaded, two plugins of one name, and a blocked name nobody has.
+        The present ones are the ``earlier`` of ``installed``. A package that fails to load is among
+        the result with its error, and is tried again the next time. Raises PluginError for a file
+        that fails to load, for two plugins with one name, and for an unknown blocked name.
         """
         blocked = set(block)
         theirs = installed(blocked, [package for package in self if package.file is None])
@@ -51,10 +51,9 @@ class Packages(tuple[Package, ...]):
         return Packages(found).with_files(files, blocked)
 
     def with_files(self, files: Sequence[str], block: Iterable[str] = ()) -> Packages:
-        """Return them with the plugins in ``files``, absolute paths, instead of other files.
+        """Return the packages with the plugins in ``files`` (absolute paths) as their only files.
 
-        A file that is among them, and whose text is still the same, is not loaded again. Raises
-        PluginError.
+        A file that is loaded already, and has not changed, is not loaded again. Raises PluginError.
         """
         known = {package.file: package for package in self if package.file is not None}
         found = [package for package in self if package.file is None]
@@ -80,10 +79,10 @@ class Packages(tuple[Package, ...]):
     def normalizers(
         self, own: Iterable[Normalizer] = (), built_in: Iterable[Normalizer] = ()
     ) -> list[Normalizer]:
-        """All rules and normalize hooks, package by package, the user's ``own``, then ``built_in``.
+        """Return all rules: package by package, then the user's ``own``, then ``built_in``.
 
-        Of the user's, one that names a client that a package declares is for what that package
-        tells to be its requests. Raises PluginError if two rules have the same name.
+        A user's rule that names a client of a package applies to the requests in which that package
+        recognises its client. Raises PluginError if two rules have the same name.
         """
         found: list[Normalizer] = []
         owners: dict[str, str] = {}
@@ -102,9 +101,9 @@ class Packages(tuple[Package, ...]):
 
     @property
     def clients(self) -> Clients:
-        """The clients that packages declare, in the order of the packages; then their rules' own.
+        """The clients of all packages, in package order; then those that only their rules name.
 
-        A package may know a relative of its client: its rules for that one name it.
+        A package may have rules for a relative of its client.
         """
         found = [package.client for package in self]
         found += [rule.client for package in self for rule in package.rules]
@@ -113,12 +112,12 @@ class Packages(tuple[Package, ...]):
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
-        """What packages bring, in their order; of one name the first."""
+        """The packages' adaptations, in package order; of several with one name, the first."""
         named = {one.name: one for package in reversed(self) for one in package.adaptations[::-1]}
         return tuple(reversed(named.values()))
 
     def client(self, name: str, request: Request) -> Client | None:
-        """Return the client called ``name``, which sent ``request``: None if no rule could tell."""
+        """Return the client ``name`` that sent ``request``; None if no rule can identify it."""
         if name == UNNAMED:
             return None
         try:
@@ -128,7 +127,7 @@ class Packages(tuple[Package, ...]):
         return client if client.sent(request) else None
 
     def session(self, request: Request) -> Session:
-        """Return whose conversation ``request`` is, and let it know which client it names."""
+        """Return the session of ``request``, and set the request's client."""
         plan = self.plan()
         session, problems = run(plan.session(plan.clients.introduce(request)))
         for name, problem in problems:
@@ -136,7 +135,7 @@ class Packages(tuple[Package, ...]):
         return session
 
     def plan(self, rules: Iterable[Normalizer] = (), ignores: Iterable[str] = ()) -> Plan:
-        """Return what is asked of each request: ``rules``, and plugins. ``ignores``: of Owners."""
+        """Return the plan of each request: its ``rules`` and hooks. ``ignores``: see Owners."""
         hooks = [
             SessionHook(package.name, package.hooks["cacheproxy_session"], package.client)
             for package in self
@@ -145,7 +144,7 @@ class Packages(tuple[Package, ...]):
         return Plan(rules, hooks, self.clients, Owners(ignores))
 
     def _declared(self, rule: Normalizer) -> Normalizer:
-        """Return a rule of the user's; one for a client by name is for the one of that name."""
+        """Return a user's rule, bound to the declared client if it names one."""
         if not isinstance(rule, Rule) or rule.client is None:
             return rule
         found = self.clients.named(rule.client.name)
@@ -162,7 +161,7 @@ def choose(
 ) -> list[Normalizer]:
     """Return the rules that are on, by default or by name; raises PluginError for unknown ones.
 
-    ``adaptations``: names of what can be switched off, too.
+    ``adaptations``: names of adaptations, which can be switched off in the same way.
     """
     enabled, disabled = set(enable), set(disable)
     names = {rule.name for rule in rules}
@@ -187,21 +186,21 @@ def _say(name: str, problem: BaseException | str) -> None:
 class Configured:
     """The plugins and rules that a configuration names."""
 
-    packages: Packages  #: in the order in which they are asked
-    own: tuple[Rule, ...]  #: those of the config file
-    rules: tuple[Normalizer, ...]  #: all, in their order
-    active: frozenset[str]  #: names of those that are on
+    packages: Packages  #: the plugins, in the order of their calls
+    own: tuple[Rule, ...]  #: the config file's rules
+    rules: tuple[Normalizer, ...]  #: all rules, in order
+    active: frozenset[str]  #: names of the active rules
 
     @property
     def on(self) -> tuple[Normalizer, ...]:
-        """The rules that are on, in their order."""
+        """The active rules, in order."""
         return tuple(rule for rule in self.rules if rule.name in self.active)
 
 
 def configured(settings: Config, packages: Packages | None = None) -> Configured:
-    """Choose the rules of ``packages``, by default those that ``settings`` have the proxy load.
+    """Return the plugins and rules of ``settings``; ``packages``: loaded ones, None to load them.
 
-    Raises ConfigError or PluginError for what the proxy would refuse, too.
+    Raises ConfigError or PluginError where the proxy would refuse to start.
     """
     if packages is None:
         packages = Packages().load(settings.block, settings.plugin)

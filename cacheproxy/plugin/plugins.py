@@ -1,4 +1,4 @@
-"""All plugins of a running proxy, ours and others', in one PluginManager."""
+"""Plugins: all plugins of a running proxy, ours and others', in one PluginManager."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ _FINISHED = "cacheproxy_exchange_finished"
 _STOP_SECONDS = 3.0
 _log = Logger()
 _SECONDS = 10.0
-"""The deadline for one call: an observer may well write to a slow disk or a database."""
+"""Seconds for one call: an observer may well write to a slow disk or a database."""
 _TOGETHER = 32
-"""Exchanges that it is shown in one call, at most."""
+"""Exchanges that an observer gets in one call, at most."""
 
 
 class Plugins:
-    """What lasts as long as the process, whatever its plugins become.
+    """The plugins of the process, which outlives any set of them.
 
-    ``manager``: all that are registered. ``packages``: those of others that are in force.
-    ``reactor``: None where no proxy runs. ``workers`` calls their code; ``failures``: what went
-    wrong with it.
+    ``manager``: all registered plugins. ``packages``: others' plugins in force. ``reactor``: None
+    without a running proxy. ``workers`` calls others' code; ``failures`` counts what it raised.
 
-    Each implementation is called by itself: in a pluggy call one that raises would end it for all.
-    Nor by a ``subset_hook_caller``, which has what is registered when it is called: one that is
-    gone would not see what waits for it.
+    Each hook implementation is called by itself, and not through pluggy: there, one that raises
+    would end the call for all. A ``subset_hook_caller`` would not do either: it calls the plugins
+    registered at that moment, and one just removed would miss the exchanges that wait for it.
     """
 
     def __init__(self, reactor: Any = None) -> None:
@@ -51,10 +50,10 @@ class Plugins:
         self._seeing: list[tuple[str, Callable[[Sequence[Exchange]], object]]] = []
 
     def register(self, plugin: object, name: str) -> None:
-        """Register one of ours (an object with hookimpls) under ``name``.
+        """Register one of our own plugins, an object with hookimpls, under ``name``.
 
-        Raises PluginError if it implements no hook, or one that does not exist or has other
-        arguments, or if the name is taken; nothing is registered then.
+        Raises PluginError, and registers nothing, if it implements no hook, an unknown hook or one
+        with wrong arguments, or if the name is taken.
         """
         hooks_of(plugin)
         if self.manager.has_plugin(name):
@@ -63,9 +62,9 @@ class Plugins:
         self._see()
 
     def adopt(self, packages: Packages) -> list[str]:
-        """Put ``packages`` in force, and return the names of those that are not what they were.
+        """Put ``packages`` in force; return the names of those that are new or have changed.
 
-        What is gone sees what waits for it, no more.
+        A removed plugin still sees the exchanges that wait for it, and no others.
         """
         before = {package.name: package.plugin for package in self.packages if package.hooks}
         now = {package.name: package.plugin for package in packages if package.hooks}
@@ -83,7 +82,7 @@ class Plugins:
         return changed
 
     def _see(self) -> None:
-        """Have those that are registered see what finishes, in the order of their names."""
+        """Call the registered observers for finished exchanges, in the order of their names."""
         self._seeing = []
         hooks = getattr(self.manager.hook, _FINISHED).get_hookimpls()
         for hook in sorted(hooks, key=attrgetter("plugin_name")):
@@ -102,11 +101,11 @@ class Plugins:
                 see(exchanges)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # one's failure is nobody else's, whatever its class
+            except BaseException as error:  # no failure of one observer may reach another
                 self.workers.failed(name, error)
 
     def finish(self) -> Deferred[None]:
-        """Fire when observers in threads have seen what waits, after a few seconds at most."""
+        """Return a Deferred that fires when threaded observers are done, or a few seconds later."""
         each = [observer.finish() for observer in self._observers.values()]
         waiting = gatherResults(each, consumeErrors=True)
         waiting.addTimeout(_STOP_SECONDS, self.reactor)
@@ -115,22 +114,22 @@ class Plugins:
 
 @dataclass(eq=False)
 class Observer:
-    """One plugin's observer. ``see`` is called in a thread; all methods are for the reactor's."""
+    """One plugin's observer: ``see`` runs in a thread, all methods on the reactor's thread."""
 
-    name: str  #: what it is called in the log
+    name: str  #: its name in the log
     see: Callable[[Sequence[Exchange]], object]  #: the plugin's hook
-    workers: Workers  #: that call it
+    workers: Workers  #: the threads that call it
     most: int = 1000  #: exchanges that may wait for it
-    most_bytes: int = 32 << 20  #: of their bodies
-    waiting: deque[Exchange] = field(default_factory=deque)  #: what it has yet to see
+    most_bytes: int = 32 << 20  #: bytes of waiting bodies
+    waiting: deque[Exchange] = field(default_factory=deque)  #: exchanges that it has not seen
     is_busy: bool = False  #: whether it is being called
-    _bytes: int = 0  #: of what waits, and of what it is shown
-    _is_dropping: bool = False  #: and has said so
-    _is_closed: bool = False  #: it takes no more
-    _idle: list[Deferred[None]] = field(default_factory=list)  #: who waits for its end
+    _bytes: int = 0  #: bytes of the bodies that wait or are being shown
+    _is_dropping: bool = False  #: whether it drops exchanges, which was logged
+    _is_closed: bool = False  #: whether it takes no more
+    _idle: list[Deferred[None]] = field(default_factory=list)  #: fired when nothing waits
 
     def put(self, exchanges: Sequence[Exchange]) -> None:
-        """Let the observer see ``exchanges`` with JSON of its own, or drop them. Never waits."""
+        """Queue ``exchanges``, with parsed JSON of their own, or drop them; never waits."""
         for exchange in () if self._is_closed else exchanges:
             after = self._bytes + exchange.size
             if self.waiting and (len(self.waiting) >= self.most or after > self.most_bytes):
@@ -143,7 +142,10 @@ class Observer:
             Deferred.fromCoroutine(self._show_all())
 
     def finish(self) -> Deferred[None]:
-        """Take no more; fire when all that waits has been seen. Cancelled, it is dropped."""
+        """Take no more; the Deferred fires when all waiting exchanges were seen.
+
+        Cancelling it drops them.
+        """
         self._is_closed = True
         done: Deferred[None] = Deferred(lambda _: self._give_up())
         self._idle.append(done)
@@ -170,10 +172,10 @@ class Observer:
             done.callback(None)
 
     def _show(self, exchanges: Sequence[Exchange]) -> None:
-        self.see(exchanges)  # what it returns may be a Deferred, and is nobody's
+        self.see(exchanges)  # its result, perhaps a Deferred, is ignored
 
     def _drop(self) -> None:
-        """Count, and tell of the first until it has caught up."""
+        """Count dropped exchanges; log the first, and then none until it has caught up."""
         self.workers.failures.of(self.name).dropped += 1
         if not self._is_dropping:
             self._is_dropping = True
