@@ -1,4 +1,4 @@
-"""The first answers: whether the cache works, what of it is due to the proxy, what can be done."""
+"""The page's first answers: does the cache work, what does the proxy add, what is to be done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cacheproxy.words import counted
 
 _LITTLE = 0.5
 _IDLE = ("nothing", "see", "see all")
-"""Advice that leaves nothing to be done, or not here."""
+"""First words of advice that asks for nothing to be done."""
 _MOST_CAUSES = 3
 _RULE = "a rule"
 _DOWN = "Start", "does not answer"
@@ -32,7 +32,7 @@ _SPARED = (
 
 
 class CacheState(StrEnum):
-    """How the cache stands in a window, for people; the page's colour only repeats it."""
+    """State of the cache in a window, in words; the page's colour only repeats it."""
 
     EMPTY = "No requests yet"
     FAILING = "Requests fail"
@@ -46,8 +46,9 @@ class CacheState(StrEnum):
 def headline(window: str, sums: Mapping[str, Any]) -> Json:
     """Return the verdict on a window, from its ``sums`` (see totals.windows.overview).
 
-    In the result, ``share`` is of the prompt tokens for which the server said both; ``seconds``: of
-    prefill not spent, None where nobody knew the price; ``unpriced``: tokens that are not in them.
+    In the result ``share`` is the reused part of the prompt tokens for which the server reported
+    both figures. ``seconds``: prefill saved, None if its speed was never known. ``unpriced``: saved
+    tokens that are not in ``seconds``.
     """
     known = sums["reused"] + sums["evaluated"]
     standing, text = _judged(window, sums, known)
@@ -69,7 +70,7 @@ def headline(window: str, sums: Mapping[str, Any]) -> Json:
 
 
 def without(sums: Mapping[str, Any]) -> float | None:
-    """Return the share that would have been reused without the proxy, None if nobody knows."""
+    """Return the share that would have been reused without the proxy, None if not known."""
     known = sums["reused"] + sums["evaluated"]
     return min(1.0, max(0.0, (sums["reused"] - sums["spared"]) / known)) if known else None
 
@@ -101,11 +102,11 @@ def todo(
     breaks: Sequence[Mapping[str, Any]],
     report_on: Callable[[int], TurnReport | None],
 ) -> list[Json]:
-    """Return what stands in the way of the cache and can be done, what matters most first.
+    """Return the page's To do: obstacles to the cache with their cures, the costliest first.
 
-    ``look``: the last one at the upstream; ``sums`` and ``breaks``: of the window;
-    ``report_on`` returns what is known of the exchange with that number, None where nothing is
-    left to do about it.
+    ``look``: the last look at the upstream. ``sums`` and ``breaks`` are the window's.
+    ``report_on`` returns the report on the exchange with that number, None if nothing is left to do
+    about it.
     """
     return [*_server(profile, look, sums), *_causes(breaks, report_on)]
 
@@ -113,9 +114,9 @@ def todo(
 def failing(
     failed: Iterable[tuple[str, Exchange]], upstreams: Iterable[Mapping[str, Any]]
 ) -> list[Json]:
-    """Return what stands in the way of answers at all.
+    """Return the To do entries for requests that get no answer at all.
 
-    ``failed``: see ``observe.failures.stuck``; ``upstreams``: all, where there are several.
+    ``failed``: see ``observe.failures.stuck``; ``upstreams``: all of them, if there are several.
     """
     servers = []
     for name, state in ((each["name"], each["state"]) for each in upstreams):
@@ -155,7 +156,7 @@ def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Ite
 def _causes(
     breaks: Sequence[Mapping[str, Any]], report_on: Callable[[int], TurnReport | None]
 ) -> Iterator[Json]:
-    """Yield what cures the causes that are felt, or that a rule cures, the dearest first."""
+    """Yield the cures of causes that cost noticeably, or that a rule cures; the costliest first."""
     for each in breaks[:_MOST_CAUSES]:
         found = None if each["number"] is None else report_on(each["number"])
         is_felt = (each["share"] or 0.0) >= FELT

@@ -1,9 +1,8 @@
 """GET /_cacheproxy/cure/ID|last: rules for what broke a turn, proven on its two requests.
 
-POST to /_cacheproxy/cure/ID/apply writes them into the config file and has it read, /undo takes
-them out again. It is worked out in a thread. What goes out are the rules and the figures: of the
-prompts no more than what stands around the change on its line, since the user asks for it by this
-page; to those who may see prompts only.
+POST to /_cacheproxy/cure/ID/apply writes them into the config file and reloads it, /undo removes
+them again. A thread computes the cure. The answer has the rules and their figures; of the prompts
+it quotes only the line around the change, and only to those who may see prompts.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from cacheproxy.web.pages import Answer, PageError, Prompts, answer, found
 
 _T = TypeVar("_T")
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Does work that blocks in a thread."""
+"""Runs blocking work in a thread."""
 Reload = Callable[[], Awaitable[tuple[str, list[str]]]]
-"""Returns what has changed and which rules are on, or raises ReloadError."""
+"""Returns the changes and the active rules, or raises ReloadError."""
 _MOST_OTHERS = 16 << 20
-"""Bytes of other requests that a rule is tried on: a tenth of a second or two."""
+"""Bytes of other requests on which a rule is tried: they take 0.1 to 0.2 s."""
 _MOST_KNOWN = 16
 _MOST_APPLIED = 100
-"""Rules that can be undone: those applied last."""
+"""Rules, the last applied, that can be undone."""
 _TOO_OFTEN = "took too long several times: restart the proxy to try again"
 _UNREAD = (
     "{file} is left as it was: the rule would not be in use, since it is switched off where the "
@@ -50,16 +49,16 @@ _UNREAD = (
 
 
 class ReloadError(PageError):
-    """The settings stay as they were; the message says why."""
+    """A reload failed, and the settings stay as they were; the message says why."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, 409)
 
 
 def reload(ask: Reload, request: Request) -> bytes | int:
-    """Answer POST /_cacheproxy/reload: what has changed, which rules are on; 409 if it cannot be.
+    """Answer POST /_cacheproxy/reload with the changes and the active rules; 409 if it fails.
 
-    What it changes stands in a file that whoever asks cannot write from here.
+    It needs no further permission: the settings come from a file that a client cannot write.
     """
 
     async def page() -> Answer:
@@ -70,7 +69,7 @@ def reload(ask: Reload, request: Request) -> bytes | int:
 
 
 class Applying:
-    """Writes into the config file and has it read, one at a time."""
+    """Writes cures into the config file and reloads it, one at a time."""
 
     def __init__(self, reload: Reload, in_thread: Run) -> None:
         self._reload = reload
@@ -79,7 +78,7 @@ class Applying:
         self._lock = DeferredLock()
 
     def adopt(self, on: Collection[str]) -> None:
-        """Forget what the user has taken out of the file since; ``on``: the rules now in use."""
+        """Forget the cures whose rules the user has removed; ``on``: the active rules."""
         for name in [name for name, (_, cure) in self._done.items() if not _are_in(cure, on)]:
             del self._done[name]
 
@@ -100,7 +99,7 @@ class Applying:
             why = f"{done.file} was not changed: {error}"
         if why is not None:
             await self._write(done.take_back)
-            with suppress(ReloadError):  # it never took it up
+            with suppress(ReloadError):  # the rule was never in force
                 await self._reload()
             raise PageError(why, 409)
         for key in (str(cure.number), name):
@@ -112,7 +111,7 @@ class Applying:
         return {"said": line}
 
     async def undo(self, name: str) -> Answer:
-        """Take the rules out that were applied for the request called ``name``."""
+        """Remove the rules that were applied for the request called ``name``."""
         if name not in self._done:
             why = "No rule was applied here for this request since the proxy started."
             raise PageError(why, 404)
@@ -135,7 +134,7 @@ class Applying:
         return done
 
     def alone(self, work: Coroutine[Any, Any, _T]) -> Deferred[_T]:
-        """Do ``work`` behind what is under way, and to its end, though who asked may have left."""
+        """Run ``work`` after the work under way, to its end even if the client has left."""
         waiting: Deferred[_T] = Deferred()
 
         def tell(result: _T | Failure) -> None:
@@ -152,22 +151,22 @@ def _are_in(cure: Cure, on: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cures:
-    """The pages of rules for what broke."""
+    """The pages of cures."""
 
     recent: Recent  #: the last exchanges
-    store: Store  #: of conversations
-    found: Configured  #: the rules, all and those that are on
-    edits: bool  #: whether they are used with this upstream
+    store: Store  #: the conversations
+    found: Configured  #: all rules, and which of them are active
+    edits: bool  #: whether rules apply to this upstream
     file: str  #: the config file that a reload reads
-    profile: Callable[[], Profile]  #: returns what is known of the upstream
-    run: Run  #: does work in a thread
+    profile: Callable[[], Profile]  #: returns the upstream's profile
+    run: Run  #: runs work in a thread
     applying: Applying  #: writes a rule, and reloads
     prompts: Prompts  #: whether lines of a prompt may be shown
     _known: OrderedDict[int, Cure] = field(default_factory=OrderedDict)
-    """Cures by the numbers of the requests that they were worked out on."""
+    """Computed cures, by the number of their request."""
 
     def __call__(self, request: Request, name: str) -> bytes | int:
-        """Answer with the cure for the exchange called ``name``; ``last``: the last that broke."""
+        """Answer with the cure for the exchange ``name``; ``last``: the last turn that broke."""
         number, _, verb = name.partition("/")
 
         async def apply() -> Answer:
@@ -213,7 +212,7 @@ class Cures:
         return known
 
     async def texts(self, exchange: Exchange) -> Texts | None:
-        """Return what the prompts of ``exchange`` and the turn before say where they part.
+        """Return the texts where the prompts of ``exchange`` and of the turn before diverge.
 
         None if they are no longer in memory, or do not differ.
         """
@@ -236,9 +235,9 @@ class Cures:
         raise PageError("no turn has broken the cache here so far", 404)
 
     def _newest(self, exchange: Exchange) -> tuple[Exchange, Pair | None]:
-        """Return the turn that broke, or the last that did after it in its conversation.
+        """Return the broken turn, or a later broken one of its conversation, the last.
 
-        Where each turn breaks, the next one has come before anybody has read the log.
+        Where every turn breaks, the next one has come before anybody reads the log.
         """
         place = exchange.place
         for later in reversed(list(self.recent)):
@@ -250,9 +249,9 @@ class Cures:
         return exchange, None
 
     def _pair(self, exchange: Exchange) -> Pair | None:
-        """Return the requests of a turn that broke, if they are still kept.
+        """Return the two requests of a broken turn, None if they are no longer in memory.
 
-        What is read of these goes with them: it takes ten times the room of the bodies.
+        They are copies, so that their parsed JSON, ten times the bodies' size, is freed with them.
         """
         session, place = exchange.session, exchange.place
         known = None if session is None else self.store.conversation(session)

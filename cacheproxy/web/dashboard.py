@@ -1,4 +1,4 @@
-"""What the dashboard shows, as JSON: figures and names, nothing of what was said."""
+"""The dashboard's data as JSON: figures and names, no text of prompts."""
 
 from __future__ import annotations
 
@@ -54,32 +54,32 @@ _LONGEST_SEARCH = 120
 _WINDOW = "1h"
 _NO_NEXT = "before must be the value of next on another page"
 _EVER = 10**15
-"""Seconds; later than all that is asked for."""
+"""Seconds since the epoch, later than any period that is asked for."""
 
 
 @dataclass(eq=False)
 class Dashboard:
-    """The pages of data. What has a default is set anew when the configuration is."""
+    """The pages of data; a reload sets the fields with defaults again."""
 
-    source: Totals  #: that are asked
+    source: Totals  #: the totals
     recent: Recent  #: the last exchanges
-    latest: Latest  #: those under way, and the last looks at upstreams
-    version: str  #: of cacheproxy
-    url: str = ""  #: of the first upstream
-    active: Collection[str] = ()  #: names of the rules that are on
-    clients: Clients = NOBODY  #: that packages declare
-    profile: Callable[[], Profile] = Profile  #: returns what is known of the model server
-    words: Callable[[], Json] = dict  #: returns the same for people
-    upstreams: Callable[[], list[Json]] = list  #: what is known of each, where there are several
-    speed: Callable[[], float | None] = lambda: None  #: tokens a second that it evaluated lately
+    latest: Latest  #: the exchanges under way, and the last looks at upstreams
+    version: str  #: cacheproxy's version
+    url: str = ""  #: URL of the first upstream
+    active: Collection[str] = ()  #: names of the active rules
+    clients: Clients = NOBODY  #: the clients of packages
+    profile: Callable[[], Profile] = Profile  #: returns the model server's profile
+    words: Callable[[], Json] = dict  #: returns the profile in words
+    upstreams: Callable[[], list[Json]] = list  #: returns facts on each, if there are several
+    speed: Callable[[], float | None] = lambda: None  #: returns the prefill speed, tokens a second
     is_applied: Callable[[int], bool] = lambda _: False
-    """Whether the rule for the exchange with that number was applied here."""
-    captures: str = ""  #: their folder, "" if none are made
+    """Returns whether the cure for the exchange with that number was applied here."""
+    captures: str = ""  #: folder of the captures, "" if none are made
     _figures: dict[str, tuple[int, Json]] = field(default_factory=dict)
-    """By window: when they were asked for, in ms, and the answer."""
+    """The last answer by window, with the time (ms) when the totals were asked."""
 
     async def data(self, query: Mapping[str, str]) -> Json:
-        """Return all that one window shows."""
+        """Return the data of one window."""
         return await self.snapshot(window_of(query))
 
     async def requests(self, query: Mapping[str, str]) -> Json:
@@ -111,7 +111,7 @@ class Dashboard:
         return Content(b"application/json", page)
 
     async def conversation(self, request: Request, name: str) -> Content:
-        """Return the turns of the one called ``name``: client/session, percent-encoded."""
+        """Return the turns of the conversation ``name``: client/session, percent-encoded."""
         before = row_of(query_of(request))
         found = await self.source.ask(_spelled, conversation, unquote(name), before)
         if found is None:
@@ -119,7 +119,7 @@ class Dashboard:
         return Content(b"application/json", found)
 
     async def table(self, name: str, query: Mapping[str, str]) -> Streamed:
-        """Return one of TABLES as comma-separated values: what a window has, page by page."""
+        """Return one of TABLES as comma-separated values, for a window, page by page."""
         since = WINDOWS[window_of(query)].start(self.source.now)
         as_file = (b"Content-Disposition", b'attachment; filename="%s.csv"' % name.encode())
         kind = b"text/csv; charset=utf-8; header=present"
@@ -132,9 +132,9 @@ class Dashboard:
             yield text.encode()
 
     async def snapshot(self, window: str, age: float = 0.0) -> Json:
-        """Return the figures of ``window``, one of WINDOWS; those of the totals may be of before.
+        """Return the figures of ``window``, one of WINDOWS.
 
-        ``age``: by how many seconds at most. What the server does now is always of now.
+        ``age``: seconds that figures of the totals may be old. The server's state is always fresh.
         """
         now, look = self.source.now, self.latest.looks.get(self.url)
         asked, found = self._figures.get(window, (0, {}))
@@ -165,7 +165,7 @@ class Dashboard:
             "headline": headline(window, sums),
             "without": without(sums),
             "speeds": {
-                # where answers tell no times (Messages of llama-server), its counters do
+                # llama-server's counters have the times that its Messages answers lack
                 "prefill": sums["prefill_speed"] or (self.speed() if sums["turns"] else None),
                 "generation": sums["generation_speed"],
             },
@@ -185,20 +185,20 @@ class Dashboard:
         return rows
 
     def _open_report(self, number: int) -> TurnReport | None:
-        """Return the report on an exchange, None if its rule has been applied."""
+        """Return the report on an exchange, None if its cure has been applied."""
         exchange = None if self.is_applied(number) else self.recent.find(str(number))
         if exchange is None or exchange.verdict is None:
             return None
         return self.report(exchange, exchange.verdict)
 
     def report(self, exchange: Exchange, verdict: Verdict) -> TurnReport:
-        """Return what is known of ``exchange``, and what to do about it."""
+        """Return the report on ``exchange``, with advice."""
         folders = (self.captures,) if self.captures else ()
         return report(exchange, verdict, active=self.active, captures=folders, clients=self.clients)
 
 
 def window_of(query: Mapping[str, str]) -> str:
-    """Return the window that is asked for; raises PageError."""
+    """Return the window named in the query; raises PageError."""
     window = query.get("window", _WINDOW)
     if window not in WINDOWS:
         raise PageError(f"window is one of {', '.join(WINDOWS)}")
@@ -206,12 +206,12 @@ def window_of(query: Mapping[str, str]) -> str:
 
 
 def row_of(query: Mapping[str, str]) -> int | None:
-    """Return the row before which a page is asked for, None for the first; raises PageError."""
+    """Return the row before which the page ends, None for the first page; raises PageError."""
     return _number(query, "before", _NO_NEXT)
 
 
 def period_of(query: Mapping[str, str]) -> Period | None:
-    """Return the period that is asked for, which may be open; None for all; raises PageError."""
+    """Return the query's period, which may be open-ended; None for all time; raises PageError."""
     start, end = (
         _number(query, name, "from and to are whole seconds since 1970") for name in ("from", "to")
     )
@@ -221,7 +221,7 @@ def period_of(query: Mapping[str, str]) -> Period | None:
 
 
 def _number(query: Mapping[str, str], name: str, why: str) -> int | None:
-    """Return the number in a field, None where there is none; else raises PageError(``why``)."""
+    """Return a field's number, None without the field; raises PageError(``why``) for no number."""
     text = query.get(name, "")
     if text and not (text.isascii() and text.isdecimal() and len(text) < 16):
         raise PageError(why)
@@ -229,7 +229,7 @@ def _number(query: Mapping[str, str], name: str, why: str) -> int | None:
 
 
 def upstream_of(url: str, look: Look | None) -> Json:
-    """Return what the model server said when it was last looked at; ``seen``: when, in seconds."""
+    """Return the model server's status at the last look; ``seen``: time of that look, seconds."""
     if look is None or look.url != url:
         return {"url": url, "state": "unknown", "slots": []}
     return {
@@ -268,6 +268,6 @@ def _figures(store: TotalsStore, window: str, now: int) -> Json:
 def _spelled(
     store: TotalsStore, question: Callable[..., Json | None], *arguments: Any, **more: Any
 ) -> Any:
-    """Return the answer as JSON, or None: a long one takes 77 ms with ``json``, in the thread."""
+    """Return the answer as JSON text, or None. It is encoded here, in the thread: up to 77 ms."""
     found = question(store, *arguments, **more)
     return None if found is None else msgspec.json.encode(found)

@@ -1,9 +1,9 @@
-"""What the last exchanges were: a list of figures, and pages of one.
+"""The last exchanges: a list of figures, and the pages of a single exchange.
 
 GET /_cacheproxy/exchanges, detail/ID, diagnose/ID|last (the report on a turn) and break/ID|last: a
-turn that lost the cache, what changed, why, what cures it. A report quotes a few words of the
-prompt around a break, since the user asks for it by this page; to those who may see prompts only.
-More of what prompts say comes from memory, and only where ``prompts`` are shown.
+turn that lost the cache, what changed, why, and the cure. A report quotes a few words of the prompt
+around a break, and only to those who may see prompts. Longer texts come from memory, and only where
+``prompts`` are shown.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _OF_REPORT = (
     *("number", "client", "session", "turn", "reason", "path", "byte", "kind", "advice"),
     *("frequency", "says"),
 )
-"""What the page of a break has from the report as it is."""
+"""Members that the page of a break takes from the report unchanged."""
 
 
 async def exchanges(recent: Iterable[Exchange]) -> Json:
-    """Return the list of the ``recent`` ones."""
+    """Return the list of the ``recent`` exchanges."""
     return {"exchanges": [listed(exchange) for exchange in recent]}
 
 
 def detail(exchange: Exchange, report: Report) -> Json:
-    """Return what there is to say of an exchange, without its words."""
+    """Return an exchange's figures and report, without text of its prompt."""
     verdict = exchange.verdict
     said = {} if verdict is None else report(exchange, verdict).as_json()
     said.pop("excerpts", None)
@@ -71,12 +71,12 @@ def detail(exchange: Exchange, report: Report) -> Json:
 class ExchangePages:
     """The pages of one exchange."""
 
-    cures: Cures  #: the page of rules for what broke; it has the last exchanges
-    report: Report  #: as the dashboard's
-    option: Callable[[], str]  #: returns what a command needs here
+    cures: Cures  #: the pages of cures, which have the last exchanges
+    report: Report  #: makes the report on an exchange, as for the dashboard
+    option: Callable[[], str]  #: returns the option with which commands find this proxy
 
     async def detail(self, _: Request, name: str) -> Json:
-        """Return what there is to say of the exchange called ``name``, without its words."""
+        """Return the figures and report of the exchange ``name``, without text of its prompt."""
         return detail(found(self.cures.recent, name), self.report)
 
     async def diagnosis(self, request: Request, name: str) -> Json:
@@ -91,7 +91,7 @@ class ExchangePages:
         return said if self.cures.prompts.why_not(request) is None else said | {"excerpts": None}
 
     async def broken(self, request: Request, name: str) -> Json:
-        """Return what is known of the break called ``name``; ``last``: that came last."""
+        """Return the details of the break ``name``; ``last``: the last one."""
         exchange = self._last_break() if name == "last" else found(self.cures.recent, name)
         verdict = exchange.verdict
         if verdict is None or verdict.reason is None:
@@ -130,7 +130,7 @@ class ExchangePages:
         }
 
     async def _texts(self, exchange: Exchange, verdict: Verdict) -> tuple[Json | None, str | None]:
-        """Return the lines, or why there are none."""
+        """Return the changed lines of the prompts, or the reason why there are none."""
         if not self.cures.prompts.on:
             return None, _OFF
         texts = None if verdict.rewrite is not None else await self.cures.texts(exchange)
@@ -142,12 +142,12 @@ class ExchangePages:
             return None, _NOTHING
         excerpt = {side: _lines(quotes, side) for side in ("was", "now")}
         for line in (*excerpt["was"], *excerpt["now"]):
-            line["n"] = None  # an excerpt does not tell where it stands
+            line["n"] = None  # an excerpt's place in the text is not known
         return excerpt, None
 
     async def _cure(self, exchange: Exchange) -> tuple[Json | None, str | None]:
-        """Return the rule for it, which has words of the prompt; or why there is none."""
-        if exchange.reason is Reason.CUT:  # nothing of the prompt is to blame
+        """Return the cure, which quotes the prompt, or the reason why there is none."""
+        if exchange.reason is Reason.CUT:  # the server cut the prompt: no part of it is to blame
             return None, None
         try:
             cure = await self.cures.of(exchange)

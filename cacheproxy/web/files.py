@@ -1,4 +1,4 @@
-"""The dashboard's files: its page, script, style and the chart library, as they are installed."""
+"""The dashboard's installed files: its page, scripts, style and the chart library."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     b"img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""Nothing from elsewhere, nothing inline, and no other site may frame the page."""
+"""Content security policy: nothing from elsewhere, nothing inline, no frames on other sites."""
 
 
 def static_file(kind: bytes, body: bytes) -> DirectPage:
-    """Return a page: a file in memory, or 304 to a browser that has it (RFC 9110, 13.1.2)."""
+    """Return the page of a file in memory; a browser that has it gets 304 (RFC 9110, 13.1.2)."""
     packed = gzip.compress(body, mtime=0)
     etag = b'W/"%s"' % hashlib.sha256(body).hexdigest()[:16].encode()
     headers = (
@@ -46,7 +46,7 @@ def static_file(kind: bytes, body: bytes) -> DirectPage:
             for name, value in headers:
                 request.setHeader(name, value)
             return b""
-        # what has a weight is left out, as for q=0
+        # a coding with any weight counts as refused, as one with q=0 is
         if b"gzip" in tokens(values(request, b"accept-encoding")):
             coded = (*headers, (b"Content-Encoding", b"gzip"))
             return respond(request, Content(kind, packed, headers=coded))
@@ -56,14 +56,14 @@ def static_file(kind: bytes, body: bytes) -> DirectPage:
 
 
 def redirect(request: Request) -> bytes:
-    """Lead to the page; a browser keeps the fragment, which may hold the token."""
+    """Redirect to the page; browsers keep the fragment, which may hold the token."""
     return respond(
         request, Content(b"text/plain", b"see /_cacheproxy/\n", 302, ((b"Location", PAGE),))
     )
 
 
 def static_files() -> Mapping[bytes, DirectPage]:
-    """Return the pages by their paths, and those that lead to the first of them."""
+    """Return the files' pages and the redirects to the first of them, by path."""
     found: dict[bytes, DirectPage] = dict.fromkeys(LEADING_HERE, redirect)
     for entry in (files("cacheproxy.web") / "static").iterdir():
         kind = _TYPES.get(entry.name.rpartition(".")[2])

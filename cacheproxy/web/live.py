@@ -1,8 +1,8 @@
-"""GET /_cacheproxy/live: what happens, as it happens, as server-sent events.
+"""GET /_cacheproxy/live: server-sent events on the proxy's work.
 
-``event: requests`` has the last requests when a page connects, then those that have finished since;
-``event: data`` all figures of the page's window. Whatever many pages are shown is asked for, and
-written as JSON, once (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+``event: requests`` has the last requests when a page connects, then those finished since; ``event:
+data`` has all figures of the page's window. They are computed, and encoded as JSON, once for all
+pages (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from cacheproxy.web.pages import PageError, begin, break_off, only, query_of
 
 _log = Logger()
 _EVERY = 0.5
-"""Seconds between two looks at whether something has happened."""
+"""Seconds between two checks for news."""
 _CALM = {"15m": 2.0, "1h": 2.0, "24h": 10.0, "30d": 10.0}
-"""Seconds for which a window's figures are good enough, though something has happened since."""
+"""Seconds after which news make a window's figures be computed again."""
 _AGES = {"24h": 30.0, "30d": 30.0}
-"""Seconds for which the sums of many hours are good enough for who has them: they cost most."""
+"""Seconds after which the sums of long windows, the costliest figures, are computed again."""
 _STALE = 10.0
-"""Seconds after which figures are sent though nothing has: windows move on, servers go down."""
+"""Seconds after which figures are sent without news: windows move on, servers go down."""
 _AHEAD = 20
-"""Requests that may finish while the question is on its way; pages know those they have."""
+"""Requests sent in addition, which may finish meanwhile; pages ignore those that they have."""
 _AFTER_TROUBLE = 3.0
-"""Seconds after which the data are asked for again."""
+"""Seconds after an error before the data are computed again."""
 _PATIENCE = 20.0
-"""Seconds for which a client may not read."""
+"""Seconds after which a client that does not read is dropped."""
 _MOST_PAGES = 256
 
 
 @implementer(IPushProducer)
 class _Page:
-    """One open page. What it missed while it did not read, it is sent anew."""
+    """One open page; after a time without reading it gets all data anew."""
 
     def __init__(self, live: Live, request: Request, window: str) -> None:
         self.window = window
@@ -71,7 +71,7 @@ class _Page:
         """The client is gone; ``notifyFinish`` tells, too."""
 
     def end(self) -> None:
-        """End the stream: the browser comes back by itself."""
+        """End the stream; the browser connects again by itself."""
         self._request.unregisterProducer()
         self._request.finish()
 
@@ -81,7 +81,7 @@ class _Page:
 
 
 class Live:
-    """The streams, and the observer that knows when there is something to tell."""
+    """The streams of all open pages, and the observer that notes news for them."""
 
     def __init__(self, dashboard: Dashboard, clock: IReactorTime) -> None:
         self.clock = clock
@@ -98,12 +98,12 @@ class Live:
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Have it told soon."""
+        """Note the news of finished exchanges."""
         self._finished += len(exchanges)
         self._changes += 1
 
     def looked(self) -> None:
-        """Have it told that the upstream has come or gone."""
+        """Note the news that the upstream has come or gone."""
         self._changes += 1
         self._sent.clear()
 
@@ -124,13 +124,13 @@ class Live:
         return NOT_DONE_YET
 
     def close(self) -> None:
-        """End all streams: browsers come back, to whoever is there then."""
+        """End all streams; browsers connect again, to the proxy that listens then."""
         for page in tuple(self._pages):
             page.end()
         self._pages.clear()
 
     def _once(self) -> Deferred[None] | None:
-        """Tell those who watch; with nobody watching, stop looking."""
+        """Send news to the open pages; without any, stop checking."""
         if not self._pages:
             self._finished = 0
             self._loop.stop()
@@ -140,7 +140,7 @@ class Live:
         return Deferred.fromCoroutine(self._tell_all()).addErrback(self._trouble)
 
     def _trouble(self, failure: Any) -> None:
-        """Say what is wrong; the next time may go better. The database logs its own troubles."""
+        """Log an error and try again later; the database logs its own errors."""
         self._again = self.clock.seconds() + _AFTER_TROUBLE
         why = failure.getErrorMessage()
         _log.debug("the dashboard has no data: {why}", why=why)

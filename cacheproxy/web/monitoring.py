@@ -1,11 +1,11 @@
-"""What is asked by programs: GET /_cacheproxy/health, ready and metrics.
+"""Pages for programs: GET /_cacheproxy/health, ready and metrics.
 
-Ready: whether a load balancer should send requests here. A proxy that is stopping refuses new
-requests of every kind, so these as well.
+``ready`` says whether a load balancer should send requests here. A stopping proxy refuses all new
+requests, these included.
 
-Metrics is the page that Prometheus reads: in the text format, or OpenMetrics where Accept asks for
-it; compressed only where Accept-Encoding asks for it. prometheus-client's own resource for Twisted
-would choose the reactor by its import.
+``metrics`` is the page for Prometheus: in the text format, or OpenMetrics if Accept asks for it;
+compressed only if Accept-Encoding asks for it. Importing prometheus-client's own Twisted resource
+would install the reactor.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 _IN_TEXT: tuple[Callable[[Collector], bytes], str] = generate_latest, PLAIN
 _SOUND = re.compile(r"[A-Za-z0-9/;=., -]+")
 _COMPRESSION = 1
-"""The fastest: of 25 kB it leaves 2 kB."""
+"""gzip level: the fastest, which makes 2 kB of 25 kB."""
 InThread = Callable[[Callable[[], Content]], Deferred[Content]]
 
 
@@ -54,12 +54,12 @@ async def health(
     packages: Iterable[Package] = (),
     probe: bytes = b"",
 ) -> Mapping[str, Any]:
-    """Return the page: the upstream, the rules that are on, and how often each failed.
+    """Return the health page: the upstream, the active rules, and the failures of each.
 
-    Where there are several upstreams, ``upstream`` is the first of them; it is asked, and while it
-    is down, nothing is said of where it puts late system messages, and so on. ``recent``: the last
-    exchanges. ``packages``: the plugins. ``probe``: what a request has to say in the header
-    X-Cacheproxy-Probe to be recorded nowhere.
+    Of several upstreams, ``upstream`` is the first. It is asked now; while it is down, the page has
+    nothing on its placement of late system messages and the like. ``recent``: the last exchanges.
+    ``packages``: the plugins. ``probe``: value of the header X-Cacheproxy-Probe that keeps a
+    request out of all records.
     """
     first = servers.first
     server = await first.profiling.server()
@@ -67,7 +67,7 @@ async def health(
     told: dict[str, Any] = dict.fromkeys(("placement", "thinking", "profile"))
     if server is not None:
         state["server"] = asdict(server)
-        await first.profiling.learn()  # it answers, so it can tell
+        await first.profiling.learn()  # it answers, so its template can be learned
         told |= first.adapting.pages()
         told["profile"] = for_people(first.profiling.profile)
     last = list(recent)
@@ -96,14 +96,14 @@ async def health(
 
 
 async def ready(is_up: Callable[[], Awaitable[bool]]) -> Answer:
-    """Return the page: 200 or, while no upstream answers, 503. It tells nothing else."""
+    """Return the ready page: 200, or 503 while no upstream answers; nothing else."""
     is_ready = await is_up()
     body = json.dumps({"ready": is_ready}).encode() + b"\n"
     return Content(b"application/json", body, 200 if is_ready else 503)
 
 
 def named_or(access: Access, page: Page, other: Page, request: Request) -> bytes | int:
-    """Answer with ``page``; to who calls us by a name that is not ours, with ``other``."""
+    """Answer with ``page``, or with ``other`` if the Host header is none of our names."""
     address = getattr(request.getHost(), "host", "")
     is_named = access.is_named(partial(values, request), address)
     return answer(request, page if is_named else other)
@@ -111,10 +111,10 @@ def named_or(access: Access, page: Page, other: Page, request: Request) -> bytes
 
 @dataclass(frozen=True, slots=True)
 class Families(Collector):
-    """What the page says as of one moment."""
+    """The metrics page's families at one moment."""
 
-    standing: Iterable[Metric]  #: how things are
-    counted: Iterable[Series]  #: what has happened
+    standing: Iterable[Metric]  #: gauges of the present state
+    counted: Iterable[Series]  #: counters of past exchanges
 
     def collect(self) -> Iterator[Metric]:
         """Yield each family."""
@@ -130,10 +130,10 @@ def metrics_page(
     in_thread: InThread,
     request: Request,
 ) -> bytes | int:
-    """Answer GET and HEAD with what ``metrics`` counted, and what ``standing`` returns.
+    """Answer GET and HEAD with the counters of ``metrics`` and the gauges of ``standing``.
 
-    ``rules``: the names of those that are on. ``in_thread`` runs a function in a thread: the
-    largest page takes longer than the reactor may wait.
+    ``rules``: names of the active rules. ``in_thread`` runs a function in a thread: rendering the
+    largest page takes longer than the reactor may be held.
     """
 
     async def page() -> Content:
@@ -145,7 +145,7 @@ def metrics_page(
 
 
 def content(families: Families, accept: str = "", encodings: str = "") -> Content:
-    """Return the page for the values of Accept and Accept-Encoding. For any thread."""
+    """Return the page for the values of Accept and Accept-Encoding; runs in any thread."""
     encode, content_type = _IN_TEXT
     with suppress(TypeError, ValueError):  # prometheus-client repeats versions unchecked
         chosen = choose_encoder(accept)

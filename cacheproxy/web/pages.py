@@ -1,4 +1,4 @@
-"""The pages under /_cacheproxy/: who answers what, who may ask, and 404 for the rest."""
+"""Our own pages under /_cacheproxy/: their tree, their guard, and 404 for the rest."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Headers = tuple[tuple[bytes, bytes], ...]
 Json = dict[str, Any]
 _MOST_FIELDS = 20
 _NOTHING_ELSE = b"default-src 'none'; frame-ancestors 'none'"
-"""The policy of whatever is no page to be looked at."""
+"""Content security policy of answers that are not for display."""
 _LONGEST_SAID = 1000
-"""Bytes that are read of what is said: 10 MB of JSON take a third of a second."""
+"""Bytes of a POST's body that are read: 10 MB of JSON would take a third of a second."""
 _NOT_YOU = (
     "Prompts are shown, and rules applied, on this machine or with the token only: open the page "
     "there, or set CACHEPROXY_TOKEN."
@@ -46,9 +46,9 @@ class Content:
     """An answer that is no JSON object."""
 
     type: bytes  #: its Content-Type
-    body: bytes  #: the whole of it
-    status: int = 200  #: of the answer
-    headers: Headers = ()  #: besides the usual ones
+    body: bytes  #: its whole body
+    status: int = 200  #: its status
+    headers: Headers = ()  #: headers beside the usual ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Streamed:
     """An answer that is written piece by piece, as the client takes it."""
 
     type: bytes  #: its Content-Type
-    pieces: AsyncIterator[bytes]  #: of its body
-    headers: Headers = ()  #: besides the usual ones
+    pieces: AsyncIterator[bytes]  #: the pieces of its body
+    headers: Headers = ()  #: headers beside the usual ones
 
 
 class PageError(Exception):
-    """A request that cannot be met; the message goes to the client. ``status``: of the answer."""
+    """A request that cannot be met; its message goes to the client, with ``status``."""
 
     def __init__(self, why: str, status: int = 400) -> None:
         super().__init__(why)
@@ -69,15 +69,15 @@ class PageError(Exception):
 
 
 Answer = Mapping[str, Any] | Content | Streamed
-"""A JSON object, or what is none."""
+"""A JSON object, or another answer."""
 Page = Callable[[], Awaitable[Answer]]
 """Raises PageError."""
 DirectPage = Callable[[Request], bytes | int]
-"""Answers the request by itself, as Resource.render does; raises PageError."""
+"""Answers the request itself, as Resource.render does; raises PageError."""
 Folder = Callable[[Request, str], bytes | int]
-"""A DirectPage that also takes what follows its prefix, as it was spelled."""
+"""A DirectPage that also takes the path behind its prefix, still percent-encoded."""
 NamedPage = Callable[[Request, str], Awaitable[Answer]]
-"""Takes the request, and what follows its prefix, as it was spelled; raises PageError."""
+"""Takes the request and the path behind its prefix, percent-encoded; raises PageError."""
 QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
 """Takes the query's fields, the last of each name; raises PageError."""
 
@@ -86,10 +86,10 @@ UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
 
 
 class OwnPages:
-    """All of them: a tree of resources under one guard. ``before`` is called first each time.
+    """All our own pages: a tree of resources under one guard.
 
-    ``pages``: by their paths; also such as are made for twisted.web. ``folders``: by what their
-    paths begin with.
+    ``before`` is called before each page. ``pages``: by path; those made for twisted.web as well.
+    ``folders``: by the prefix of their paths.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class OwnPages:
         self._clock = clock
 
     def __call__(self, down: ProxyRequest) -> int:
-        """Answer ``down``, which the channel has let in, at once or later."""
+        """Answer ``down``, whose access the channel has checked, at once or later."""
         self._before()
         return stock.render(down, self._site, self._clock)
 
@@ -127,9 +127,9 @@ def _nothing(_: Request) -> bytes | int:
 
 
 class _Branch(Resource):
-    """A place in the tree: ``page`` answers for itself, ``folder`` for whatever is below.
+    """A place in the tree: ``page`` answers at this path, ``folder`` for all paths below.
 
-    Where neither does, there is no such page.
+    Without either the answer is 404.
     """
 
     page: DirectPage = staticmethod(_nothing)
@@ -141,7 +141,7 @@ class _Branch(Resource):
         self.name = name
 
     def at(self, path: bytes) -> _Branch:
-        """Return the place of ``path`` below it."""
+        """Return the place of ``path`` below this one; it is made if missing."""
         place = self
         for name in path.split(b"/")[1:]:
             if name not in place.children:
@@ -150,14 +150,14 @@ class _Branch(Resource):
         return place
 
     def getChild(self, path: bytes, request: Request) -> Resource:  # noqa: N802 - Twisted's name
-        """Return what answers for a place that is not in the tree."""
+        """Return the resource for a path that is not in the tree."""
         request.postpath = []
         nowhere = _Branch(self, path)
         nowhere.page = self.folder or _nothing
         return nowhere
 
     def render(self, request: Request) -> int:
-        """Answer; also with what is wrong with the question."""
+        """Answer the request; a PageError becomes an error answer."""
         try:
             body = self.page(request)
         except PageError as error:
@@ -177,33 +177,33 @@ def values(request: Request, name: bytes) -> list[bytes]:
 
 
 def break_off(request: Request) -> None:
-    """Close the connection at once, so that a part of an answer is not taken for all."""
+    """Close the connection at once, so that a partial answer is not taken for a whole one."""
     cast("Any", request.transport).abortConnection()
 
 
 def queried(page: QueriedPage, request: Request) -> bytes | int:
-    """Answer GET and HEAD with what ``page`` makes of the query."""
+    """Answer GET and HEAD with ``page``, which takes the query's fields."""
     return answer(request, lambda: page(query_of(request)))
 
 
 def called(page: NamedPage, request: Request, name: str) -> bytes | int:
-    """Answer GET and HEAD with what ``page`` makes of the ``name`` behind its prefix."""
+    """Answer GET and HEAD with ``page``, which takes the ``name`` behind its prefix."""
     return answer(request, lambda: page(request, name))
 
 
 def only(
     request: Request, methods: bytes = b"GET, HEAD", why: str = "this page can only be read"
 ) -> None:
-    """Raise PageError for other ``methods`` than these."""
+    """Raise PageError, with the words ``why``, for a method that is not among ``methods``."""
     if request.method not in methods.split(b", "):
         request.setHeader(b"Allow", methods)
         raise PageError(why, 405)
 
 
 def answer(request: Request, page: Page, *, post: str = "") -> bytes | int:
-    """Answer GET and HEAD with what ``page`` returns; a client that leaves cancels it.
+    """Answer GET and HEAD with ``page``; a client that leaves cancels it.
 
-    ``post``: why only POST is answered, "" where it is not.
+    ``post``: the reason why the page takes POST alone; "" for a page that takes GET and HEAD.
     """
     if post:
         only(request, b"POST", post)
@@ -220,7 +220,7 @@ def answer(request: Request, page: Page, *, post: str = "") -> bytes | int:
                 body = respond(request, said if isinstance(said, Content) else _json(said))
         except PageError as error:
             body = failed(request, error)
-        except TotalsError as error:  # they are closed, or far behind
+        except TotalsError as error:  # the totals are closed, or far behind
             body = failed(request, PageError(str(error), 503))
         except Exception:
             if not left:
@@ -245,7 +245,7 @@ def answer(request: Request, page: Page, *, post: str = "") -> bytes | int:
 
 
 async def _write(request: Request, stream: Streamed) -> bytes:
-    """Write ``stream``: each piece when the client has taken the one before; return b""."""
+    """Write each piece of ``stream`` once the client has taken the one before; return b""."""
     flow = _Flow()
     request.registerProducer(flow, True)
     try:
@@ -264,7 +264,7 @@ async def _write(request: Request, stream: Streamed) -> bytes:
 
 @implementer(IPushProducer)
 class _Flow:
-    """Whether a client keeps up: else ``paused`` fires when it does again."""
+    """A client's flow: ``paused``, set while it does not read, fires when it reads again."""
 
     paused: Deferred[None] | None = None
 
@@ -324,16 +324,16 @@ def failed(request: Request, error: PageError) -> bytes:
 
 
 def _json(value: Mapping[str, Any], status: int = 200) -> Content:
-    body = json.dumps(value).encode() + b"\n"  # indented, it would take three times as long
+    body = json.dumps(value).encode() + b"\n"  # indenting would take three times as long
     return Content(b"application/json", body, status)
 
 
 def login(access: Access, request: Request) -> bytes:
-    """Give a browser that has shown the token a cookie for it (POST /_cacheproxy/login).
+    """Set a cookie in a browser that has sent the token (POST /_cacheproxy/login).
 
-    The channel lets only those in who know the token, by header or cookie. The cookie is not the
-    token, but derived from it; scripts cannot read it, other sites cannot have it sent
-    (RFC 6265bis: HttpOnly, SameSite), and it opens our own pages alone.
+    The channel admits only requests with the token or the cookie. The cookie is derived from the
+    token; scripts cannot read it, other sites cannot cause it to be sent (RFC 6265bis: HttpOnly,
+    SameSite), and it opens our own pages alone.
     """
     only(request, b"POST", "send the token by POST")
     if not access.token:
@@ -346,9 +346,9 @@ def login(access: Access, request: Request) -> bytes:
 
 
 class Prompts:
-    """What the settings say, until a user says otherwise: that holds until the process ends.
+    """Whether pages show prompts: by the settings, until a user switches it for this process.
 
-    ``configured`` and ``access`` are set anew when the configuration is.
+    A reload sets ``configured`` and ``access`` again.
     """
 
     def __init__(self) -> None:
@@ -358,22 +358,22 @@ class Prompts:
 
     @property
     def on(self) -> bool:
-        """Whether they are shown."""
+        """Whether prompts are shown."""
         return self.configured if self._asked is None else self._asked
 
     def why_not(self, request: Request) -> str | None:
-        """Return why who asks may not see them, nor change the settings; None if they may."""
+        """Return why this client may neither see prompts nor change settings; None if it may."""
         peer = getattr(request.getClientAddress(), "host", "")
         trusted = self.access.is_trusted(partial(values, request), peer)
         return None if trusted else _NOT_YOU
 
     def as_json(self, request: Request) -> Json:
-        """Return what is so for who asks."""
+        """Return the state for this client, as JSON."""
         why = self.why_not(request)
         return {"on": self.on, "allowed": why is None, "why_not": why}
 
     def page(self, request: Request) -> bytes | int:
-        """Answer POST ``{"show": true}``: show them from now on, or no more."""
+        """Answer POST ``{"show": true}``: show prompts from now on; false hides them."""
 
         async def show() -> Answer:
             self._asked = wanted
@@ -389,10 +389,10 @@ class Prompts:
         return self.change(request, show)
 
     def change(self, request: Request, page: Page) -> bytes | int:
-        """Answer a POST of JSON by somebody who may change settings with what ``page`` returns.
+        """Answer a POST of JSON with ``page``, if the client may change settings.
 
-        No form of another site can be of that type (https://fetch.spec.whatwg.org/, CORS-safelisted
-        request headers), and whose Origin is another's does not come this far.
+        A form on another site cannot send that type (https://fetch.spec.whatwg.org/,
+        CORS-safelisted request headers), and the channel refuses foreign Origins.
         """
         only(request, b"POST", _POST)
         kinds = values(request, b"content-type")
@@ -402,7 +402,7 @@ class Prompts:
         return answer(request, page, post=_POST)
 
     def check(self, request: Request) -> None:
-        """Raise PageError for somebody who may neither see prompts nor change settings."""
+        """Raise PageError for a client that may neither see prompts nor change settings."""
         why = self.why_not(request)
         if why is not None:
             raise PageError(why, 403)
