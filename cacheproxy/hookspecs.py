@@ -37,18 +37,17 @@ def cacheproxy_client() -> Client:
     A module may set ``CLIENT`` instead.
 
     Called once, at start-up. The package's rules and its hooks cacheproxy_normalize and
-    cacheproxy_session see this client's requests alone: another client's user may have typed, or
-    keep in a file, the very text that a rule looks for. A mark is something that the client itself
+    cacheproxy_session see this client's requests alone. A mark is something that the client itself
     writes, at a fixed place: the beginning of its user agent, a header that it alone sends, the
     beginning of its system text, or a line of its system text outside of fenced code. The prompt is
     searched only up to the first user message, only on paths of APIs that cacheproxy knows, and
-    only if the user agent names no other client that is installed: gateways send a user agent of
-    their own. A request is identified at most once per package, before the package's first edit.
+    only if the user agent names no other installed client: gateways send a user agent of their own.
+    A request is identified at most once per package, before the package's first edit.
 
     A package that has rules, cacheproxy_normalize or cacheproxy_session, but names no client, is
     not loaded. ``Client("*")`` stands for all clients; a rule with its own ``client`` is for that
-    one. cacheproxy_exchange_finished sees the exchanges of all clients. Sessions, metrics, the log
-    and ``client = "…"`` in the config file use the client's ``name``.
+    one. Sessions, metrics, the log and ``client = "…"`` in the config file use the client's
+    ``name``.
     """
     raise NotImplementedError
 
@@ -60,10 +59,10 @@ def cacheproxy_rules() -> Iterable[Normalizer]:
     A module may set ``RULES`` instead.
 
     Called once, at start-up, for at most 1,000 rules. They edit requests of the package's client
-    alone (cacheproxy_client). Each rule has a name of its own: users switch it on and off by this
-    name (``enable``, ``disable``), and the log and the counters use it. Rules run in the order
-    given; packages run in the order of their entry-point names. If two packages use the same name,
-    the proxy does not start, and one line names both.
+    alone. Each has a name of its own, by which users switch it on and off (``enable``,
+    ``disable``), and which the log and the counters use. Rules run in the order given; packages run
+    in the order of their entry-point names. If two packages use the same name, the proxy does not
+    start, and one line names both.
     """
     raise NotImplementedError
 
@@ -74,17 +73,19 @@ def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable
 
     Use it for what a rule cannot express. Called for every request of the package's client whose
     body is a JSON object and whose upstream is local (or ``edit_remote`` is on), in a thread, for
-    up to three requests at a time, unless it is marked with ``cacheproxy.quick``. Guaranteed: each
-    plugin is called on its own and gets its own parsed JSON of the earlier ones' result;
-    ``request.json`` is never None. A plugin is left out of a request if it raises, returns an edit
-    that cannot be made or more than 10,000 edits, or takes longer than 1 s plus 0.25 s per MiB of
-    body. This is counted and logged under its name, and the request goes on. After three late
-    answers in a row it is not called any more until the next reload (SIGHUP).
+    up to three requests at a time, unless it is marked with ``cacheproxy.quick``. Each plugin is
+    called on its own and gets its own parsed JSON of the earlier ones' result; ``request.json`` is
+    never None. ``previous`` is the request of the same conversation that this one extends, as the
+    rules left it, or None.
 
     The answer depends on the arguments alone: no clock, no random, no state. It is idempotent:
     normalizing the result once more changes nothing. It never touches what a user typed or a tool
-    returned. ``previous`` is the request of the same conversation that this one extends, as the
-    rules left it, or None.
+    returned.
+
+    A plugin is left out of a request if it raises, returns an edit that cannot be made or more than
+    10,000 edits, or takes longer than 1 s plus 0.25 s per MiB of body. This is counted and logged
+    under its name, and the request goes on. After three late answers in a row it is not called
+    until the next reload (SIGHUP).
     """
     raise NotImplementedError
 
@@ -94,16 +95,16 @@ def cacheproxy_session(request: Request) -> str | None:
     """Return which conversation ``request`` belongs to, as ``client/id`` or ``id``, or None.
 
     Asked about requests of the package's client alone; an ``id`` gets that client's name. The first
-    answer that is not None wins; else the core decides: session headers that clients send (any
-    ``x-*-session-id``, ``session-id`` and its like; with ``x-*-agent-id`` behind it, and
-    ``x-parent-session-id``), ``prompt_cache_key``, the session part of ``metadata.user_id``, else a
-    hash of client, system text and first user message. The id must be the same in every turn. A
-    subagent's is ``session:agent``, where ``session`` is the id of the conversation that it works
-    for. The log shows it shortened, so it must not contain prompt text; it has at most 256
-    printable characters. The hook is also called for bodies that are not JSON (``request.json`` is
-    None then). It runs in a thread, with the deadline of cacheproxy_normalize, unless it is marked
-    with ``cacheproxy.quick``. An exception or any other result counts as None, and is counted and
-    logged.
+    answer that is not None wins; else the core decides: session headers (any ``x-*-session-id``,
+    ``session-id`` and its like; with ``x-*-agent-id`` behind it, and ``x-parent-session-id``),
+    ``prompt_cache_key``, the session part of ``metadata.user_id``, else a hash of client, system
+    text and first user message.
+
+    The id must be the same in every turn. A subagent's is ``session:agent``, where ``session`` is
+    the id of the conversation that it works for. The log shows it shortened, so it must not contain
+    prompt text; it has at most 256 printable characters. The hook is also called for bodies that
+    are not JSON (``request.json`` is None then). Thread, deadline and errors are those of
+    cacheproxy_normalize; any other result counts as None.
     """
     raise NotImplementedError
 
@@ -112,42 +113,39 @@ def cacheproxy_session(request: Request) -> str | None:
 def cacheproxy_exchange_finished(exchanges: Sequence[Exchange]) -> None:
     """Look at finished exchanges: each is one request and its response, as one frozen record.
 
-    Called with at least one, in the order in which they finished: after the last byte has been sent
-    to the client, or after the client left or the upstream failed. They come one batch after
-    another in a thread, at most 32 together, and have their own parsed JSON, unless the hook is
-    marked with ``cacheproxy.quick``. It has ten seconds for each batch; after three in a row that
-    took longer, it is not called any more until the next reload (SIGHUP). While 1,000 exchanges or
+    Called with exchanges of all clients, in the order in which they finished: after the last byte
+    has been sent to the client, or after the client left or the upstream failed. They come one
+    batch after another in a thread, at most 32 together, and have their own parsed JSON, unless the
+    hook is marked with ``cacheproxy.quick``. It has ten seconds for each batch; after three in a
+    row that took longer, it is not called until the next reload (SIGHUP). While 1,000 exchanges or
     32 MiB of bodies wait, further ones are dropped, counted and logged. When the proxy stops, it
-    waits three seconds for the rest. An exception is counted and logged under the plugin's name,
-    and stops nobody else.
+    waits three seconds for the rest. An exception is counted and logged under the plugin's name.
     """
 
 
 @_hookspec
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return what the client has to be told to use the proxy, for ``cacheproxy env`` and ``run``.
+    """Return the settings with which the client uses the proxy, for ``cacheproxy env`` and ``run``.
 
-    The client is found by its name (cacheproxy_client), without which the package is not loaded,
-    or by the package's. ``need`` holds the proxy's URL, the token and the key if there are any, the
+    The client is found by its name (cacheproxy_client, without which the package is not loaded) or
+    by the package's. ``need`` holds the proxy's URL, the token and the key if there are any, the
     model and its context window, as far as they are known; ``need.serves(path)`` asks the server.
     The answer depends on ``need``, and on where the user's own file stands; nothing is written. It
     is variables of a shell, or a part of the client's configuration file; a file holds no secret,
-    it names a variable. ``launch`` says how ``cacheproxy run`` starts the client, which alone may
-    know of it, and leaves nothing behind. A hook that raises ends the command with one line that
-    names the plugin.
+    it names a variable. ``launch`` says how ``cacheproxy run`` starts the client, which leaves
+    nothing behind. A hook that raises ends the command with one line that names the plugin.
     """
     raise NotImplementedError
 
 
 @_hookspec
 def cacheproxy_checkup(case: Case) -> Checkup:
-    """Return what is wrong with how the package's client is set up, for ``cacheproxy doctor``.
+    """Return what is wrong with the settings of the package's client, for ``cacheproxy doctor``.
 
     Called whether the client is used here or not: a package that finds no trace of it, in its
-    settings and by ``case.seen``, returns ``Checkup()``. ``case`` holds the proxy's URL and the
-    server's, the server's context window, the shell's variables and the user's folder. The client's
-    settings are read, never written, and what is secret in them is not told. A ``Finding`` has the
-    command that mends it. A hook that raises costs its findings, and one line names the plugin.
+    settings and by ``case.seen``, returns ``Checkup()``. The client's settings are read, never
+    written, and their secrets are not shown. A ``Finding`` has the command that mends it. A hook
+    that raises costs its findings, and one line names the plugin.
     """
     raise NotImplementedError
 
@@ -158,14 +156,13 @@ def cacheproxy_server() -> Iterable[ServerKind]:
 
     A module may set ``SERVERS`` instead.
 
-    Called once, at start-up. A kind says how it is recognised, which pages tell what of its memory
-    and its work, when its answers report reuse, and what to advise. All but the name has a default.
-    The kinds of plugins are asked before the built-in ones, in the order of the packages' names; a
-    server that none recognises is just a model server. Functions of a kind are called on the
-    reactor, at each look at a server: they do not wait, and depend on their arguments alone. If one
-    raises, or returns something else, its kind is left out until the next reload; this is counted
-    and logged under the plugin's name. ``cacheproxy plugins`` lists the kinds. A package that
-    brings nothing else needs no client.
+    Called once, at start-up. All of a kind but its name has a default. The kinds of plugins are
+    asked before the built-in ones, in the order of the packages' names; a server that none
+    recognises is just a model server. Functions of a kind are called on the reactor, at each look
+    at a server: they do not wait, and depend on their arguments alone. If one raises, or returns
+    something else, its kind is left out until the next reload; this is counted and logged under the
+    plugin's name. ``cacheproxy plugins`` lists the kinds. A package that brings nothing else needs
+    no client.
     """
     raise NotImplementedError
 
@@ -184,11 +181,9 @@ def cacheproxy_adaptations() -> Iterable[Adaptation]:
     more, six times in all. Once the server has taken it, the ``facts`` of the need are remembered
     for this server, API and model until another server takes its place; from then on ``needed`` is
     asked about each request. ``edits`` returns the same for equal arguments, and is idempotent; it
-    never touches what a user typed or a tool returned as text. All three run in a thread, with the
-    deadline of cacheproxy_normalize and their own parsed JSON. An adaptation that raises, makes
-    more than 10,000 edits or one that cannot be made is left out of that request; this is counted
-    and logged under its name. ``--disable NAME`` switches it off, ``--mend off`` all. A package
-    that brings nothing else needs no client.
+    never touches what a user typed or a tool returned as text. Thread, deadline and errors of all
+    three are those of cacheproxy_normalize. ``--disable NAME`` switches one off, ``--mend off``
+    all. A package that brings nothing else needs no client.
     """
     raise NotImplementedError
 

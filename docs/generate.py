@@ -8,7 +8,8 @@ A test compares the pages with what this makes.
 # ruff: noqa: INP001 - a script beside the pages that it writes
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -35,9 +36,9 @@ _HEAD = """\
 
 <!-- Made by docs/generate.py from cacheproxy/config.py: change it there. -->
 
-This page lists all settings. Each is a key of the TOML file, an environment variable, and an option
-of `cacheproxy serve` and `twistd cacheproxy`: `max_body`, `CACHEPROXY_MAX_BODY`, `--max-body`. The
-command line wins over the environment, which wins over the file.
+Each setting is a key of the TOML file, an environment variable, and an option of `cacheproxy serve`
+and `twistd cacheproxy`: `max_body`, `CACHEPROXY_MAX_BODY`, `--max-body`. The command line wins over
+the environment, which wins over the file.
 
 `--config` or `CACHEPROXY_CONFIG` names the file. By default it is
 `~/.config/cacheproxy/config.toml` on Linux,
@@ -51,8 +52,8 @@ max_body = 128
 edit_remote = true
 ```
 
-Several names are a list in the file; elsewhere commas join them. If a setting cannot be used, the
-proxy says so in one line and ends with exit code 2.
+Several names are a list in the file; elsewhere commas join them. If a setting is wrong, the proxy
+says so in one line and ends with exit code 2.
 
 `SIGHUP` has a running proxy read the file again. These settings need a restart instead:
 {restart}.
@@ -65,35 +66,30 @@ _COMMANDS = """\
 
 <!-- Made by docs/generate.py from the commands' own help: change it there. -->
 
-This is what `--help` prints for each command. Left out are `-h` and `--help` themselves, which each
-command has, and the [settings](configuration.md), which `cacheproxy serve` and
-`cacheproxy service install` take as options. If an option or a setting is wrong, a command prints
-one line and ends with exit code 2.
+This page has what `--help` prints for each command. `cacheproxy serve` and
+`cacheproxy service install` also take the [settings](configuration.md). If an option is wrong, a
+command prints one line and ends with exit code 2. These options are the same wherever they are
+named below a command:
+
+| option | what it says |
+| --- | --- |
+{shared}
 
 """
+_SHARED_BY = 3  # commands that have an option in the same words: then it is described once
 _TOOL = "A distribution of its own: in a checkout of cacheproxy, `pip install ./{folder}`."
 _TABLES = """\
 
-## `[[upstream]]`
+## Tables
 
-In the file only, instead of `upstream`: one of several model servers, with the keys {upstream}.
-[Several upstreams](routes.md) explains them.
+In the file only:
 
-## `[[route]]`
-
-In the file only: which requests go to which of them, with the keys {route}.
-[Several upstreams](routes.md) explains them, too.
-
-## `[alarm]`
-
-In the file only: which breaks are reported at once, and how, with the keys {alarm}.
-[Alarm](alarm.md) explains them.
-
-"""
-_RULE = """\
-## `[[rule]]`
-
-In the file only: a rule of your own, with the keys {keys}. [Rules](rules.md) explains them.
+| table | what it is | keys |
+| --- | --- | --- |
+| `[[upstream]]` | one of [several model servers](routes.md), instead of `upstream` | {upstream} |
+| `[[route]]` | [which requests](routes.md) go to which of them | {route} |
+| `[alarm]` | which breaks [are reported at once](alarm.md), and how | {alarm} |
+| `[[rule]]` | a [rule](rules.md) of your own | {rule} |
 """
 
 
@@ -132,12 +128,12 @@ def _range(field: str) -> str:
 
 
 def _rules() -> str:
-    tables = _TABLES.format(
+    return _TABLES.format(
         upstream=_joined(UpstreamTable.__struct_fields__),
         route=_joined(RouteTable.__struct_fields__),
         alarm=_joined(AlarmTable.__struct_fields__),
+        rule=_joined(RuleTable.__struct_fields__),
     )
-    return tables + _RULE.format(keys=_joined(RuleTable.__struct_fields__))
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -148,26 +144,70 @@ def _joined(names: Iterable[str]) -> str:
 def _commands() -> str:
     context = click.Context(main, info_name="cacheproxy", **main.context_settings)
     names = sorted({*COMMANDS, *TOOLS})  # no other plugin's
-    return _COMMANDS + "\n".join(each for name in names for each in _helps(main, name, context))
+    found = [each for name in names for each in _walk(main, name, context)]
+    rows = [row for command, _ in found for row in _rows(command)]
+    shared = [row for row, times in Counter(rows).most_common() if times >= _SHARED_BY]
+    table = "\n".join(
+        f"| `{flags}` | {said} |".replace("[systemd|", "[systemd\\|") for flags, said in shared
+    )
+    return _COMMANDS.format(shared=table) + "\n".join(_help(*each, shared) for each in found)
 
 
-def _helps(group: click.Group, name: str, above: click.Context) -> Iterator[str]:
-    """Yield a section for the command ``name`` of ``group``, and for each of its own commands."""
+def _walk(
+    group: click.Group, name: str, above: click.Context
+) -> Iterator[tuple[click.Command, click.Context]]:
+    """Yield the command ``name`` of ``group``, and each of its own commands."""
     command = group.get_command(above, name)
     assert command is not None
+    command = _without_settings(command)
     context = click.Context(
         command, info_name=name, parent=above, terminal_width=_WIDTH, **command.context_settings
     )
-    said = _without_settings(command).get_help(context)
-    tool = f"{_TOOL.format(folder=TOOLS[name])}\n\n" if group is main and name in TOOLS else ""
-    yield f"## `{context.command_path}`\n\n{tool}```console\n{said}\n```\n"
+    yield command, context
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
-            yield from _helps(command, each, context)
+            yield from _walk(command, each, context)
+
+
+def _rows(command: click.Command) -> list[tuple[str, str]]:
+    """Return the command's options, as their table has them."""
+    options = (each for each in command.params if isinstance(each, click.Option))
+    return [_row(option) for option in options]
+
+
+def _row(option: click.Option) -> tuple[str, str]:
+    value = "" if option.is_flag else f" {option.make_metavar(click.Context(main))}"
+    return ", ".join(option.opts) + value, option.help or ""
+
+
+def _help(
+    command: click.Command, context: click.Context, shared: Collection[tuple[str, str]]
+) -> str:
+    """Return a command's section: its help without the options that the table has."""
+    path = context.command_path
+    tool = TOOLS.get(path.removeprefix("cacheproxy "))
+    rows = _rows(command)
+    command.params = [
+        each
+        for each in command.params
+        if not (isinstance(each, click.Option) and _row(each) in shared)
+    ]
+    said = command.get_help(context)
+    also = ", ".join(
+        f"`{row[0].split()[-2 if ' ' in row[0] else 0]}`" for row in rows if row in shared
+    )
+    return "".join(
+        (
+            f"## `{path}`\n\n",
+            f"{_TOOL.format(folder=tool)}\n\n" if tool else "",
+            f"```console\n{said}\n```\n",
+            f"\nAnd {also}.\n" if also else "",
+        )
+    )
 
 
 def _without_settings(command: click.Command) -> click.Command:
-    """Return ``command`` without ``--help`` and the options that the settings have."""
+    """Return a copy of ``command`` without ``--help`` and the options that the settings have."""
     command = copy(command)
     command.add_help_option = False
     settings = {row.field for row in options()}
