@@ -1,4 +1,4 @@
-"""Several proxies behind HAProxy, as docs/running.md has it."""
+"""Several proxies behind HAProxy, as docs/balancers/haproxy.cfg has it."""
 
 import contextlib
 import re
@@ -24,8 +24,7 @@ from tests.proxy.harness import (
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parents[1] / "docs/running.md").read_text()
-(CONFIGURATION,) = re.findall(r"```haproxy\n(.*?)```", PAGE, re.DOTALL)
+CONFIGURATION = (Path(__file__).parents[1] / "docs/balancers/haproxy.cfg").read_text()
 HEADERS = [
     b"x-parent-session-id",
     b"x-claude-code-session-id",

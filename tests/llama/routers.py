@@ -75,11 +75,13 @@ def recipes() -> dict[str, Recipe]:
             for kind, text in blocks
             if kind != "sh" and text.startswith("# ")
         }
+        for linked in re.findall(r"\]\(routers/([\w.]+)\)", section):
+            files[linked] = (PAGE.parent / "routers" / linked).read_text(encoding="utf-8")
         commands = [text for kind, text in blocks if kind == "sh"]
         said = [text for kind, text in blocks if text.startswith("cacheproxy serve ")] or [_SERVE]
         if commands:
             options = tuple(shlex.split(said[0])[4:])
-            key = re.findall(r"master_key: (\S+)", section)
+            key = re.findall(r"master_key: (\S+)", "".join(files.values()))
             command = commands[0].replace("\\\n", " ")
             found[name] = Recipe(name, files, command, options, key[0] if key else "none")
     return found
