@@ -1,7 +1,6 @@
 """Several proxies behind HAProxy, as docs/balancers/haproxy.cfg has it."""
 
 import contextlib
-import re
 import signal
 import socket
 import threading
