@@ -8,6 +8,7 @@ A test compares the pages with what this makes.
 # ruff: noqa: INP001 - a script beside the pages that it writes
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
@@ -66,10 +67,10 @@ _COMMANDS = """\
 
 <!-- Made by docs/generate.py from the commands' own help: change it there. -->
 
-This page has what `--help` prints for each command. `cacheproxy serve` and
-`cacheproxy service install` also take the [settings](configuration.md). If an option is wrong, a
-command prints one line and ends with exit code 2. These options are the same wherever they are
-named below a command:
+This page has each command with its options; `cacheproxy COMMAND --help` says more.
+`cacheproxy serve` and `cacheproxy service install` also take the [settings](configuration.md). If
+an option is wrong, a command prints one line and ends with exit code 2. These options are the same
+wherever they are named below a command:
 
 | option | what it says |
 | --- | --- |
@@ -183,7 +184,7 @@ def _row(option: click.Option) -> tuple[str, str]:
 def _help(
     command: click.Command, context: click.Context, shared: Collection[tuple[str, str]]
 ) -> str:
-    """Return a command's section: its help without the options that the table has."""
+    """Return a command's section: what it does, and the options that the table does not have."""
     path = context.command_path
     tool = TOOLS.get(path.removeprefix("cacheproxy "))
     rows = _rows(command)
@@ -192,6 +193,7 @@ def _help(
         for each in command.params
         if not (isinstance(each, click.Option) and _row(each) in shared)
     ]
+    command.help = inspect.cleandoc(command.help or "").partition("\n\n")[0]
     said = command.get_help(context)
     also = ", ".join(
         f"`{row[0].split()[-2 if ' ' in row[0] else 0]}`" for row in rows if row in shared

@@ -1,6 +1,6 @@
 """Chat templates of vendors before the proxy: nothing is refused, and no reasoning is lost.
 
-What each does, and what it costs: ``python benchmarks/templates.py``, docs/servers.md.
+What each does, and what it costs: ``python benchmarks/templates.py``, benchmarks/README.md.
 """
 
 import re
@@ -132,7 +132,7 @@ def test_what_nothing_can_mend_is_said_at_start_and_by_the_doctor(farm):
         assert "refuses calls of tools and their results" in found[1].text
 
 
-def test_each_template_has_its_licence_named_and_its_row_in_the_docs():
+def test_each_template_has_its_licence_named_and_its_row_in_the_benchmarks():
     """In the table beside them, and no other has."""
     lines = (FOLDER / "README.md").read_text().splitlines()
     named = [line.split("`")[1] for line in lines if line.startswith("| `")]
@@ -141,7 +141,7 @@ def test_each_template_has_its_licence_named_and_its_row_in_the_docs():
 
 @cache
 def documented():
-    """The rows of the docs' table by template."""
-    text = (ROOT / "docs" / "servers.md").read_text()
+    """The rows of the benchmarks' table by template."""
+    text = (ROOT / "benchmarks" / "README.md").read_text()
     rows = re.findall(r"(?m)^\| (\S+) \| ([^|]+) \| (\w+ → \d) \|", text)
     return {name: (placed, reasoning) for name, placed, reasoning in rows}
