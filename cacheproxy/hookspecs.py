@@ -84,7 +84,7 @@ def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable
 
     A plugin is left out of a request if it raises, returns an edit that cannot be made or more than
     10,000 edits, or takes longer than 1 s plus 0.25 s per MiB of body. This is counted and logged
-    under its name, and the request goes on. After three late answers in a row it is not called
+    under its name, and the request goes on. After three slow answers in a row it is not called
     until the next reload (SIGHUP).
     """
     raise NotImplementedError

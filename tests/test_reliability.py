@@ -88,7 +88,7 @@ def test_numbers_in_sentences_are_the_codes():
 
 def test_words_for_numbers_are_right():
     assert workers.THREADS == 3
-    assert "late three times in a row" in FLOWING
+    assert "too slow three times in a row" in FLOWING
     assert file._MOST_ASIDE == 3
     assert "the last three of each stay" in FLOWING
     assert relay._MOST_KEPT == delivery.MOST_WHOLE

@@ -249,7 +249,7 @@ COUNTED = (
 FAILURES = MetricRow(
     "failures_total",
     ("name", "kind"),
-    "Times that a rule or hook raised (failed), was late (timed_out) or was not shown an exchange "
+    "Times that a rule or hook raised (failed), was too slow (timed_out) or was not shown an exchange "
     "(dropped)",
 )
 LEFT_OUT = MetricRow(
