@@ -194,7 +194,7 @@ def _help(
         if not (isinstance(each, click.Option) and _row(each) in shared)
     ]
     command.help = inspect.cleandoc(command.help or "").partition("\n\n")[0]
-    said = command.get_help(context)
+    said = command.get_help(context).partition("\n\nCommands:")[0]  # each has a section
     also = ", ".join(
         f"`{row[0].split()[-2 if ' ' in row[0] else 0]}`" for row in rows if row in shared
     )

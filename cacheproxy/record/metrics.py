@@ -249,8 +249,8 @@ COUNTED = (
 FAILURES = MetricRow(
     "failures_total",
     ("name", "kind"),
-    "Times that a rule or hook raised (failed), was too slow (timed_out) or was not shown an exchange "
-    "(dropped)",
+    "Times that a rule or hook raised (failed), was too slow (timed_out) or was not shown an "
+    "exchange (dropped)",
 )
 LEFT_OUT = MetricRow(
     "left_out", ("name",), "1 for a rule or hook that is not called any more, else 0"
