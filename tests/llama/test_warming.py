@@ -1,6 +1,7 @@
 """The real server is restarted, and has read the last prompt again before its next turn comes."""
 
 import json
+from time import sleep
 
 import pytest
 from cacheproxy_demo.embedded import write_model
@@ -27,7 +28,7 @@ class Restarted:
 
     def __init__(self, folder, size="tiny", **settings):
         self.model = write_model(folder / "model.gguf", text=WORDS, size=size)
-        self.folder, self.settings = folder, {"n_ctx": 16_384, **settings}
+        self.size, self.folder, self.settings = size, folder, {"n_ctx": 16_384, **settings}
         self.server = self.started()
         self.port = int(self.server.url.rpartition(":")[2])
         self.proxy = Proxy(self.server.url, "--poll", "0.5")
@@ -36,8 +37,12 @@ class Restarted:
     def started(self, **settings):
         return start_server(self.model, self.folder, **self.settings, **settings)
 
-    def restart(self):
+    def restart(self, *, seed=1):
+        """Restart it; another ``seed``: with other weights under the same name."""
         self.server.close()
+        if seed != 1:
+            other = self.folder / "other.gguf"
+            self.model = write_model(other, text=WORDS, size=self.size, seed=seed)
         self.server = self.started(port=self.port)
 
     def turn(self, api, said):
@@ -81,6 +86,31 @@ def test_the_first_turn_after_a_restart_reuses_the_last_prompt(restarted, api, s
     assert "BREAK" not in found.proxy.log()
     metrics = Site(found.proxy.url).get("/_cacheproxy/metrics").body.decode()
     assert f'warmed_tokens_total{{upstream="{found.server.url}"}} ' in metrics
+
+
+def test_other_weights_under_the_same_name_are_no_restart(restarted):
+    found = restarted()
+    found.turn("chat", LONG)
+    found.restart(seed=2)
+    sleep(5)  # it would have begun after three
+    assert ONCE_MORE not in found.proxy.log()
+    found.turn("chat", LONG)
+    found.restart()
+    eventually(lambda: ONCE_MORE in found.proxy.log())
+
+
+def test_a_conversation_that_nobody_goes_on_with_is_given_up(restarted):
+    found = restarted()
+    found.turn("chat", LONG)
+    for times in (1, 2):
+        found.restart()
+        eventually(lambda times=times: found.proxy.log().count(ONCE_MORE) == times)
+    found.restart()
+    sleep(5)
+    assert found.proxy.log().count(ONCE_MORE) == 2
+    found.turn("chat", LONG + NEXT)
+    found.restart()
+    eventually(lambda: found.proxy.log().count(ONCE_MORE) == 3)
 
 
 def test_a_request_comes_first(restarted):

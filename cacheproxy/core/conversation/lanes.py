@@ -73,6 +73,7 @@ class Before(NamedTuple):
     start: str | None = None  #: of the server then (see ``Profile``)
     evaluated: int | None = None  #: of its tokens, if the server said what it reused
     floor: int | None = None  #: tokens that it has at least, where the server read less
+    warmed: int = 0  #: how many servers that were restarted have read it again
 
 
 class Home(NamedTuple):

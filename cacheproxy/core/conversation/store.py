@@ -74,7 +74,7 @@ class Store:
         """
         with self._lock:
             if lane.before is turn:
-                lane.before = turn._replace(start=start)
+                lane.before = turn._replace(start=start, warmed=turn.warmed + 1)
                 if lane.home is not None:
                     lane.home = lane.home._replace(start=start)
 

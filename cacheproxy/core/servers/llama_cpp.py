@@ -89,13 +89,14 @@ def _facts(answers: Answers) -> ServerFacts:
 
 def _look(look: Look, answers: Answers) -> Look:
     """Slots are given in order, from 0, and the numbers of tasks only rise."""
-    slots = slots_of(answers.pages.get(SLOTS))
+    slots, props = slots_of(answers.pages.get(SLOTS)), _props(answers)
     return replace(
         look,
         slots=slots,
-        start=look.start or start_of(answers.pages.get(_PROPS)),
+        start=look.start or start_of(props),
         tasks=max((slot.task for slot in slots if slot.task is not None), default=None),
-        formats=clock_formats(_props(answers).get("chat_template")),
+        file=props["model_path"] if isinstance(props.get("model_path"), str) else look.file,
+        formats=clock_formats(props.get("chat_template")),
         has_cleared=_has_cleared(answers.pages.get(SLOTS)),
     )
 

@@ -30,6 +30,7 @@ from cacheproxy.core.servers.status import (
     Sample,
     UpstreamState,
     identity_of,
+    number,
     only,
 )
 from cacheproxy.core.servers.unknown import UNKNOWN_SERVER
@@ -40,6 +41,8 @@ Asking = Generator[str, tuple[int, bytes, str] | None, Answers | None]
 """Yields paths to GET; takes of each answer the status, the body and the header Server, or None."""
 Said = tuple[int, Any]
 """A page's status, and its JSON value if that was 200."""
+_MEASURES = ("n_params", "size", "n_vocab", "n_ctx_train")
+"""What llama-server lists of a model under ``meta``; what it runs with stands there, too."""
 _REMIND = 30
 """Looks after which they are asked for again: not every restart shows."""
 
@@ -122,7 +125,8 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     elif statuses.get(METRICS) in ABSENT or statuses.get(METRICS) == 200:
         metrics = MetricsPage.OFF
     loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
-    served = _served(answers.pages.get(MODELS))
+    model = only(answers.pages.get(MODELS), "data")
+    served = _name(model.get("id"))
     kind, server = _recognised(answers)
     state = UpstreamState.LOADING if loading else UpstreamState.UP
     if kind is UNKNOWN_SERVER and answers.is_web:
@@ -136,6 +140,8 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         sample=sample,
         server=server,
         served=served or (sample.model if sample is not None else None),
+        file=model.get("root") if isinstance(model.get("root"), str) else None,
+        measures=_measures(model.get("meta")),
         start=sample.start if sample is not None else None,
     )
     # Which kind it is may not be known yet; each reads its own pages.
@@ -144,9 +150,14 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     return look
 
 
-def _served(page: Any) -> str | None:
-    name = only(page, "data").get("id")
-    return name[:120] if isinstance(name, str) and name and name.isprintable() else None
+def _name(value: Any) -> str | None:
+    return value[:120] if isinstance(value, str) and value and value.isprintable() else None
+
+
+def _measures(meta: Any) -> str | None:
+    """Return what tells apart two models of one name."""
+    found = [number(meta.get(name)) for name in _MEASURES] if isinstance(meta, dict) else []
+    return " ".join(map(str, found)) if any(found) else None
 
 
 def profile_from_look(look: Look, before: Profile | None = None) -> Profile:

@@ -104,6 +104,8 @@ class Look:
     server: ServerFacts | None = None  #: None where it did not answer
     served: str | None = None
     """The one model it serves; None where there are several, or none is named."""
+    file: str | None = None  #: where that model was read from, whatever name it is served under
+    measures: str | None = None  #: its parameters, bytes, vocabulary and trained context
     slots: tuple[Slot, ...] = ()  #: of a server that has them
     start: str | None = None  #: anything that is another after a restart; None: not told
     tasks: int | None = None
@@ -141,7 +143,7 @@ def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, b
     if server is None:
         return before, False
     kind = None if server.kind == UNKNOWN_KIND else server.kind
-    now: Identity = (look.start, look.served, kind, server.version)
+    now: Identity = look.start, look.served, kind, server.version, look.file, look.measures
     if before is None:
         return now, False
     pairs = list(zip(before, now, strict=True))

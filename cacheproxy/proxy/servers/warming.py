@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.kinds import kind_called
-from cacheproxy.core.servers.status import Look, Slot, UpstreamState
+from cacheproxy.core.servers.status import Identity, Look, Slot, UpstreamState, identity_of
 from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.proving import Proving
@@ -41,6 +42,8 @@ _RECENT = 900.0
 """Seconds for which a conversation counts as under way."""
 _IDLE, _TICK = 2.0, 0.5
 """Seconds without a request after which the server is idle, and between two looks at that."""
+_TIMES = 2
+"""Restarts after which a conversation that nobody went on with is given up."""
 _FEW = 1024
 """Tokens of a prompt below which nobody waits for it."""
 _PIECE_SECONDS, _LONGER = 0.03, 1.25
@@ -73,7 +76,7 @@ class Warming:
         self.tokens = 0
         self._asker, self._proving, self._health, self._store = asker, proving, health, store
         self._start: str | None = None
-        self._served: str | None = None
+        self._who: Identity | None = None
         self._gone: set[str] = set()
         self._seen = 0.0  # since when it is another; of turns nobody may know where they were
         self._has_ram: bool | None = None  # since the restart, as was tried
@@ -97,8 +100,8 @@ class Warming:
             return
         was, self._start = self._start, look.start
         self._has_ram = None
-        if look.served != self._served:  # it has another model, or is seen for the first time
-            self._served = look.served
+        self._who, is_other = identity_of(replace(look, start=None), self._who)
+        if is_other:  # another build, or another model under whatever name
             self._gone.clear()
             self._seen = 0.0
         elif was is not None:
@@ -161,6 +164,7 @@ class Warming:
             and lane.before.request is not None
             and now - lane.before.ended <= _RECENT
             and (lane.before.tokens or 0) >= _FEW
+            and (lane.before.warmed < _TIMES or lane.before.start == self._start)
         ]
         turns.sort(key=lambda each: -each[0].ended)
         memory = self._proving.profile.memory

@@ -48,13 +48,14 @@ class Llama:
         self.reactor, self.seconds, self.each = reactor, seconds, each
         self.ram = [] if ram else None
         self.marker, self.model, self.page = "one", "tiny", "default_generation_settings"
+        self.file, self.size, self.build = "/m/a.gguf", 1, "b1-abc"
         self.has, self.read, self.hangs_at, self.busy = [], [], None, False
         self.fails = None
         pages = {
             "/health": (200, b"{}"),
             "/props": self.props,
             "/slots": self.slots,
-            "/v1/models": lambda _: as_json({"data": [{"id": self.model}]}),
+            "/v1/models": lambda _: as_json({"data": [{"id": self.model, "meta": {"size": self.size}}]}),
             "/apply-template": lambda asked: as_json({"prompt": words_of(asked)}),
             "/tokenize": lambda asked: as_json({"tokens": numbers(asked.json["content"])}),
             "/completion": lambda asked: self.evaluated(asked, asked.json["prompt"]),
@@ -69,7 +70,8 @@ class Llama:
         self.warming = Warming(self.asker, proving, self.health, self.store)
 
     def props(self, _):
-        return as_json({self.page: {}, "total_slots": 1, "media_marker": self.marker})
+        said = {"media_marker": self.marker, "model_path": self.file, "build_info": self.build}
+        return as_json({self.page: {}, "total_slots": 1} | said)
 
     def slots(self, _):
         slot = {"id": 0, "n_ctx": 99_999, "is_processing": self.busy}
@@ -208,6 +210,18 @@ def other_model(llama):
     llama.model = "large"
 
 
+def other_file(llama):
+    llama.file = "/m/b.gguf"
+
+
+def other_measures(llama):
+    llama.size = 2
+
+
+def other_build(llama):
+    llama.build = "b2-abc"
+
+
 def other_kind(llama):
     llama.page = "something"
 
@@ -225,7 +239,17 @@ def has_a_request(llama):
 
 
 @pytest.mark.parametrize(
-    "what", [other_model, other_kind, long_ago, works_for_others, has_a_request]
+    "what",
+    [
+        other_model,
+        other_file,
+        other_measures,
+        other_build,
+        other_kind,
+        long_ago,
+        works_for_others,
+        has_a_request,
+    ],
 )
 def test_it_is_left_alone(reactor, what):
     llama = Llama(reactor).begun("ann")
@@ -233,6 +257,31 @@ def test_it_is_left_alone(reactor, what):
     llama.restarted()
     assert llama.after(10) == 0
     llama.warming.stop()
+
+
+@pytest.mark.parametrize(
+    ("goes_on_after", "warmed"),
+    [
+        (None, [["ann", "bob"], ["ann", "bob"], [], []]),
+        (0, [["ann", "bob"], ["ann", "bob"], ["bob"], []]),
+        (1, [["ann", "bob"], ["ann", "bob"], ["bob"], ["bob"]]),
+    ],
+)
+def test_one_that_nobody_went_on_with_is_given_up_after_two_restarts(
+    reactor, goes_on_after, warmed
+):
+    """One that is gone on with begins anew."""
+    llama, found = Llama(reactor, ram=True).begun("ann", "bob"), []
+    for restart in range(4):
+        llama.asker.asked.clear()
+        llama.restarted()
+        llama.after(10)
+        asked = [one.header("authorization") for one in llama.asker.asked if one.method == "POST"]
+        found.append(sorted({one.removeprefix("Bearer ") for one in asked}))
+        if restart == goes_on_after:
+            llama.turned("bob", reactor.seconds())
+    assert found == warmed
+    assert not llama.warming.is_on
 
 
 def test_a_start_that_is_not_told_is_no_restart(reactor):
