@@ -55,7 +55,9 @@ class Llama:
             "/health": (200, b"{}"),
             "/props": self.props,
             "/slots": self.slots,
-            "/v1/models": lambda _: as_json({"data": [{"id": self.model, "meta": {"size": self.size}}]}),
+            "/v1/models": lambda _: as_json(
+                {"data": [{"id": self.model, "meta": {"size": self.size}}]}
+            ),
             "/apply-template": lambda asked: as_json({"prompt": words_of(asked)}),
             "/tokenize": lambda asked: as_json({"tokens": numbers(asked.json["content"])}),
             "/completion": lambda asked: self.evaluated(asked, asked.json["prompt"]),
