@@ -3,7 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from cacheproxy.core.conversation.usage import Usage, UsageReader
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.usage_reader import UsageReader
 
 SSE = "text/event-stream; charset=utf-8"
 JSON = "application/json"

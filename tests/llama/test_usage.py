@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.servers.prefill import PrefillReader
 
 from .replay import erase

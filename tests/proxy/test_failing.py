@@ -94,7 +94,7 @@ def test_a_failure_inside_a_200_is_told(said, tokens, told, *, connect, respond,
 
 FAULT = """
 from cacheproxy import hookimpl
-from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.conversation.usage_reader import UsageReader
 
 def feed(*_):
     raise ValueError("kanarienvogel")

@@ -19,7 +19,7 @@ from cacheproxy.core.dialects.stream import is_error
 from cacheproxy.core.document.edits import encode
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
-from cacheproxy.core.http1.sse import EventReader
+from cacheproxy.core.http1.splitting import Splitter
 
 MUCH = 16 << 10
 """Bytes that wait to be read from which on a thread is to do so: a stream of short events takes
@@ -58,17 +58,14 @@ class Hearing:
         codings: Sequence[bytes],
         told: Callable[[Heard], object],
     ) -> None:
-        kind = content_type.lower()
         self._dialect, self._told = dialect, told
         self._answer = ReadAnswer()
-        self._events = EventReader() if "event-stream" in kind else None
-        self._is_one = self._events is None and "ndjson" not in kind
+        self._messages = Splitter(content_type, _LARGEST)
         self._unpacker = Unpacker(codings, _LARGEST) if codings and are_known(codings) else None
         self._is_broken = bool(codings) and self._unpacker is None
         self._weight = 1 if self._unpacker is None else _PACKED
         self._lock = Lock()
         self._waiting: deque[bytes] = deque()
-        self._rest = bytearray()
         self._size = 0
         self._is_over = self._was_told = False
         self._is_whole = False
@@ -121,24 +118,19 @@ class Hearing:
         """Read more of the body; return whether the answer says that this was all."""
         if self._unpacker is not None:
             data = b"".join(self._unpacker.feed(data))
-        if self._events is not None:
-            end = self._dialect.end
-            has_ended = False
-            for one in self._events.feed(data + b"\n\n" * is_over):
-                if end is not None and one.data == end.done != b"":
-                    return True
-                if one.data.strip():
-                    has_ended = self._take(one.data) or has_ended
-            return has_ended
-        self._rest += data
-        if len(self._rest) > _LARGEST:
+        messages, end = self._messages, self._dialect.end
+        found = messages.feed(data)
+        if is_over and (messages.is_one or messages.is_stream):
+            found += messages.rest()
+        if messages.has_dropped:
             raise ValueError("it is too long")
-        if self._is_one:
-            return is_over and self._take(bytes(self._rest))
-        *lines, rest = bytes(self._rest).split(b"\n")
-        self._rest[:] = rest
-        ends = [self._take(line) for line in lines if line.strip()]
-        return any(ends)
+        has_ended = False
+        for _, text in found:
+            if end is not None and text == end.done != b"":
+                return True
+            if messages.is_one or text.strip():
+                has_ended = self._take(text) or has_ended
+        return has_ended
 
     def _take(self, data: bytes) -> bool:
         """Take a whole answer, an event or a line; return whether it is said to be the last."""
@@ -149,5 +141,6 @@ class Hearing:
         reading, end = self._dialect.reading, self._dialect.end
         if not isinstance(value, dict) or reading is None or is_error(value):
             raise ValueError("it is no answer")
-        (reading.read if self._is_one else reading.read_event)(self._answer, value)
-        return end is not None and not self._is_one and end.tells(value)
+        is_one = self._messages.is_one
+        (reading.read if is_one else reading.read_event)(self._answer, value)
+        return end is not None and not is_one and end.tells(value)

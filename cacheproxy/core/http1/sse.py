@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _LONGEST_LINE = 16 << 20
 """Bytes in a line or event, above which it is dropped: a bad server costs bounded memory."""
+_USUAL = re.compile(rb"(?:event: ?([^\r\n]*)\r?\n)?data: ?([^\r\n]*)")
+"""A whole event as all model servers write it, without the empty line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event of a stream."""
 
     type: bytes  #: its ``event:`` field, empty if it has none
@@ -23,12 +24,12 @@ class Event:
 class EventReader:
     """Splits a stream into events, whatever the chunks: ``feed(bytes)`` gives what is whole.
 
-    ``is_between``: all bytes so far were whole events. Then whole events may go by without being
-    fed, if something has been fed before: at the start of a stream a byte order mark is skipped.
+    Events that come whole are not read line by line.
     """
 
     def __init__(self) -> None:
-        self.is_between = True
+        self._is_between = True
+        self._between = b""
         self._rest = bytearray()
         self._length = 0
         self._type = b""
@@ -37,13 +38,45 @@ class EventReader:
         self._first = True
         self._after_cr = False
 
-    def feed(self, data: bytes) -> Iterator[Event]:
-        """Return the events that ``data`` completes."""
+    def feed(self, data: bytes, only: Callable[[bytes], bool] | None = None) -> list[Event]:
+        """Return the events that ``data`` completes.
+
+        ``only``: whether a text, of one event or several, may hold an event that is asked for;
+        others may be left out.
+        """
+        begun, between = 0, self._between
+        if not self._is_between or not between:
+            if not between:  # at the start of a stream a byte order mark is skipped
+                self._between = between = b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
+            first = data.find(between)
+            begun = len(data) if first < 0 else first + len(between)
+            events = self._feed(data[:begun])
+        else:
+            events = []
+        last = data.rfind(between, begun)
+        if last >= 0 and self._is_between:
+            whole = data[begun:last]
+            begun = last + len(between)
+            if only is None or only(whole):
+                for text in whole.split(between):
+                    if only is not None and not only(text):
+                        continue
+                    usual = _USUAL.fullmatch(text)
+                    if usual is not None and len(text) <= _LONGEST_LINE:
+                        events.append(Event(usual[1] or b"", usual[2]))
+                    else:
+                        events += self._feed(text + between)
+        if begun < len(data):
+            events += self._feed(data[begun:])
+        return events
+
+    def _feed(self, data: bytes) -> list[Event]:
+        """Read it line by line."""
         if self._after_cr and data:  # the CR has ended its line; an LF now belongs to it
             data = data.removeprefix(b"\n")
             self._after_cr = False
         if not data:
-            return iter(())
+            return []
         self._after_cr = data.endswith(b"\r")
         first, *others = _LINE_END.split(data)
         self._keep(first)
@@ -53,8 +86,9 @@ class EventReader:
             if event is not None:
                 events.append(event)
             self._keep(start_of_next)
-        self.is_between = not (self._length or self._type or self._after_cr) and self._data is None
-        return iter(events)
+        is_within = self._length or self._type or self._after_cr or self._size
+        self._is_between = not is_within and self._data is None
+        return events
 
     def _keep(self, piece: bytes) -> None:
         self._length += len(piece)

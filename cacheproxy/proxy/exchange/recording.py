@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.core.adapt.refusal import ErrorReader, words
-from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.http1.content_coding import codings_of, decoded

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from cacheproxy.core.adapt.refusal import ErrorReader
-from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.reshape import Transform

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation import usage as reader_module
-from cacheproxy.core.conversation.usage import Usage, UsageReader, usage_of
+from cacheproxy.core.conversation import usage_reader as reader_module
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.http1.content_coding import zstd
 from tests.core import spelling
 from tests.core.counting import (

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cacheproxy.core.adapt.refusal import words
-from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.prompt.request import Request
 from tests.core.counting import ANTHROPIC, CHAT_USAGE, JSON, NDJSON, OLLAMA, SSE, events
 

@@ -30,7 +30,7 @@ dialects.USAGES += NEW.usage
 
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.servers.placement import Late, alike
 from cacheproxy.core.adapt.late import place

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation import usage as reader_module
-from cacheproxy.core.conversation.usage import UsageReader
+from cacheproxy.core.conversation import usage_reader as reader_module
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.http1.ending import ending_of
 from tests.core.counting import CHAT_USAGE, JSON, NDJSON, OLLAMA, RESPONSES_USAGE, SSE, events
 from tests.core.requestbytes import cut, cuts

@@ -24,7 +24,8 @@ from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any
 
 from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain, reason_of
-from cacheproxy.core.conversation.usage import UsageReader, usage_of
+from cacheproxy.core.conversation.usage import usage_of
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.sse import EventReader

@@ -1,0 +1,218 @@
+"""Usage, failure and end of an answer, read as it passes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cacheproxy.core.conversation.usage import NOTHING, Usage, usage_of
+from cacheproxy.core.dialects.dialects import DIALECTS, USAGES
+from cacheproxy.core.dialects.failing import SAYS, failure_in, says
+from cacheproxy.core.document.reader import parsed
+from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
+from cacheproxy.core.http1.ending import Ending
+from cacheproxy.core.http1.splitting import Splitter
+from cacheproxy.core.http1.sse import Event
+
+_LONGEST_KEPT = 4 << 20
+"""Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
+_MOST_UNPACKED = 64 << 20
+"""Bytes that a packed body may come to."""
+_MOST_AT_ONCE = 1 << 20
+"""Bytes that one of its pieces may come to: more would hold the reactor too long."""
+_FAILS = (b'"error"', b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
+"""What a message that says that the answer failed contains."""
+_FAILING = re.compile(b"|".join(_FAILS))
+_MARKS = [each.end for each in DIALECTS if each.end is not None]
+_DONE = frozenset(each.done for each in _MARKS if each.done)
+_ENDS = frozenset(name.encode() for each in _MARKS for name in each.events)
+"""What ends a stream: the data of an event, or its type."""
+_HINTS = (
+    *(b'"timings"', *{each.hint for each in USAGES if each.hint}),
+    *(*_FAILS, *_DONE, *(b'"%b"' % name for name in _ENDS)),
+)
+"""What messages with counts contain, if these do not stand in "usage"; failures; and ends."""
+_SHORT = 8 << 10
+"""Bytes of an answer up to which it may say nothing: what opens and ends one takes fewer."""
+_MOST_READ, _MOST_HELD, _LONGEST_HELD = 64, 8, 16 << 10
+"""Events with counts that are read as they come; those after them that are held, and bytes of one
+of these."""
+_TOGETHER = 4 << 10
+"""Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
+
+
+class UsageReader:
+    """Reads the usage out of a response body as it passes: SSE, JSON lines, or one JSON value.
+
+    ``feed(bytes)`` with a copy of each chunk, then ``close()``. Never raises: a body it cannot
+    read has no usage. ``content_type`` is the response's, and ``codings`` are those of the body.
+    ``ending`` is shown what may be the answer's end, where nothing else tells that it is whole.
+    ``failure``: what the answer says of its own failure before its end, None for nothing.
+    ``is_page``: it is a web page, and no answer.
+    """
+
+    def __init__(
+        self, content_type: str, *, codings: Sequence[bytes] = (), ending: Ending | None = None
+    ) -> None:
+        self.is_page = "html" in content_type.lower()
+        self.failure: Mapping[str, Any] | None = None
+        self._has_ended = False
+        self._kind = content_type
+        self._first: bytearray | None = bytearray()
+        self._usage = NOTHING
+        self._ending = None if codings else ending  # it might be there, and still be packed
+        self._messages = Splitter(content_type, _LONGEST_KEPT)
+        self._counted = 0
+        self._held: deque[Event] = deque(maxlen=_MOST_HELD)
+        self._waiting = bytearray()
+        is_read = "json" in content_type.lower() or self._messages.is_stream
+        self._off = not (is_read and are_known(codings))
+        self._unpacker = Unpacker(codings, _MOST_UNPACKED) if codings and not self._off else None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        if self._off:
+            return
+        if self._unpacker is not None:
+            data = self._unpacked(self._unpacker, data)
+        if self._first is not None:
+            self._first += data
+            if len(self._first) > _SHORT:
+                self._first = None
+        if len(self._waiting) + len(data) < _TOGETHER:
+            self._waiting += data
+        else:
+            self._look(data)
+
+    def close(self) -> Usage:
+        """Return what was found once the body has ended, wholly or not."""
+        self._look()
+        self._release()
+        if not self._messages.is_stream:
+            for message in self._messages.rest():
+                self._take(message)
+        return self._usage
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the body, which has ended, has no text, no reasoning and no call in it."""
+        if self._off or self._first is None or SAYS.search(self._first):
+            return False
+        splitter = Splitter(self._kind, _SHORT)
+        found = splitter.feed(bytes(self._first)) + splitter.rest()
+        values = [parsed(one.data) for one in found if one.data.strip() not in (b"", *_DONE)]
+        return not any(value is None or says(value) for value in values)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the body, which has ended, lacks the end that its dialect has.
+
+        Of a body that cannot be read, nobody knows.
+        """
+        ending = self._ending
+        if self._off or ending is None:
+            return False
+        self._look()
+        rest = self._messages.rest()
+        if self._messages.is_one:
+            return bool(rest) and not _is_json(rest[0].data)
+        if not (rest or self._messages.is_stream):
+            return False
+        for message in rest:
+            self._read(message)
+        return not ending.is_seen
+
+    def _unpacked(self, unpacker: Unpacker, data: bytes) -> bytes:
+        """Return what ``data`` comes to; from what is broken or too much on, nothing."""
+        found = bytearray()
+        try:
+            for piece in unpacker.feed(data):
+                found += piece
+                if len(found) > _MOST_AT_ONCE:
+                    break
+            else:
+                return bytes(found)
+        except CodingError:
+            pass
+        self._off = True
+        return b""
+
+    def _look(self, data: bytes = b"") -> None:
+        """Read the messages that may matter in what has come; most do not."""
+        data = bytes(self._waiting) + data
+        self._waiting.clear()
+        only = _may_tell if self._ending is None else self._matters
+        for message in self._messages.feed(data, only):
+            self._read(message)
+
+    def _matters(self, text: bytes) -> bool:
+        ending = self._ending
+        return _may_tell(text) or (ending is not None and ending.may_be_in(text))
+
+    def _read(self, message: Event) -> None:
+        """Read a message, or hold it: of many with counts the last ones say all that there is.
+
+        Servers that count in every event would else cost as much as their answers are long.
+        """
+        kind, text = message
+        is_long = len(text) > _LONGEST_KEPT
+        if self._ending is not None:
+            self._ending.see(kind, b"" if is_long else text)
+        if is_long or not (text in _DONE or _may_tell(text)):
+            return
+        self._counted += 1
+        if self._counted <= _MOST_READ or self._ending is not None or len(text) > _LONGEST_HELD:
+            self._release()
+            self._take(message)
+        else:
+            self._held.append(message)
+
+    def _release(self) -> None:
+        """Take what was held: nothing later is taken before it."""
+        while self._held:
+            self._take(self._held.popleft())
+
+    def _take(self, message: Event) -> None:
+        kind, text = message
+        if text in _DONE:
+            self._has_ended = True
+        elif _may_tell(text):
+            try:
+                value = msgspec.json.decode(text)
+            except (ValueError, RecursionError):  # it refuses more than the standard library does
+                value = parsed(text)
+            if not self._has_ended and self.failure is None and _FAILING.search(text):
+                self.failure = failure_in(value)
+            self._has_ended = self._has_ended or kind in _ENDS
+            found = usage_of(value)
+            self._usage = found if self._usage is NOTHING else self._usage.merged(found)
+
+
+def _may_tell(text: bytes) -> bool:
+    """Whether there may be usage in it. Most events have none, or only say that they have none.
+
+    One of these keys is in whatever ``usage_of`` makes something of. Long words are looked for
+    faster than short ones.
+    """
+    usages = text.count(b'"usage"')
+    if usages and usages > text.count(b'"usage":null') + text.count(b'"usage": null'):
+        return True
+    for hint in _HINTS:  # noqa: SIM110 (any() would make a generator for each event)
+        if hint in text:
+            return True
+    return False
+
+
+def _is_json(text: bytes | bytearray) -> bool:
+    try:
+        json.loads(text)
+    except RecursionError:
+        return True  # as far as anybody can tell
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,56 @@
+"""A response body, split into its messages: the one place that does, whoever reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cacheproxy.core.http1.sse import Event, EventReader
+
+
+class Splitter:
+    """Splits a body of ``content_type`` into events of a stream, lines, or the one JSON value.
+
+    ``feed`` gives what is whole, ``rest`` what is left at the end of the body. A line or value of
+    more than ``longest`` bytes is left out (``has_dropped``), as EventReader does with events.
+    ``is_one``: the whole body is one message; ``is_stream``: it is made of events.
+    """
+
+    def __init__(self, content_type: str, longest: int) -> None:
+        kind = content_type.lower()
+        self.is_stream = "event-stream" in kind
+        self.is_one = not (self.is_stream or "ndjson" in kind or "jsonl" in kind)
+        self.has_dropped = False
+        self._events = EventReader() if self.is_stream else None
+        self._longest = longest
+        self._kept: bytearray | None = bytearray()
+
+    def feed(self, data: bytes, only: Callable[[bytes], bool] | None = None) -> list[Event]:
+        """Return the messages that ``data`` completes; ``only``: see EventReader."""
+        if self._events is not None:
+            return self._events.feed(data, only)
+        if self.is_one:
+            self._keep(data)
+            return []
+        *lines, last = data.split(b"\n")
+        found = []
+        for line in lines:
+            self._keep(line)
+            found += self.rest()
+            self._kept = bytearray()
+        self._keep(last)
+        return found
+
+    def rest(self) -> list[Event]:
+        """Return the message that has not ended, at the end of the body; [] if it was too long.
+
+        An event needs no empty line after it here.
+        """
+        if self._events is not None:
+            return self._events.feed(b"\n\n")
+        return [] if self._kept is None else [Event(b"", bytes(self._kept))]
+
+    def _keep(self, piece: bytes) -> None:
+        if self._kept is not None and len(self._kept) + len(piece) <= self._longest:
+            self._kept += piece
+        else:
+            self._kept, self.has_dropped = None, True
