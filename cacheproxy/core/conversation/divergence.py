@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain, compress, count
-from operator import attrgetter, is_not
+from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from cacheproxy.core.dialects.answer import said_in
@@ -21,7 +21,7 @@ from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request, messages_of
-from cacheproxy.core.prompt.segments import Piece, in_common, is_same_call
+from cacheproxy.core.prompt.segments import Piece, is_same_call, unlike
 from cacheproxy.core.rules.fold import is_for
 from cacheproxy.core.rules.rule import Rule
 
@@ -69,8 +69,8 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     pieces that both have are passed over: all there is before, as a rule.
     """
     ours, theirs = before.pieces, after.pieces
-    same, start = min(len(ours), len(theirs)), in_common(ours, theirs)
-    for number in compress(count(start), map(is_not, ours[start:], theirs[start:])):
+    same = min(len(ours), len(theirs))
+    for number in unlike(ours, theirs):
         one, other = ours[number].segments, theirs[number].segments
         if list(map(_TEXT, one)) != list(map(_TEXT, other)):
             same = number
@@ -184,8 +184,7 @@ class Kinship:
     def shared(self, other: Prompt) -> int:
         """Return how many messages at the start are those of ``other``, but for pinned fields."""
         ours, theirs = self.pieces, other.made.run.pieces
-        start = in_common(ours, theirs)
-        for number in compress(count(start), map(is_not, ours[start:], theirs[start:])):
+        for number in unlike(ours, theirs):
             if not self._is_alike(ours[number], theirs[number]):
                 return number
         return min(len(ours), len(theirs))
@@ -265,8 +264,7 @@ def has_same_start(one: Prompt, other: Prompt, messages: int) -> bool:
     theirs = (*other.head, *other.made.run.pieces[:messages])
     if len(ours) != len(theirs):
         return False
-    start = in_common(ours, theirs)
-    for our, their in zip(ours[start:], theirs[start:], strict=True):
-        if our is not their and list(map(_SAID, our.segments)) != list(map(_SAID, their.segments)):
-            return False
-    return True
+    return not any(
+        list(map(_SAID, ours[at].segments)) != list(map(_SAID, theirs[at].segments))
+        for at in unlike(ours, theirs)
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress, count
+from itertools import chain, compress
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.prompt.segments import PieceRun, in_common
+from cacheproxy.core.prompt.segments import PieceRun, unlike
 
 _COST, _TEXT, _IS_ANSWER = map(attrgetter, ("cost", "text", "is_answer"))
 _EACH, _EACH_HEADER = 2500, 150
@@ -278,14 +278,9 @@ def _is_branch(sent: Prompt, before: Prompt) -> bool:
     """
     if sent.digests[: len(before.digests)] == before.digests:
         return False
-    pieces, others = before.pieces, sent.pieces
-    start = in_common(pieces, others)
-    for at in compress(count(start), map(is_not, pieces[start:], others[start:])):
-        if pieces[at] != others[at]:
-            break
-    else:
-        return False
-    if not any(map(_IS_ANSWER, pieces[at:])):
+    pieces, after = before.pieces, sent.pieces
+    at = next((at for at in unlike(pieces, after) if pieces[at] != after[at]), None)
+    if at is None or not any(map(_IS_ANSWER, pieces[at:])):
         return False
     left = parting(before, sent)
     rest = before.chars - left.shared
@@ -310,11 +305,6 @@ def _opening(prompt: Prompt) -> tuple[tuple[int, ...], int]:
 
 
 def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> tuple[float, int]:
-    """How much of ``known`` is among ``messages``, and how many texts that is.
-
-    It is all of it, as a rule, and in the same order.
-    """
-    if not known or messages[: len(known)] == known:
-        return float(bool(known)), len(known)
+    """How much of ``known`` is among ``messages``, and how many texts that is."""
     count = sum(map(frozenset(messages).__contains__, known))
-    return count / len(known), count
+    return count / max(1, len(known)), count

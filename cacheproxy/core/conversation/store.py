@@ -89,8 +89,9 @@ class Store:
         """Return where ``request`` belongs, without any change to what is remembered.
 
         ``pins``: the rules whose fields may differ between two turns. ``restores``: values may be
-        put back. A client that names no sessions may begin two alike: its first turn begins a new
-        one, and a later one goes on with the one whose answers it carries.
+        put back. A request is compared with the lane of the history that it goes on with; where
+        that is not known, by likeness. A client that names no sessions may begin two alike: its
+        first turn begins a new one, a later one goes on with the one whose answers it carries.
         """
         prompt = prompt_of(request)
         if prompt is None:
@@ -100,8 +101,14 @@ class Store:
         if root is not None and (parent := self._known.get(root)) is not None:
             root = parent.root or root
         source = self._source(session, known, kin) if restores else NOTHING
+        own = source.history
+        if own is not None and (source.goes_on or not kin.is_named):
+            mine = self._known.get(own.session)
+            lane = None if mine is None else mine.lane(own.lane)
+            if lane is not None:
+                return Turn(own.session, kin, prompt, lane, False, root, restores, source)
         if (alike := self._alike.get(session)) is not None:
-            turn = unnamed(kin, {one: self._lanes(one) for one in alike}, source)
+            turn = unnamed(kin, {one: self._lanes(one) for one in alike})
             return turn._replace(root=root, restores=restores, source=source)
         lane, replaced = find_lane(() if known is None else known.lanes, kin)
         return Turn(session, kin, prompt, lane, replaced, root, restores, source)

@@ -48,10 +48,10 @@ class Turn(NamedTuple):
         return self.lane.others.get(self.prompt.tools, self.lane.request)
 
 
-def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]], source: Source) -> Turn:
+def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     """Return with which of the conversations that begin alike a request is compared.
 
-    With none of them, it begins a new one. ``known``: their lanes, the latest last.
+    By likeness; with none of them, it begins a new one. ``known``: their lanes, the latest last.
     """
     last = list(known)[-1]
     number = int(last.id.partition("-")[2] or 1) + 1
@@ -61,10 +61,6 @@ def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]], source: Sourc
     if not kin.has_answers:
         return begun
     each = [(session, lane) for session, lanes in known.items() for lane in lanes]
-    if (own := source.history) is not None:
-        for session, lane in each:
-            if session == own.session and lane.number == own.lane:
-                return Turn(session, kin, kin.prompt, lane)
     ways = [(rank, *one) for one in each if (rank := _rank(kin, one[1])) is not None]
     if ways:
         best = max([rank for rank, *_ in ways])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from sys import getsizeof
@@ -120,6 +120,12 @@ def in_common(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:
     if ours[:most] == theirs[:most]:
         return most
     return next(compress(count(), map(is_not, ours, theirs)))
+
+
+def unlike(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> Iterator[int]:
+    """Return which of the pieces that stand in the same place may not be equal, in order."""
+    start = in_common(ours, theirs)
+    return compress(count(start), map(is_not, ours[start:], theirs[start:]))
 
 
 def tool_name(tool: Any) -> str | None:
