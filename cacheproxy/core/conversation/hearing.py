@@ -125,7 +125,8 @@ class Hearing:
         if messages.has_dropped:
             raise ValueError("it is too long")
         has_ended = False
-        for _, text in found:
+        for one in found:
+            text = one.data
             if end is not None and text == end.done != b"":
                 return True
             if messages.is_one or text.strip():

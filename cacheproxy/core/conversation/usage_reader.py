@@ -84,15 +84,19 @@ class UsageReader:
             self._first += data
             if len(self._first) > _SHORT:
                 self._first = None
-        if len(self._waiting) + len(data) < _TOGETHER:
+        if self._messages.is_one:
+            self._messages.feed(data)
+        elif len(self._waiting) + len(data) < _TOGETHER:
             self._waiting += data
         else:
             self._look(data)
 
     def close(self) -> Usage:
         """Return what was found once the body has ended, wholly or not."""
-        self._look()
-        self._release()
+        if self._waiting:
+            self._look()
+        if self._held:
+            self._release()
         if not self._messages.is_stream:
             for message in self._messages.rest():
                 self._take(message)
@@ -159,15 +163,16 @@ class UsageReader:
 
         Servers that count in every event would else cost as much as their answers are long.
         """
-        kind, text = message
+        text = message.data
         is_long = len(text) > _LONGEST_KEPT
         if self._ending is not None:
-            self._ending.see(kind, b"" if is_long else text)
+            self._ending.see(message.type, b"" if is_long else text)
         if is_long or not (text in _DONE or _may_tell(text)):
             return
         self._counted += 1
         if self._counted <= _MOST_READ or self._ending is not None or len(text) > _LONGEST_HELD:
-            self._release()
+            if self._held:
+                self._release()
             self._take(message)
         else:
             self._held.append(message)
@@ -178,7 +183,7 @@ class UsageReader:
             self._take(self._held.popleft())
 
     def _take(self, message: Event) -> None:
-        kind, text = message
+        text = message.data
         if text in _DONE:
             self._has_ended = True
         elif _may_tell(text):
@@ -188,7 +193,7 @@ class UsageReader:
                 value = parsed(text)
             if not self._has_ended and self.failure is None and _FAILING.search(text):
                 self.failure = failure_in(value)
-            self._has_ended = self._has_ended or kind in _ENDS
+            self._has_ended = self._has_ended or message.type in _ENDS
             found = usage_of(value)
             self._usage = found if self._usage is NOTHING else self._usage.merged(found)
 

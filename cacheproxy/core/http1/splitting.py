@@ -28,16 +28,15 @@ class Splitter:
         """Return the messages that ``data`` completes; ``only``: see EventReader."""
         if self._events is not None:
             return self._events.feed(data, only)
-        if self.is_one:
-            self._keep(data)
-            return []
-        *lines, last = data.split(b"\n")
-        found = []
-        for line in lines:
-            self._keep(line)
-            found += self.rest()
-            self._kept = bytearray()
-        self._keep(last)
+        found: list[Event] = []
+        for number, piece in enumerate([data] if self.is_one else data.split(b"\n")):
+            if number:
+                found += self.rest()
+                self._kept = bytearray()
+            if self._kept is not None and len(self._kept) + len(piece) <= self._longest:
+                self._kept += piece
+            else:
+                self._kept, self.has_dropped = None, True
         return found
 
     def rest(self) -> list[Event]:
@@ -48,9 +47,3 @@ class Splitter:
         if self._events is not None:
             return self._events.feed(b"\n\n")
         return [] if self._kept is None else [Event(b"", bytes(self._kept))]
-
-    def _keep(self, piece: bytes) -> None:
-        if self._kept is not None and len(self._kept) + len(piece) <= self._longest:
-            self._kept += piece
-        else:
-            self._kept, self.has_dropped = None, True

@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _LONGEST_LINE = 16 << 20
@@ -14,7 +15,7 @@ _USUAL = re.compile(rb"(?:event: ?([^\r\n]*)\r?\n)?data: ?([^\r\n]*)")
 """A whole event as all model servers write it, without the empty line."""
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One event of a stream."""
 
     type: bytes  #: its ``event:`` field, empty if it has none
