@@ -1,12 +1,14 @@
 """Which turn a request is compared with, and whose values may be put back into it.
 
-What it is compared with is a likeness, within one owner. Whose values it may get is told by
-``history.py``.
+Whose values it may get is told by ``history.py``, and where that knows, it is compared with the
+lane of that history, too. Where it does not, what it is compared with is a likeness, within one
+owner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Kinship, has_same_start
@@ -63,8 +65,7 @@ def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     each = [(session, lane) for session, lanes in known.items() for lane in lanes]
     ways = [(rank, *one) for one in each if (rank := _rank(kin, one[1])) is not None]
     if ways:
-        best = max([rank for rank, *_ in ways])
-        session, lane = next((one, lane) for rank, one, lane in reversed(ways) if rank == best)
+        _, session, lane = max(reversed(ways), key=itemgetter(0))
         return Turn(session, kin, kin.prompt, lane)
     akin = [one for one in each if not is_another(one[1], kin.prompt)]
     near = [one for one in akin if find_lane((one[1],), kin)[0] is not None]
