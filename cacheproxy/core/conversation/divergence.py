@@ -264,7 +264,7 @@ def has_same_start(one: Prompt, other: Prompt, messages: int) -> bool:
     theirs = (*other.head, *other.made.run.pieces[:messages])
     if len(ours) != len(theirs):
         return False
-    return not any(
-        list(map(_SAID, ours[at].segments)) != list(map(_SAID, theirs[at].segments))
-        for at in unlike(ours, theirs)
-    )
+    for at in unlike(ours, theirs):
+        if list(map(_SAID, ours[at].segments)) != list(map(_SAID, theirs[at].segments)):
+            return False
+    return True

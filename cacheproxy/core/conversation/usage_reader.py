@@ -71,7 +71,7 @@ class UsageReader:
         self._held: deque[Event] = deque(maxlen=_MOST_HELD)
         self._waiting = bytearray()
         is_read = "json" in content_type.lower() or self._messages.is_stream
-        self._off = not (is_read and are_known(codings))
+        self._off = not is_read or (bool(codings) and not are_known(codings))
         self._unpacker = Unpacker(codings, _MOST_UNPACKED) if codings and not self._off else None
 
     def feed(self, data: bytes) -> None:

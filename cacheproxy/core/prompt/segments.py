@@ -110,22 +110,16 @@ class PieceRun(NamedTuple):
 _CHARS, _COST, _DIGESTS, _THINKING = map(attrgetter, ("chars", "cost", "digests", "thinking"))
 
 
-def in_common(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:
-    """Return how many pieces at the start are the very same; all, where all are equal.
+def unlike(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> Iterator[int]:
+    """Return where pieces in the same place are not the very same, in order; nowhere if all equal.
 
     To ask of 10,000 which are others takes 0.25 ms, and a request does so ten times; whether all
     are equal, as nearly always, takes 0.03 ms.
     """
     most = min(len(ours), len(theirs))
     if ours[:most] == theirs[:most]:
-        return most
-    return next(compress(count(), map(is_not, ours, theirs)))
-
-
-def unlike(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> Iterator[int]:
-    """Return which of the pieces that stand in the same place may not be equal, in order."""
-    start = in_common(ours, theirs)
-    return compress(count(start), map(is_not, ours[start:], theirs[start:]))
+        return iter(())
+    return compress(count(), map(is_not, ours, theirs))
 
 
 def tool_name(tool: Any) -> str | None:
