@@ -155,17 +155,19 @@ class RequestReader:
         head = self.head
         assert head is not None, "its head comes first"
         length, buffer, at = head.length, self._buffer, self._at
-        if length is not None and self._body is None and len(buffer) - at >= length:
+        kept = self._body
+        if length is not None and not (kept and kept.size) and len(buffer) - at >= length:
             body, end = buffer[at : at + length], at + length  # whole at once: no copy but one
         else:
-            kept = self._body = self._body or Pieces(length or 0)
+            if kept is None:
+                kept = self._body = Pieces(length or 0)
             if length is None:
                 if not self._read_chunks(kept):
                     return None
                 end = self._at
             else:
                 end = self._at = min(len(buffer), at + length - kept.size)
-                kept.add(buffer[at:end])
+                kept.add(memoryview(buffer)[at:end])
                 if kept.size < length:
                     return None
             body = kept.joined()
@@ -193,7 +195,7 @@ class RequestReader:
         buffer, at, size, done = self._buffer, self._at, len(self._buffer), False
         while at < size and not done:
             if self._next is _Chunk.DATA:
-                piece = buffer[at : at + self._left]
+                piece = memoryview(buffer)[at : at + self._left]
                 body.add(piece)
                 at += len(piece)
                 self._left -= len(piece)
