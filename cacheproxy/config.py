@@ -134,6 +134,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         _row("most memory for what is remembered of conversations, in MiB", ge=16, le=65536),
     ] = 192
     max_body: Annotated[int, _row("largest request body, in MiB", ge=1, le=4096)] = 64
+    bodies_in_flight: Annotated[
+        int, _row("most memory for request bodies over 1 MiB at a time, in MiB", ge=1, le=65536)
+    ] = 512
     max_head: Annotated[int, _row("largest request headers in all, in KiB", ge=1, le=1024)] = 64
     max_target: Annotated[int, _row("longest request target, in KiB", ge=1, le=1024)] = 32
     max_connections: Annotated[int, _row("most client connections at a time", ge=1, le=65535)] = (

@@ -134,6 +134,7 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
             head=config.max_head << 10,
             target=config.max_target << 10,
             connections=config.max_connections,
+            in_flight=config.bodies_in_flight << 20,
             idle=config.idle_timeout,
             head_seconds=config.head_timeout,
         ),

@@ -7,7 +7,7 @@ from cacheproxy.config import options
 from cacheproxy.core.http1 import response_reader as http1
 from cacheproxy.daemon import process_parts
 from cacheproxy.daemon.reloading import NEED_A_RESTART
-from cacheproxy.proxy.downstream import channel, limits
+from cacheproxy.proxy.downstream import channel, incoming, limits, waiting
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.exchange import delivery, normalizing, relay, workers
 from cacheproxy.totals import database, file, store, totals
@@ -22,11 +22,11 @@ IDLE, INTERVAL, COUNT = (value for _, value in limits._KEEPALIVE)
 DEAD = IDLE + INTERVAL * COUNT
 FIXED = {
     "headers of a request": f"{Limits().headers:,}: 431",
-    "speed of a request's body, on the whole": f"{channel._SLOWEST_BODY:,} bytes a second: 408",
+    "speed of a request's body, on the whole": f"{waiting._SLOWEST_BODY:,} bytes a second: 408",
     "head, and trailers, of a response": f"{http1.LONGEST_HEAD // KIB} KiB: 502",
     "interim responses": f"{http1._MOST_INTERIM}: 502",
     "requests sent behind one that runs": (
-        f"{channel._READ_AHEAD // KIB} KiB are read ahead, the rest waits"
+        f"{incoming._READ_AHEAD // KIB} KiB are read ahead, the rest waits"
     ),
     "a refused client that goes on sending": f"closed after {channel._LINGER_SECONDS:g} seconds",
     "a client that does not read the end of a broken answer": (

@@ -92,6 +92,11 @@ class RequestReader:
         return self._at < len(self._buffer)
 
     @property
+    def size(self) -> int:
+        """How many bytes of a body have been read that is not whole yet."""
+        return 0 if self._body is None else self._body.size
+
+    @property
     def path(self) -> bytes:
         """What is asked for, without its query, as far as it has come: also after an error."""
         if self.head is not None:

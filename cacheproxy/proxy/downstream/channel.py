@@ -6,10 +6,10 @@ limits do not suit agents. So this is our own protocol beneath the same Site and
 
 from __future__ import annotations
 
-from enum import Enum, auto
-from typing import Any
+from typing import Any, Literal
 
-from twisted.internet.interfaces import IDelayedCall, IPushProducer, ISSLTransport
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer, ISSLTransport
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
@@ -17,20 +17,17 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
-from cacheproxy.core.conversation.owner import peer_address
 from cacheproxy.core.http1.request_head import RequestError, RequestHead
-from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.access import Door
 from cacheproxy.core.privacy.origins import NOT_SHARED
-from cacheproxy.proxy.downstream.limits import Limits, SiteState, set_options
+from cacheproxy.proxy.downstream.bodies import LARGE
+from cacheproxy.proxy.downstream.incoming import NOTHING, Incoming
+from cacheproxy.proxy.downstream.limits import Limits, SiteState, opened
 from cacheproxy.proxy.downstream.request import ProxyRequest, refusal
+from cacheproxy.proxy.downstream.waiting import Phase, Wait
 from cacheproxy.proxy.transport import eager
-from cacheproxy.proxy.transport.deadline import Deadline
 
 _log = Logger()
-_READ_AHEAD = 128 << 10
-"""Bytes of pipelined requests that are read behind a running one. Beyond it the transport is
-paused, and a client that leaves goes unnoticed until the answer is written."""
 _READ_SIZE = 120 << 10
 """Bytes that one read takes at most. Twisted's own 64 KiB make twice as many reads of a long
 conversation's body. From 128 KiB on, glibc takes new pages from the kernel for each read: 500 KB
@@ -45,23 +42,10 @@ before it has read the answer (RFC 9112, section 9.6)."""
 _UNREAD_SECONDS = 600.0
 """How long a client may take to read the end of an answer: what our buffer and the kernel's hold,
 a few hundred kilobytes, since the rest waits at the upstream."""
-_SLOWEST_BODY = 1024
-"""Bytes a second, below which a body on the whole comes too slowly."""
-
 
 _NOWHERE = Door()
-_NOTHING = RequestReader(Limits())
-"""It is fed nothing: there is no more to be read."""
-
-
-class _Phase(Enum):
-    """What a connection is waiting for."""
-
-    IDLE = auto()
-    HEAD = auto()
-    BODY = auto()
-    ANSWER = auto()
-    CLOSING = auto()
+_OURS = (Phase.ANSWER, Phase.ROOM)
+"""What a client waits for, too: what it sends meanwhile is read ahead."""
 
 
 @implementer(IPushProducer)
@@ -85,48 +69,32 @@ class ProxyChannel(Protocol):
         self.peer = ""  #: see ``Connection``
         self._door = _NOWHERE
         self._is_plain = False
-        self._deadline = Deadline(site.reactor, self._expired)
-        self._reader = RequestReader(limits)
-        self._head: RequestHead | None = None
-        self._phase = _Phase.IDLE
+        self._wait = Wait(site.reactor, self._expired)
+        self._incoming = Incoming(site, limits)
         self.was_used = False
-        self._ahead = bytearray()
         self._reading = False
         self._full = False
-        self._later: IDelayedCall | None = None
-        self._body_size = 0
-        self._body_since = 0.0
 
     # What the transport tells.
 
     def connectionMade(self) -> None:
         """Begin to wait for a request."""
         transport = self.transport
-        set_options(transport)
+        self._is_plain = isinstance(transport, Connection)
+        self.secure = not self._is_plain and ISSLTransport.providedBy(transport)
+        self._door, self.peer = opened(transport, secure=self.secure)
         transport.registerProducer(self, True)
-        name: Any = None
-        peer: Any = None
-        if isinstance(transport, Connection):
-            self._is_plain = True
+        if self._is_plain:
             transport.bufferSize = _READ_SIZE
-            name, peer = transport.socket.getsockname(), getattr(transport, "client", None)
-        else:
-            self.secure = ISSLTransport.providedBy(transport)
-        if isinstance(name, tuple) and len(name) == 2:  # IPv4; Twisted's way takes five calls
-            self._door, self.peer = Door(*name), peer_address(peer[0])
-        else:
-            host = transport.getHost()
-            self._door = Door(getattr(host, "host", ""), getattr(host, "port", 0), self.secure)
-            self.peer = peer_address(getattr(transport.getPeer(), "host", None) or "")
-        self._deadline.set(self.limits.idle)
+        self._wait.set(self.limits.idle)
         self.site.channels.add(self)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Leave nothing behind; tell whoever writes the answer."""
-        self._phase = _Phase.CLOSING
-        if self._reader is not _NOTHING:
-            self._drop()
-        self._deadline.stop()
+        self._wait.phase = Phase.CLOSING
+        if self._incoming.reader is not NOTHING:
+            self._incoming.drop()
+        self._wait.stop()
         self.site.channels.discard(self)
         self.site.spare.discard(self)
         request, self.request = self.request, None
@@ -135,20 +103,17 @@ class ProxyChannel(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Read requests; drop what a refused client sends on."""
-        phase = self._phase
-        if phase is _Phase.CLOSING:
+        phase = self._wait.phase
+        if phase is Phase.CLOSING:
             return
-        if phase is _Phase.ANSWER or self._reading or self._full or self._later is not None:
-            self._ahead += data
-            if len(self._ahead) > _READ_AHEAD:
+        if phase in _OURS or self._reading or self._full or self._incoming.later is not None:
+            self._incoming.ahead += data
+            if self._incoming.is_much:
                 self.transport.pauseProducing()
             return
-        if phase is _Phase.BODY:
-            self._body_size += len(data)
-            spent = self.site.reactor.seconds() - self._body_since
-            most = self.limits.idle + self._body_size / _SLOWEST_BODY  # seconds, so far, in all
-            self._deadline.set(min(self.limits.idle, most - spent))
-        self._reader.feed(data)
+        if phase is Phase.BODY:
+            self._wait.came(len(data), self.limits.idle)
+        self._incoming.reader.feed(data)
         self._read()
 
     def pauseProducing(self) -> None:
@@ -156,7 +121,7 @@ class ProxyChannel(Protocol):
         self._full = True
         if self.producer is not None:
             self.producer.pauseProducing()
-        elif self._phase is not _Phase.ANSWER:  # there, it may leave, which only reading tells
+        elif self._wait.phase is not Phase.ANSWER:  # there, it may leave, which only reading tells
             self.transport.pauseProducing()
 
     def resumeProducing(self) -> None:
@@ -164,7 +129,7 @@ class ProxyChannel(Protocol):
         self._full = False
         if self.producer is not None:
             self.producer.resumeProducing()
-        elif self._phase is not _Phase.ANSWER:
+        elif self._wait.phase is not Phase.ANSWER:
             self.transport.resumeProducing()
             self._next()
 
@@ -178,29 +143,36 @@ class ProxyChannel(Protocol):
     def done(self) -> None:
         """Wait for the next request, or for the client to read the rest of its answer."""
         self.request = self.producer = None
-        if self._phase is _Phase.CLOSING:
+        incoming = self._incoming
+        if incoming.place is not None:
+            incoming.done()
+        if self._wait.phase is Phase.CLOSING:
             return
         if self.site.closing or not self.persistent:
             self._leave()
             return
         if self._is_plain:
             self.transport.bufferSize = _READ_SIZE
-        self._wait(_Phase.IDLE, self.limits.idle)
-        if len(self._ahead) > _READ_AHEAD and not self._full:
+        self._wait.begin(Phase.IDLE, self.limits.idle)
+        if incoming.ahead and incoming.is_much and not self._full:
             self.transport.resumeProducing()
         self._next()
 
     def close(self) -> None:
         """Close when all that was written has been sent."""
-        self._phase = _Phase.CLOSING
+        self._wait.phase = Phase.CLOSING
         self.transport.unregisterProducer()
         self.transport.loseConnection()
 
     def abort(self) -> None:
         """Close at once, with a reset."""
-        self._phase = _Phase.CLOSING
+        self._wait.phase = Phase.CLOSING
         self.is_aborted = True
         self.transport.abortConnection()
+
+    def make_room(self, size: int) -> Deferred[None] | None:
+        """Have room for the request's body once it is unpacked: see ``Incoming``."""
+        return self._incoming.make_room(size)
 
     @property
     def is_ending(self) -> bool:
@@ -216,49 +188,43 @@ class ProxyChannel(Protocol):
 
     def adopt(self, limits: Limits) -> None:
         """Use ``limits`` from the next request on."""
-        if self._phase is _Phase.IDLE:
-            self.limits = self._reader.limits = limits
+        if self._wait.phase is Phase.IDLE:
+            self.limits = self._incoming.reader.limits = limits
 
     def close_if_idle(self) -> None:
-        """Close, unless a request is under way; one whose head has begun is refused."""
-        if self._phase is _Phase.IDLE:
+        """Close, unless a request is under way; one that is not read yet is refused."""
+        if self._wait.phase is Phase.IDLE:
             self._leave()
-        elif self._phase is _Phase.HEAD:
+        elif self._wait.phase in (Phase.HEAD, Phase.ROOM):
+            self.transport.resumeProducing()  # it lingers, see below
             self._refuse(503, "the proxy is shutting down")
 
     # Reading.
 
     def _next(self) -> None:
         """Read what has come behind the last request, unless something is in the way."""
-        if self._reading or self._full or self._later is not None:
+        if self._reading or self._full or self._incoming.later is not None:
             return
-        if self._phase in (_Phase.ANSWER, _Phase.CLOSING):
+        if self._wait.phase in _OURS or self._wait.phase is Phase.CLOSING:
             return
-        if self._take_ahead():
+        if self._incoming.take_ahead():
             self._read()
-
-    def _take_ahead(self) -> bool:
-        """Return whether there is something to be read."""
-        if self._ahead:
-            self._reader.feed(bytes(self._ahead))
-            self._ahead.clear()
-        return self._reader.waiting
 
     def _read(self) -> None:
         """Read, and have answered, as many requests as there are: not too many in one turn."""
         self._reading = True
         try:
             for _ in range(_AT_A_TIME):
-                if not self._read_one() or self._full or not self._take_ahead():
+                if not self._read_one() or self._full or not self._incoming.take_ahead():
                     return
-            self._later = self.site.reactor.callLater(0, self._read_on)
+            self._incoming.later = self.site.reactor.callLater(0, self._read_on)
         except RequestError as error:
             self._refuse(error.status, str(error))
         finally:
             self._reading = False
 
     def _read_on(self) -> None:
-        self._later = None
+        self._incoming.later = None
         self._next()
 
     def _read_one(self) -> bool:
@@ -266,12 +232,13 @@ class ProxyChannel(Protocol):
 
         What can be refused for its head is: before 100 Continue, and any of the body.
         """
-        reader, head, site = self._reader, self._head, self.site
+        incoming, site = self._incoming, self.site
+        reader, head = incoming.reader, incoming.head
         if head is None:
             head = reader.read_head()
             if head is None:
-                if self._phase is _Phase.IDLE and reader.waiting:
-                    self._wait(_Phase.HEAD, self.limits.head_seconds)
+                if self._wait.phase is Phase.IDLE and reader.waiting:
+                    self._wait.begin(Phase.HEAD, self.limits.head_seconds)
                 return False
             refused = site.refusal(head, self._door, self)
             if refused is not None:
@@ -279,26 +246,54 @@ class ProxyChannel(Protocol):
                 return False
             if head.length is not None and head.length > self.limits.body:
                 raise RequestError.too_large(self.limits)
-            if head.values(b"expect") and head.expects_continue:
-                eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
             self.persistent = head.persistent
             if site.access.token:
                 head = site.without_token(head)
+            large = head.length if head.length is not None and head.length > LARGE else 0
+            if large and not incoming.may_be(large, self._has_room):
+                return self._wait_for_room(head)
+            if head.values(b"expect"):
+                self._go_ahead(head)
         body = reader.read_body()
         if body is None:
-            if self._head is None:
-                self._head = head
-                self._body_size, self._body_since = 0, self.site.reactor.seconds()
-                self._wait(_Phase.BODY, self.limits.idle)
+            if incoming.head is None:
+                incoming.head = head
+                self._wait.begin_body(self.limits.idle)
+            # Nobody knows how large a chunked one becomes.
+            if head.length is None and not incoming.may_be(reader.size, self._has_room):
+                self._wait_for_room(head)
             return False
-        self._head = None
+        incoming.head = None
         self._answer(head, body)
-        return self._phase is _Phase.IDLE
+        return self._wait.phase is Phase.IDLE
+
+    def _go_ahead(self, head: RequestHead) -> None:
+        """Have the client send the body, if it waits for a word."""
+        if head.expects_continue:
+            eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _wait_for_room(self, head: RequestHead) -> Literal[False]:
+        """Read nothing of a large body, or no more of it, while there are too many."""
+        self._incoming.head = head
+        self._wait.phase, self._wait.moment = Phase.ROOM, None
+        _log.info("a large request body waits for others to end (--bodies-in-flight)")
+        return False
+
+    def _has_room(self) -> None:
+        """Read on: not at once, since the request of another connection ends just now."""
+        head = self._incoming.head
+        assert head is not None, "it waits for the room of its body"
+        self._wait.begin_body(self.limits.idle)
+        if not self._incoming.reader.size:
+            self._go_ahead(head)
+        if self._incoming.is_much and not self._full:
+            self.transport.resumeProducing()
+        self._incoming.later = self.site.reactor.callLater(0, self._read_on)
 
     def _answer(self, head: RequestHead, body: bytes) -> None:
         """Have the site's resource answer. The upstream may take its time."""
-        self._phase, self.was_used = _Phase.ANSWER, True
-        self._deadline.moment = None
+        self._wait.phase, self.was_used = Phase.ANSWER, True
+        self._wait.moment = None
         if self._is_plain:  # to Twisted's transports, what is read and what waits are one number
             self.transport.bufferSize = _QUEUE_SIZE
         sharing = self.site.sharing(head) if self.site.access.origins else NOT_SHARED
@@ -319,44 +314,32 @@ class ProxyChannel(Protocol):
 
     def _refuse(self, status: int, message: str) -> None:
         _log.warn("rejected a request ({status}): {message}", status=status, message=message)
-        answer = refusal(self._reader, status, message, self.site.sharing(self._reader.head))
-        self._drop()
+        asked = self._incoming.reader
+        answer = refusal(asked, status, message, self.site.sharing(asked.head))
+        self._incoming.drop()
         self.transport.unregisterProducer()
         self.transport.write(answer)
         if self.secure:  # says so, and goes on reading until the client has said so, too
             self.transport.loseConnection()
         else:
             self.transport.loseWriteConnection()
-        self._wait(_Phase.CLOSING, _LINGER_SECONDS)
+        self._wait.begin(Phase.CLOSING, _LINGER_SECONDS)
 
     def _leave(self) -> None:
         """Close once the client has read what it still has to (twisted#12498)."""
-        self._phase = _Phase.CLOSING
-        self._drop()
+        self._wait.phase = Phase.CLOSING
+        self._incoming.drop()
         self.transport.unregisterProducer()
         eager.close(self.transport)
         if self in self.site.channels:
-            self._deadline.set(_UNREAD_SECONDS)
-
-    def _drop(self) -> None:
-        """Keep nothing of what has come, and read no more of it."""
-        self._reader = _NOTHING
-        self._head = None
-        self._ahead.clear()
-        if self._later is not None:
-            self._later.cancel()
-            self._later = None
-
-    def _wait(self, phase: _Phase, seconds: float) -> None:
-        self._phase = phase
-        self._deadline.set(seconds)
+            self._wait.set(_UNREAD_SECONDS)
 
     def _expired(self) -> None:
-        if self._phase is _Phase.HEAD:
+        if self._wait.phase is Phase.HEAD:
             self._refuse(408, f"the headers took longer than {self.limits.head_seconds:g} s")
-        elif self._phase is _Phase.BODY:
+        elif self._wait.phase is Phase.BODY:
             self._refuse(408, "the request body came too slowly, or not at all")
-        elif self._phase is _Phase.IDLE:
+        elif self._wait.phase is Phase.IDLE:
             self._leave()
         else:
             self.abort()

@@ -8,9 +8,11 @@ from typing import Any
 
 from twisted.internet.tcp import Connection
 
+from cacheproxy.core.conversation.owner import peer_address
 from cacheproxy.core.http1.request_head import RequestHead, RequestLimits
 from cacheproxy.core.privacy.access import HEALTH, Access, AccessRefusal, Door
 from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
+from cacheproxy.proxy.downstream.bodies import Bodies
 
 _KEEPALIVE = [
     (getattr(socket, name), value)
@@ -27,6 +29,7 @@ class Limits(RequestLimits):
     """How much a client may send, and how long it may take."""
 
     connections: int = 4096  #: how many at a time
+    in_flight: int = 512 << 20  #: bytes of large bodies at a time
     idle: float = 75.0  #: seconds between requests, and between two pieces of a body
     head_seconds: float = 30.0
     """Seconds from a request's first byte to the end of its head, however many bytes come in
@@ -37,7 +40,8 @@ class SiteState:
     """What a connection asks its site: what is in force now, and who else is connected.
 
     ``closing``: each connection ends behind its answer; ``draining``: no new requests. ``spare``:
-    connections that ask for our health although there are too many.
+    connections that ask for our health although there are too many. ``bodies``: the large ones that
+    are in flight.
     """
 
     reactor: Any
@@ -48,6 +52,7 @@ class SiteState:
         self.access = access
         self.channels: set[Any] = set()
         self.spare: set[Any] = set()
+        self.bodies = Bodies(limits.in_flight)
         self.closing = self.draining = False
 
     def refusal(self, head: RequestHead, door: Door, channel: Any) -> AccessRefusal | None:
@@ -82,16 +87,26 @@ class SiteState:
         return head.without(held, target) if held or target != head.target else head
 
 
-def set_options(transport: Any) -> None:
-    """Have small answers sent at once, and a peer noticed that is gone without a word."""
+def opened(transport: Any, *, secure: bool) -> tuple[Door, str]:
+    """Set options of a new connection; return where it has come in, and its peer's address.
+
+    Small answers are sent at once, and a peer is noticed that is gone without a word.
+    """
     beneath = getattr(transport, "transport", transport)  # TLS is a transport on a transport
-    if not isinstance(beneath, Connection):
-        return
-    handle = beneath.getHandle()
-    try:
-        handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
-            handle.setsockopt(socket.IPPROTO_TCP, option, value)
-    except OSError:  # a socket in the file system has none; or the client has gone already
-        return
+    name: Any = None
+    if isinstance(beneath, Connection):
+        handle = beneath.getHandle()
+        try:
+            name = handle.getsockname()
+            handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEPALIVE:
+                handle.setsockopt(socket.IPPROTO_TCP, option, value)
+        except OSError:  # a socket in the file system has none; or the client has gone already
+            pass
+        peer: Any = getattr(beneath, "client", None)
+        if isinstance(name, tuple) and len(name) == 2:  # IPv4; Twisted's way takes five calls
+            return Door(*name, secure), peer_address(peer[0])
+    host = transport.getHost()
+    door = Door(getattr(host, "host", ""), getattr(host, "port", 0), secure)
+    return door, peer_address(getattr(transport.getPeer(), "host", None) or "")

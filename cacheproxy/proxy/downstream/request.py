@@ -10,6 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
@@ -42,6 +43,9 @@ class Connection(Protocol):
 
     peer: str
     """The client's address, "" where it is this machine."""
+
+    def make_room(self, size: int) -> Deferred[None] | None:
+        """Have room for the body once it is unpacked, ``size`` bytes in all; None if there is."""
 
     @property
     def secure(self) -> bool:

@@ -54,6 +54,7 @@ class ProxySite(Site, SiteState):
         self.resource, self.limits, self.access = resource, limits, access
         for channel in self.channels:
             channel.adopt(limits)
+        self.bodies.adopt(limits.in_flight)
 
     def last_call(self) -> None:
         """Close the connections that wait for another request; those before their first may ask."""

@@ -168,7 +168,8 @@ class _UnderWay:
 
     async def _prepare(self) -> Prepared:
         """Take the request through the rules, once its body is plain; raises CodingError."""
-        self.record.received = await self.context.unpacking.plain(self.sending.came)
+        room = self.delivery.down.channel.make_room
+        self.record.received = await self.context.unpacking.plain(self.sending.came, room)
         return await self.context.normalizing.prepare(self.record.received)
 
     def _begin(self, turn: Turn, request: Request) -> None:

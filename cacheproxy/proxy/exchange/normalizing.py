@@ -33,6 +33,7 @@ from cacheproxy.core.rules.rule import Rule
 from cacheproxy.proxy.exchange.workers import Workers
 
 _T = TypeVar("_T")
+MakeRoom = Callable[[int], Deferred[None] | None]
 _log = Logger()
 _BOM = b"\xef\xbb\xbf"
 THREAD_ABOVE = 128 << 10
@@ -59,6 +60,14 @@ def seconds_for(request: Request) -> float:
     return _SECONDS + _SECONDS_PER_MIB * len(request.body) / (1 << 20)
 
 
+class NoRoomError(Exception):
+    """There is no room for an unpacked body; ``room`` fires as soon as there is."""
+
+    def __init__(self, room: Deferred[None]) -> None:
+        super().__init__("too many large bodies are in flight")
+        self.room = room
+
+
 class Unpacking:
     """Undoes the content codings of requests. ``limit``: bytes that a body may come to.
 
@@ -75,15 +84,23 @@ class Unpacking:
     async def in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Do ``work`` on a packed request behind the others: it may become large.
 
-        Eight of 57 KB came to 60 MB each, and to 1.9 GB while they were all read at once.
+        Eight of 57 KB came to 60 MB each, and to 1.9 GB while they were all read at once. One for
+        which there is no room lets the others go on, and is unpacked again when there is.
         """
-        done: _T = await self._turns.run(lambda: Deferred.fromCoroutine(work()))
-        return done
+        while True:
+            try:
+                done: _T = await self._turns.run(lambda: Deferred.fromCoroutine(work()))
+            except NoRoomError as error:
+                room = error.room
+            else:
+                return done
+            await room
 
-    async def plain(self, request: Request) -> Request:
+    async def plain(self, request: Request, make_room: MakeRoom) -> Request:
         """Return ``request`` without content codings and byte-order mark (RFC 8259, section 8.1).
 
-        Itself if it has none, or one that is not known. Raises CodingError.
+        Itself if it has none, or one that is not known. ``make_room``: see ProxyChannel. Raises
+        CodingError, or NoRoomError where too much is in flight.
         """
         if not request.body or request.dialect is None:
             return request
@@ -100,6 +117,9 @@ class Unpacking:
                     if self._edits:
                         raise
                     return request
+                room = make_room(len(request.body) + len(body))
+                if room is not None:
+                    raise NoRoomError(room)
                 self._tell()
             headers = tuple([pair for pair in headers if pair[0].lower() != b"content-encoding"])
         elif not body.startswith(_BOM):

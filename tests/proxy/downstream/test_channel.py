@@ -14,6 +14,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream import channel as module
+from cacheproxy.proxy.downstream import incoming
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from tests.proxy.inmemory import Producer, Transport, take_turns
@@ -288,7 +289,7 @@ def test_many_requests_at_once_take_several_turns(then):
 def test_no_more_than_some_is_read_ahead():
     """The client is paused; when its turn has come, it goes on."""
     down, request = asked()
-    line = b"GET /".ljust(module._READ_AHEAD, b"x")
+    line = b"GET /".ljust(incoming._READ_AHEAD, b"x")
     for start in range(0, len(line), 1024):
         down.send(line[start : start + 1024])
     assert not down.transport.paused
