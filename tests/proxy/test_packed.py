@@ -4,13 +4,14 @@ import gzip
 import json
 import zlib
 from contextlib import contextmanager
+from threading import Event
 
 import pytest
 
 from cacheproxy.core.http1.content_coding import zstd
 
 from .conftest import MOST_MIB, RULES
-from .harness import Proxy, free_port, sound_upstream, whole
+from .harness import TIMEOUT, Client, Proxy, free_port, sound_upstream, whole
 
 pytestmark = pytest.mark.slow
 
@@ -192,3 +193,37 @@ def test_a_remote_upstream_that_stands_in_gets_it_as_it_came(tmp_path):
         nameless = gzip.compress(BODY.replace(b'"model":"m",', b""))
         assert send(nameless, coded("gzip")) == (nameless, [b"gzip"])
         assert send(gzip.compress(BODY), coded("gzip")) == (BODY.replace(b'"m"', b'"other"'), [])
+
+
+def test_what_is_unpacked_needs_room_too(tmp_path):
+    """One that is small while it is packed waits behind a large one, if it does not stay small.
+
+    Others pass it meanwhile. Its client may leave, and then it is not sent at all.
+    """
+    go_on = Event()
+
+    def script(peer, received):
+        if len(received.body) > MIB:
+            go_on.wait(TIMEOUT)
+        peer.send(whole(b"{}"))
+
+    packed, fields = gzip.compress(large(3 * MIB)), (coded("gzip"), JSON)
+    options = ("--bodies-in-flight", "2", "--upstream")
+    with sound_upstream() as upstream, Proxy(tmp_path, *options, upstream.url) as proxy:
+        upstream.reset(script)
+        with Client(proxy.address) as first, Client(proxy.address) as second:
+            first.ask("/v1/messages", large(2 * MIB), JSON)
+            assert len(upstream.received().body) > MIB
+            with Client(proxy.address) as leaver:
+                leaver.ask("/v1/messages", packed, *fields)
+                second.ask("/v1/messages", packed, *fields)
+                for body in (BODY, gzip.compress(BODY)):
+                    answer = proxy.ask("/v1/messages", body, *fields[body is BODY :])
+                    assert answer.status == 200
+                    assert upstream.received().body == BODY
+            assert upstream.requests.empty()
+            go_on.set()
+            assert first.answer().status == 200
+            assert upstream.received().body == large(3 * MIB)
+            assert second.answer().status == 200
+        assert upstream.requests.empty()
