@@ -7,10 +7,12 @@ reactor's thread.
 
 import gc
 import json
+import re
 import socket
 import sys
 import threading
 import time
+import tracemalloc
 
 import pytest
 from twisted.internet.epollreactor import EPollReactor
@@ -233,6 +235,44 @@ def test_growing_takes_as_much_as_is_new(machine):
     """Each turn has two messages more; the last ones take no more than the first."""
     counts = machine.calls([turn(number, 2 * number) for number in range(2, 60)])
     assert settled(counts[30:]) < 1.2 * settled(counts[:30])
+
+
+class Watching(Upstream):
+    """Reads bodies into a small buffer; notes the most memory until their first bytes came."""
+
+    def _serve(self):
+        small = bytearray(1 << 16)
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection:
+                head = b""
+                while not head.endswith(b"\r\n\r\n"):
+                    head += connection.recv(1)
+                self.peak = tracemalloc.get_traced_memory()[1]
+                left = int(re.search(rb"Content-Length: (\d+)", head)[1])
+                while left:
+                    left -= connection.recv_into(small)
+                connection.sendall(self.answer)
+
+
+@pytest.mark.slow
+def test_a_body_is_received_once_and_copied_once():
+    """The second is the edited one. What a turn before had is known: only bodies take memory."""
+    upstream = Watching(whole(ANSWER))
+    machine = Machine(upstream)
+    try:
+        machine.calls([turn(number, 40, 100_000) for number in range(3)])
+        request = turn(3, 40, 100_000)
+        tracemalloc.start()
+        machine.calls([request])
+        assert 1.9 < upstream.peak / len(request) < 2.3
+    finally:
+        tracemalloc.stop()
+        machine.close()
+        upstream.close()
 
 
 @pytest.mark.parametrize("machine", [event_stream(100)], indirect=True)
