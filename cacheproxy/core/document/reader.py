@@ -253,7 +253,8 @@ class Reader:
         size = _WINDOW if body[at] in _OPENING else _LEAST
         while True:
             is_rest = at + size >= len(body)
-            text, _ = utf_8_decode(body[at : at + size], "strict", is_rest)
+            part = body if size <= _WINDOW else memoryview(body)  # of a long value, no copy
+            text, _ = utf_8_decode(part[at : at + size], "strict", is_rest)
             try:
                 value, end = _scan(text, 0)
             except (ValueError, StopIteration, IndexError):

@@ -26,6 +26,7 @@ from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.delivery import Delivery
 from cacheproxy.proxy.exchange.form import asks_otherwise, reshaping, wants_stream
+from cacheproxy.proxy.exchange.normalizing import LARGE
 from cacheproxy.proxy.exchange.recording import take_tap
 from cacheproxy.proxy.exchange.relay import Relay
 from cacheproxy.proxy.exchange.sending import Sending
@@ -103,8 +104,8 @@ class _UnderWay:
         down = delivery.down
         context.judge()  # it may be the next turn of what has just been answered
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
-        is_packed = b"content-encoding" in sending.came.by_name
-        preparing = context.unpacking.in_turn(self._prepare) if is_packed else self._prepare()
+        is_large = len(down.body) > LARGE or b"content-encoding" in sending.came.by_name
+        preparing = context.unpacking.in_turn(self._prepare) if is_large else self._prepare()
         prepared = self.prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
             self._begin(prepared.turn, prepared.request)

@@ -39,6 +39,8 @@ _BOM = b"\xef\xbb\xbf"
 THREAD_ABOVE = 128 << 10
 """Bytes to be scanned beyond which the work goes to a thread, so that nothing holds the reactor for
 5 ms, even where all messages are tiny (benchmarks/README.md)."""
+LARGE = 8 << 20
+"""Bytes of a body from which one at a time is read, as of packed ones: it takes four times that."""
 _SLOW = 0.02
 """Seconds of processor time, four times what any request takes that stays on the reactor."""
 _OFTEN, _ONE_IN = 3, 100
@@ -82,7 +84,7 @@ class Unpacking:
         self._turns = DeferredLock()
 
     async def in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Do ``work`` on a packed request behind the others: it may become large.
+        """Do ``work`` on a large request behind the others, or on a packed one: it may become so.
 
         Eight of 57 KB came to 60 MB each, and to 1.9 GB while they were all read at once. One for
         which there is no room lets the others go on, and is unpacked again when there is.
