@@ -44,7 +44,8 @@ from cacheproxy.proxy.exchange.normalizing import in_thread, seconds_for
 from cacheproxy.proxy.exchange.probes import Asked, Probes
 from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.servers.profiling import Profiling
-from cacheproxy.proxy.upstream.connection import UpstreamConnection, peek
+from cacheproxy.proxy.upstream.body import peek
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 
 _log = Logger()
 _SHORT, _AGAIN = 64 << 10, 32 << 10

@@ -60,7 +60,8 @@ class Attempt:
 
     ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
     ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
-    asked for it. ``asked_for``: what the client asked for. ``connection``: the one it was sent by
+    asked for it. ``asked_for``: what the client asked for; ``request``: what the rules
+    made of it. ``connection``: the one it was sent by
     last. ``refusal``: the response, where it is an error that has been read.
     """
 
@@ -83,9 +84,9 @@ class Attempt:
         self.asked_for = record.received
         self._context, self._server, self._record = context, server, record
         self._came, self._started, self._turn = came, started, prepared.turn
-        self._request, self._reports = prepared.request, prepared.reports
+        self.request, self._reports = prepared.request, prepared.reports
         if not server.edits:
-            self._request, self._reports = record.received, ()
+            self.request, self._reports = record.received, ()
         record.sent = record.edited_after = record.sent_after = None  # by another server
 
     async def send(
@@ -93,14 +94,14 @@ class Attempt:
     ) -> UpstreamConnection | None:
         """Return the response once its head has come, None where ``counted`` is the answer.
 
-        ``no_head``: who is told if no head comes, and after how many seconds; None: nobody. It is
-        not kept: who is told has the attempt. What goes wrong is raised.
+        ``no_head``: who is told if no head comes, and after how many seconds; None: nobody. What
+        goes wrong is raised.
         """
         context, server, record, turn = self._context, self._server, self._record, self._turn
         adapting, translating, upstream = server.adapting, server.translating, server.upstream
         begins, asked = record.turn > 0, tuple[RuleReport, ...]()
         # 3. It is adapted to what is known of this server.
-        adapted = await adapting.adapt(self._request, turn, begins=begins)
+        adapted = await adapting.adapt(self.request, turn, begins=begins)
         record.edited_after = context.clock.seconds() - self._started
         stamp: Headers = ()
         if server.stamp.names:
@@ -139,7 +140,7 @@ class Attempt:
                 return response
             # 7. It is sent once more, if the upstream did not know the dialect,
             if translated is None and await translating.learns_from(response, adapted.request):
-                adapted = await adapting.adapt(self._request, turn, begins=begins)
+                adapted = await adapting.adapt(self.request, turn, begins=begins)
                 continue
             # or refused what an adaptation mends.
             healed = await adapting.heal(

@@ -1,14 +1,6 @@
 """One client's side of an answer: its form, its signs of life, and errors that are told late.
 
-What may happen when:
-
-| state | begins with | may become |
-|---|---|---|
-| nothing has gone down | the request | begun early, answered, refused, left |
-| begun early: a head of ours, signs | ``begin_early``, ``begin_head`` | answered, failed, left |
-| answered: its bytes go down | the relay's first | whole, broken off, left |
-| failed: an error of the dialect's own | ``fail``, ``end_early`` | over |
-| left (``gone``) | the client's end | over: what comes of the answer is its retry's |
+Its states, and the steps between them, are in ``states``.
 """
 
 from __future__ import annotations
@@ -32,8 +24,10 @@ from cacheproxy.proxy.exchange.form import translated, wants_stream
 from cacheproxy.proxy.exchange.listener import Listener
 from cacheproxy.proxy.exchange.recording import Tap, shows_key, tap_of
 from cacheproxy.proxy.exchange.relay import EVENTS, JSON, Blanks, Pings, Relay, takes_pings
+from cacheproxy.proxy.exchange.states import DELIVERY_STEPS, DeliveryState, StepError
 from cacheproxy.proxy.translation.translating import Translation
-from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect
+from cacheproxy.proxy.upstream.body import collect
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange, Outcome
 
 MOST_WHOLE = 64 << 20
@@ -46,13 +40,14 @@ _LENGTH = frozenset({b"content-length"})
 class Delivery:
     """An answer on its way to one client, whose ``record`` it fills in.
 
-    ``down``: the client's request, and where its answer goes. ``started``: when it had been read,
-    by ``context.clock``. ``gone``: how the client left, None while it is there. ``tap``: reads the
+    ``state``: what has gone down. ``down``: the client's request, and where its answer goes.
+    ``started``: when it had been read, by ``context.clock``. ``gone``: how the client left, None
+    while it is there. ``tap``: reads the
     answer along. ``relay``: of the body that goes down. ``pings``: of a stream with a head of ours.
     """
 
     __slots__ = (
-        *("down", "gone", "pings", "record", "relay", "started", "tap"),
+        *("down", "gone", "pings", "record", "relay", "started", "state", "tap"),
         *("_context", "_listener", "_reply"),
     )
 
@@ -60,6 +55,7 @@ class Delivery:
         self, context: ExchangeContext, down: ProxyRequest, record: Exchange, started: float
     ) -> None:
         self._context, self.down, self.record, self.started = context, down, record, started
+        self.state = DeliveryState.OPEN
         self.gone: Failure | None = None
         self.tap: Tap | None = None
         self.relay: Relay | None = None
@@ -95,6 +91,12 @@ class Delivery:
         if self.record.session is not None:
             self._context.progressed(self.record, progress, self.now())
 
+    def become(self, state: DeliveryState) -> None:
+        """Take a step; raises StepError where there is none from here to ``state``."""
+        if (self.state, state) not in DELIVERY_STEPS:
+            raise StepError(self.state, state)
+        self.state = state
+
     # The head.
 
     def take_head(self, head: ResponseHead, keys: frozenset[bytes], *, is_translated: bool) -> None:
@@ -125,6 +127,7 @@ class Delivery:
 
     def begin_head(self) -> None:
         """Send a head of our own: what goes wrong from now on is told in the stream."""
+        self.become(DeliveryState.EARLY)
         self.record.status, self.record.response_headers = 200, _EARLY
         self.down.send_head(200, b"OK", _EARLY)
         self.pings = self._signs()
@@ -177,6 +180,7 @@ class Delivery:
     ) -> None:
         """Answer with a body of our own making, of content type ``kind``."""
         record = self.record
+        self.become(DeliveryState.ANSWERED)
         record.status, record.first_byte, record.bytes_down = status, self.now(), len(body)
         self._reply = body
         others = tuple((name, value) for name, value in headers if name.lower() not in _OF_THE_BODY)
@@ -210,17 +214,20 @@ class Delivery:
     def fail(self, status: int, message: str, error: BaseException | None) -> None:
         """Tell the client that there is no answer, or not all of it. ``error``: what went wrong."""
         if not self.down.started:
+            self.become(DeliveryState.FAILED)
             self.record.status = status
             self.down.refuse(status, message)
         elif self.pings is not None:
             is_said = isinstance(error, SaidError)
             self.end_early(status, str(error) if is_said else f"cacheproxy: {message}")
         else:
+            self.become(DeliveryState.FAILED)
             self.down.channel.abort()
 
     def end_early(self, status: int, message: str) -> None:
         """End a stream that has but begun with an error."""
         assert self.pings is not None
+        self.become(DeliveryState.FAILED)
         self.pings.stop()
         self.record.status = status
         client = self._client
@@ -254,7 +261,7 @@ class Delivery:
         if relay is not None:
             body = None if relay.kept is None else relay.kept.joined()
             record.bytes_down = relay.bytes_down
-            if relay.first_byte is not None:
+            if relay.first_byte is not None and not record.held:  # else it is the next one's
                 record.first_byte = relay.first_byte - self.started
         if self._reply and record.status == 200:
             listener = self.listen(asked)

@@ -23,6 +23,7 @@ from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.prefill import PrefillReader
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.exchange.answer import Answer
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.delivery import Delivery
 from cacheproxy.proxy.exchange.form import asks_otherwise, reshaping, wants_stream
@@ -31,6 +32,7 @@ from cacheproxy.proxy.exchange.recording import take_tap
 from cacheproxy.proxy.exchange.relay import Relay
 from cacheproxy.proxy.exchange.sending import Sending
 from cacheproxy.proxy.exchange.servers import Chosen
+from cacheproxy.proxy.exchange.states import AnswerState, DeliveryState
 from cacheproxy.proxy.translation.translating import is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.failures import explain
@@ -69,15 +71,21 @@ class _UnderWay:
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""
+        record, delivery, sending = self.record, self.delivery, self.sending
+        ended = AnswerState.DONE
         try:
             await self._relay()
         except Exception:
             self._failed(Failure())
-        record, delivery, sending = self.record, self.delivery, self.sending
-        sending.leave()
+            ended = AnswerState.BROKEN if delivery.gone is None else AnswerState.GIVEN_UP
+        answer, upstream = sending.answer, sending.server.upstream
+        if answer is not None and answer.delivery is delivery:  # else it is held
+            if answer.is_kept:
+                answer.detach()
+            else:
+                answer.become(ended)
         self.context.progressed(record, None, None)
-        attempt, upstream = sending.attempt, sending.server.upstream
-        delivery.close(None if attempt is None else attempt.asked, upstream.keys)
+        delivery.close(None if answer is None else answer.attempt.asked, upstream.keys)
         if self.is_probe:  # it is nobody's conversation
             return
         take_tap(record, delivery.tap, upstream.keys)
@@ -92,8 +100,13 @@ class _UnderWay:
 
         That is so in every phase before the first byte of the answer.
         """
-        self.delivery.gone = failure
-        held = self.sending.hold(self.prepared)
+        delivery, answer = self.delivery, self.sending.answer
+        delivery.gone = failure
+        delivery.become(DeliveryState.LEFT)
+        held = answer if answer is not None and answer.delivery is delivery else None
+        if held is not None and (not held.detach() or held.is_kept):
+            held = None
+        self.record.held = held is not None
         done.cancel()
         if held is not None:
             held.show(self.record.progress)
@@ -112,7 +125,9 @@ class _UnderWay:
         # 2. It is sent, to a server that is chosen, as that can take it; or it is there already.
         held = sending.found(prepared) if context.holding.held else None
         asking = sending.send(prepared) if held is None else sending.join(held, prepared)
-        attempt, response = await asking
+        response, answer = await asking, sending.answer
+        assert answer is not None
+        attempt = answer.attempt
         if response is None:
             delivery.answer(200, attempt.counted or b"")
             return
@@ -122,7 +137,7 @@ class _UnderWay:
         delivery.take_head(head, keys, is_translated=translation is not None)
         streams, through = is_stream(head), None
         if down.started and not 200 <= head.status < 300:
-            await self._refuse_late(response, prepared)
+            await self._refuse_late(response, answer)
             return
         overflow = None
         if attempt.refusal is not None and translation is None and (api := received.dialect):
@@ -161,9 +176,11 @@ class _UnderWay:
             listener=delivery.listen(attempt.asked),
             prefill=PrefillReader(hides=attempt.hides) if streams or delivery.pings else None,
             progressed=delivery.progressed,
+            begins=None if answer.is_kept else partial(answer.become, AnswerState.ANSWERING),
         )
+        delivery.become(DeliveryState.ANSWERED)
         ending = relay.start()
-        if not (response.goes_on and relay.bytes_down):  # else it went with the body's first bytes
+        if not relay.bytes_down:  # else it went with the body's first bytes
             down.flush()
         await ending
 
@@ -181,7 +198,7 @@ class _UnderWay:
             self.record.turn = place.turn
             self.delivery.progressed(None)
 
-    async def _refuse_late(self, response: UpstreamConnection, prepared: Prepared) -> None:
+    async def _refuse_late(self, response: UpstreamConnection, answer: Answer) -> None:
         """Say in the stream that has begun with which status the upstream answered.
 
         If the client sends the same again, it gets the answer itself: it would be no other.
@@ -189,7 +206,7 @@ class _UnderWay:
         body, status = await self.delivery.collected(response), response.head.status
         message = said(status, decoded(body, response.head.headers))
         self.delivery.end_early(status if status >= 400 else 502, message)
-        self.sending.keep(response, body, prepared)
+        answer.detach()
 
     def _failed(self, failure: Failure) -> None:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
@@ -205,12 +222,11 @@ class _UnderWay:
         status, message = explain(failure, sending.where(failure))
         if status == 500:  # ours: what it says may quote the request
             _log.failure("an exchange failed", failure)
-        relay, attempt, unable = delivery.relay, sending.attempt, sending.unable
+        relay, unable = delivery.relay, sending.unable
         if relay is not None and not relay.is_open:  # it has broken off the response
+            delivery.become(DeliveryState.FAILED)
             record.error = message if status == 500 else failure.getErrorMessage()
             return
-        if attempt is not None and attempt.connection is not None:
-            attempt.connection.abort()
         if unable and not failure.check(NoTranslationError):
             message += f"; no Chat Completions at {Chosen(unable).where}"
         delivery.fail(status, message, failure.value)

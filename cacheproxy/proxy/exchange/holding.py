@@ -1,22 +1,17 @@
-"""Upstream requests that go on although their client has left, until it asks again.
+"""Who is held: answers that go on although their client has left, until it asks again.
 
 Agents give up during a long prefill and send the same request again, at once or seconds later. The
-server would begin anew, or read the prompt in another slot. So the request goes on for a while, and
-an equal one takes its place.
+server would begin anew, or read the prompt in another slot. So an answer goes on for a while, and
+an equal request takes it over.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.error import ConnectionAborted
 from twisted.internet.task import LoopingCall
-from twisted.logger import Logger
-from twisted.python.failure import Failure
-from twisted.web.client import ResponseDone
 
 from cacheproxy.core.conversation.owner import Owners
 from cacheproxy.core.conversation.session import Session
@@ -24,23 +19,20 @@ from cacheproxy.core.http1.headers import lasting
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.servers import Server, Servers
-from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
 
-_log = Logger()
+if TYPE_CHECKING:
+    from cacheproxy.proxy.exchange.answer import Answer
+    from cacheproxy.proxy.exchange.delivery import Delivery
+
 _UNEQUAL = ("stream", "stream_options", "client_metadata")
 """Members by which a retry may differ, as far as its dialect can still answer it as it asks."""
-FINAL = frozenset({400, 404, 413, 422})
-"""Refusals that the same request would get again, perhaps after another prefill."""
 _LOOKS = 0.5
 """Seconds between two looks at who waits for what is held."""
 _PATIENCE, _BESIDE = 1.0, 5.0
 """Seconds for which others may wait for a first token beside a held prefill: where there are more
 of them than slots, and where a slot is free. Then the held one may still take all of each batch:
 llama.cpp fills its own from the lowest slot on, vLLM from the prompt that came first."""
-_TOO_LATE, _NEEDED = "no retry came", "another conversation needs the server"
-_MOST_READ = 4 << 20
-"""Bytes of an answer that are read ahead for a retry; the rest waits at the upstream."""
 
 
 def asks_the_same(one: Request, other: Request) -> bool:
@@ -78,154 +70,33 @@ def _says_the_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-class Held(Protocol):
-    """An upstream request whose client has left: what comes of its answer is kept.
+def _is_retry(one: Answer, received: Request, request: Request, owners: Owners) -> bool:
+    """Whether ``request``, as the rules left ``received``, asks for ``one`` again.
 
-    ``holding``: where it is one of several. ``attempt``: how it was sent, which the retry goes on
-    with. ``record``: of the exchange that its client has left. ``since``: when it was first sent,
-    seconds of ``holding.clock``.
+    It is the same person's (``owners``), and says the same, in its headers too; and the answer can
+    be given to it as it asks.
     """
+    first, asked = one.record.received, one.attempt
+    return (
+        owners.of(received, by_address=True) == owners.of(first, by_address=True)
+        and lasting(received.headers, owners.ignores) == lasting(first.headers, owners.ignores)
+        and asks_the_same(asked.request, request if one.server.edits else received)
+        and (one.is_kept or _can_be_given_to(one, received))
+    )
 
-    def __init__(
-        self,
-        holding: Holding,
-        connection: UpstreamConnection,
-        *,
-        attempt: Any,
-        server: Server,
-        record: Exchange,
-        request: Request,
-        session: Session,
-        since: float,
-    ) -> None:
-        self.attempt, self.server = attempt, server
-        self.record, self.session, self.since = record, session.first, since
-        self.path = record.received.path
-        self.left = holding.clock.seconds()  #: when its client left
-        self.is_running = True  #: it takes a place at the server
-        self.size = len(record.received.body)  #: bytes that are kept for it
-        if record.sent is not None and record.sent is not record.received:
-            self.size += len(record.sent.body)
-        self._holding, self._request, self._connection = holding, request, connection
-        self._pieces: list[bytes] = []
-        self._left = _MOST_READ
-        self._is_over = self._reads = self._is_refused = False
-        server.health.waiting += 1
-        self._timer = holding.clock.callLater(holding.seconds, self.end, _TOO_LATE)
-        holding.add(self)
-        answer: Deferred[UpstreamConnection] = connection.again()
-        answer.addCallbacks(self._read, self._failed)
 
-    def is_joined_by(self, received: Request, request: Request, owners: Owners) -> bool:
-        """Whether ``request``, as the rules left ``received``, is its retry.
+def _give_way(one: Answer, session: Session | None) -> None:
+    """End ``one`` for a prompt of ``session``, which needs the server."""
+    goes_on = session is not None and session.first == one.session
+    why = "its conversation went on" if goes_on else "another conversation needs the server"
+    one.end(why)
 
-        It is the same person's (``owners``), and says the same, in its headers too; and what is
-        being answered can be given to it as it asks.
-        """
-        first = self.record.received
-        return (
-            owners.of(received, by_address=True) == owners.of(first, by_address=True)
-            and lasting(received.headers, owners.ignores) == lasting(first.headers, owners.ignores)
-            and asks_the_same(self._request, request if self.server.edits else received)
-            and self._can_be_given_to(received)
-        )
 
-    def show(self, progress: Progress | None) -> None:
-        """Have it shown among what runs."""
-        if not self._is_over:
-            seconds = self._holding.clock.seconds() - self.since
-            self._holding.progressed(self.record, progress, seconds)
-
-    def move_to(self, server: Server) -> None:
-        """Go on as a request to ``server``: the same one, as a new configuration has it."""
-        if self.is_running:
-            self.server.health.waiting -= 1
-            server.health.waiting += 1
-        self.server = server
-
-    def wait_until(self, moment: float) -> None:
-        """End at ``moment`` from now on, seconds of the clock."""
-        self._timer.reset(max(0.0, moment - self._holding.clock.seconds()))
-
-    def hand_over(self) -> None:
-        """Leave it to a retry. A refusal stays: it would be the same for the next one."""
-        if not self._is_refused:
-            self._stop()
-        if self._reads:
-            self._connection.take_back(self._pieces.copy() if self._is_refused else self._pieces)
-
-    def give_way(self, session: Session | None) -> None:
-        """End for a prompt of ``session``, which needs the server."""
-        goes_on = session is not None and session.first == self.session
-        self.end("its conversation went on" if goes_on else _NEEDED)
-
-    def end(self, why: str) -> None:
-        """Close it: the server has its slot back."""
-        if self._is_over:
-            return
-        was_running = self.is_running
-        self._stop()
-        self._connection.abort()
-        if not was_running:  # there was an answer already, and nobody wanted it
-            return
-        session, turn = self.session.label, self.record.turn
-        _log.info(
-            "{time} {session:<12} #{turn:<3}  held request closed: {why}",
-            time=time.strftime("%H:%M:%S"),
-            session=session,
-            turn=turn,
-            why=why,
-        )
-
-    def dataReceived(self, data: bytes) -> None:
-        """Keep a piece of the answer."""
-        self._pieces.append(data)
-        self._left -= len(data)
-        self.size += len(data)
-        self._holding.size += len(data)
-        is_much = self._left < 0 or self._holding.size > self._holding.most
-        if is_much and not self._connection.is_whole:
-            self._connection.pauseProducing()
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """A whole answer waits for its retry; of a broken one there is nothing to be had."""
-        if reason.check(ResponseDone):
-            self._leave_place()
-            self._is_refused = self._connection.head.status >= 400
-        else:
-            self._failed(reason)
-
-    def _can_be_given_to(self, received: Request) -> bool:
-        dialect, asked = received.dialect, self.attempt.asked_for.json
-        if self._is_refused or dialect is None or asked is None or received.json is None:
-            return True
-        return dialect.can_regive(asked, received.json, self.server.counts_streams)
-
-    def _read(self, response: UpstreamConnection) -> None:
-        if self._is_over:
-            return
-        status = response.head.status
-        if status >= 400 and status not in FINAL:
-            self.end(f"the upstream answered with status {status}")
-            return
-        self._reads = True
-        response.deliverBody(self)
-
-    def _failed(self, why: Failure) -> None:
-        self.end(f"the upstream failed ({why.getErrorMessage()})")
-
-    def _stop(self) -> None:
-        self._is_over = True
-        self._holding.remove(self)
-        self._leave_place()
-        if self._timer.active():
-            self._timer.cancel()
-        self._holding.progressed(self.record, None, None)
-
-    def _leave_place(self) -> None:
-        if self.is_running:
-            self.is_running = False
-            self.server.health.waiting -= 1
+def _can_be_given_to(one: Answer, received: Request) -> bool:
+    dialect, asked = received.dialect, one.attempt.asked_for.json
+    if dialect is None or asked is None or received.json is None:
+        return True
+    return dialect.can_regive(asked, received.json, one.server.counts_streams)
 
 
 class Holding:
@@ -241,7 +112,7 @@ class Holding:
     ) -> None:
         self.clock, self.progressed = clock, progressed
         self.is_closed = False
-        self.held: list[Held] = []  #: the first to be left first
+        self.held: list[Answer] = []  #: the first to be left first
         self.seconds = 0.0  #: for which each waits for its retry; 0: nothing is held
         self.most = 0  #: bytes that are kept for all of them
         self.size = 0  #: bytes that are
@@ -260,7 +131,18 @@ class Holding:
             one.wait_until(one.left + seconds)
         self._make_room()
 
-    def add(self, one: Held) -> None:
+    def takes(self, one: Answer, delivery: Delivery) -> bool:
+        """Whether ``one`` goes on without ``delivery``: its client has left, or was refused."""
+        gone = delivery.gone
+        if not self.seconds or self.is_closed or not delivery.record.turn:
+            return False
+        if gone is None:
+            return one.is_refusal
+        # Whoever runs a remote server is paid for each token. What we have cut off ourselves is
+        # not held: the proxy stops, or the client reads too slowly.
+        return one.server.edits and not gone.check(ConnectionAborted)
+
+    def add(self, one: Answer) -> None:
         """Take one in; the first that were left go where all take too much memory."""
         self.held.append(one)
         self.size += one.size
@@ -268,7 +150,7 @@ class Holding:
         if self.held and not self._looking.running:
             self._looking.start(_LOOKS, now=False)
 
-    def remove(self, one: Held) -> None:
+    def remove(self, one: Answer) -> None:
         """Let one go."""
         self.held.remove(one)
         self.size -= one.size
@@ -282,17 +164,18 @@ class Holding:
         session: Session,
         owners: Owners,
         servers: Collection[Server],
-    ) -> Held | None:
+    ) -> Answer | None:
         """Return the one whose retry ``request`` is, the first that was left.
 
         ``servers``: those that it may go to.
         """
         for one in self.held:
             # A conversation speaks one API; without an id others may read alike.
-            if one.session != session.first or one.path != received.path:
+            if one.session != session.first or one.record.received.path != received.path:
                 continue
-            if one.server in servers and one.is_joined_by(received, request, owners):
-                one.hand_over()
+            if one.delivery is not None or one.server not in servers:  # another gets a refusal
+                continue
+            if _is_retry(one, received, request, owners):
                 return one
         return None
 
@@ -307,7 +190,7 @@ class Holding:
             if server.health.waiting <= server.slots:
                 return
             if one.is_running and one.server is server:
-                one.give_way(session)
+                _give_way(one, session)
 
     def _look(self) -> None:
         """End those that keep others waiting."""
@@ -322,7 +205,7 @@ class Holding:
                     continue
                 is_full = server.health.waiting > server.slots
                 if now - max(first.started, one.left) >= (_PATIENCE if is_full else _BESIDE):
-                    one.give_way(first.session)
+                    _give_way(one, first.session)
 
     def _make_room(self) -> None:
         while self.size > self.most and self.held:

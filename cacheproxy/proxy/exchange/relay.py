@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import treq
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -21,13 +21,13 @@ from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.listener import Listener
 from cacheproxy.proxy.transport.deadline import Deadline
-from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.connection import WHOLE, UpstreamConnection
 
 _FLUSH_SECONDS = 10.0
 """How long a client may take to read what had come before its answer broke off."""
 _MOST_KEPT = 64 << 20
-_MOST_SIGNS = 1 << 20
-"""Bytes before an answer that are kept for a retry."""
+_MOST_BEFORE = 4 << 20
+"""Bytes from the upstream that are kept for a retry while none of the answer has gone down."""
 # How bytes end after an empty line, if lines may end with CR LF, LF or CR (section 9.2.5). Not
 # LF CR: another LF may belong to it.
 _EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r\n", b"\r\r")
@@ -120,7 +120,7 @@ class Blanks(Pings):
 
 
 @implementer(IPushProducer)
-class Relay:
+class Relay(Protocol):
     """Writes chunks down as they come, unchanged and unbuffered; a tap reads a copy.
 
     Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
@@ -133,8 +133,11 @@ class Relay:
     ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
     ``progressed`` is called with what it tells of the prompt, and with None when that is over.
 
-    The body comes through treq's ``collect``. The client's pauses pause the upstream; while the
-    upstream is silent, pings go down between its events, which count for nothing.
+    ``begins`` is called before the first byte of the answer goes down; None: it stays a retry's.
+    Until then the relay may be detached, and somebody else be given the body from its beginning.
+
+    It reads the body itself. The client's pauses pause the upstream; while the upstream is silent,
+    pings go down between its events, which count for nothing.
     """
 
     def __init__(
@@ -151,6 +154,7 @@ class Relay:
         listener: Listener | None = None,
         prefill: PrefillReader | None = None,
         progressed: Callable[[Progress | None], None] = lambda _: None,
+        begins: Callable[[], object] | None = None,
     ) -> None:
         self.bytes_down = 0
         self.first_byte: float | None = None
@@ -162,8 +166,8 @@ class Relay:
         self._pings = pings
         self._prefill = prefill
         self._progress: Progress | None = None
-        self._signs: list[bytes] = []
-        self._signs_left = _MOST_SIGNS
+        self._begins, self._left = begins, _MOST_BEFORE
+        self._ending: Deferred[None] | None = None
         self._progressed = progressed
         self._over = False
         self._defers = defers
@@ -179,52 +183,80 @@ class Relay:
         connection closes without a terminator, so that the client cannot take a part for the whole.
         Cancelling closes the upstream.
         """
+        ending: Deferred[None] = Deferred(self._unwanted)
+        self._ending = ending
         if self._pings is not None:
             self._pings.heard()
         self._request.channel.producer = self
-        collecting: Deferred[None] = treq.collect(self._connection, self._take)
-        return collecting.addCallbacks(self._end, self._fail)
+        self._connection.deliverBody(self)
+        return ending
 
-    def _take(self, data: bytes) -> None:
+    def makeConnection(self, transport: object) -> None:  # noqa: N802 - Twisted's name
+        """Do nothing: the connection is known."""
+
+    def dataReceived(self, data: bytes) -> None:
         """Pass a chunk on. What is raised closes the upstream."""
         if self._over:
             return
-        if self.first_byte is None:
-            if self._prefill is None:
-                self.first_byte = self._clock.seconds()
-            else:
-                data = self._look_at_start(data, self._prefill)
-        if self._tap is not None:
-            self._tap.feed(data)
-        self._down(data if self._through is None else self._through.feed(data))
+        try:
+            if self.first_byte is None:
+                if self._prefill is None:
+                    self.first_byte = self._clock.seconds()
+                else:
+                    data = self._look_at_start(data, self._prefill)
+            if self._tap is not None:
+                self._tap.feed(data)
+            self._down(data if self._through is None else self._through.feed(data))
+        except Exception:  # ours may be anything: the client is not to wait for more
+            self._connection.abort()
+            self._fail(Failure())
+            return
+        if self._begins is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                self._connection.kept = None
 
-    def _end(self, _: None) -> None:
-        """The body was whole."""
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The body has ended, wholly or not."""
         if self._over:
             return
+        if reason is not WHOLE:
+            self._fail(reason)
+            return
         try:
-            if self._tap is not None and self._tap.is_cut:
-                raise ResponseError(CUT)  # noqa: TRY301 - one way for both
-            if self._prefill is not None and self.first_byte is None:
-                self._down(self._prefill.close())
-            if self._through is not None:
-                self._down(self._through.close())
-        except Exception:  # ours may be anything: the client is not to wait for more
-            self._cut()
-            raise
+            self._end()
+        except Exception:  # as above
+            self._fail(Failure())
+            return
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending.callback(None)
+
+    def _end(self) -> None:
+        """The body was whole."""
+        if self._tap is not None and self._tap.is_cut:
+            raise ResponseError(CUT)
+        if self._prefill is not None and self.first_byte is None:
+            self._down(self._prefill.close())
+        if self._through is not None:
+            self._down(self._through.close())
         self._stop_all()
         self._request.channel.producer = None
         self._request.finish()
 
-    def _fail(self, why: Failure) -> Failure:
-        """The body broke off, or nobody waits for it any more."""
-        if why.check(CancelledError):
-            if not self._over:
-                self._stop_all()
-                self._connection.abort()
-        elif not self._over:
-            self._cut()
-        return why
+    def _fail(self, why: Failure) -> None:
+        """The body broke off."""
+        self._cut()
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending.errback(why)
+
+    def _unwanted(self, _: Deferred[None]) -> None:
+        """Nobody waits for it any more."""
+        self._ending = None
+        if not self._over:
+            self._stop_all()
+            self._connection.close_unread_by(self)
 
     def pauseProducing(self) -> None:
         """The client does not keep up: stop reading from the upstream."""
@@ -241,16 +273,11 @@ class Relay:
     def stopProducing(self) -> None:
         """Do nothing: the client is gone, which ends the exchange, or has its request held."""
 
-    def give_back(self) -> bool:
-        """Let go of an upstream that goes on without this client; return whether it may.
-
-        It may not once the answer has begun. What came before that comes again for who is next.
-        """
-        if self._over or self.first_byte is not None or self._signs_left < 0:
-            return False
+    def detach(self) -> bool:
+        """Write no more, so that the body may be another's; return whether it had not ended."""
+        is_under_way = not self._over
         self._stop_all()
-        self._connection.take_back(self._signs)
-        return True
+        return is_under_way
 
     def _look_at_start(self, data: bytes, reader: PrefillReader) -> bytes:
         """See whether the answer begins with ``data``, or how far the server is with the prompt.
@@ -263,9 +290,6 @@ class Relay:
             self.first_byte = self._clock.seconds()
         else:
             progress = reader.progress
-            self._signs_left -= len(data)
-            if self._signs_left >= 0:
-                self._signs.append(data)
         if progress is not self._progress:
             self._progress = progress
             self._progressed(progress)
@@ -278,6 +302,9 @@ class Relay:
         """
         if not data:  # an event that means nothing in the client's dialect
             return
+        if self._begins is not None and self.first_byte is not None:
+            begins, self._begins = self._begins, None
+            begins()
         self.bytes_down += len(data)
         self._request.write(data, waits=self._connection.is_whole)
         if self._pings is not None:

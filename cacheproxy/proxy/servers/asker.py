@@ -24,7 +24,7 @@ from cacheproxy.core.servers.kind import RenderingPage
 from cacheproxy.core.servers.looking import KnownPages, asking, look_of
 from cacheproxy.core.servers.status import HEALTH, Look, UpstreamState
 from cacheproxy.core.template.traits import TemplateAnswer, learning
-from cacheproxy.proxy.upstream.connection import collect
+from cacheproxy.proxy.upstream.body import collect
 from cacheproxy.proxy.upstream.failures import UpstreamSilent, explain
 from cacheproxy.proxy.upstream.upstream import Upstream
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import treq
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
     IHandshakeListener,
@@ -17,7 +16,6 @@ from twisted.internet.interfaces import (
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
-from twisted.web.http_headers import Headers as TwistedHeaders
 from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
 from zope.interface import implementer
 
@@ -26,13 +24,12 @@ from cacheproxy.proxy.transport import eager
 from cacheproxy.proxy.transport.deadline import Deadline
 from cacheproxy.proxy.upstream.endpoints import DirectConnection
 from cacheproxy.proxy.upstream.failures import NOT_IN_TIME, UpstreamSilent, problem_of_tls
+from cacheproxy.proxy.upstream.response import ResponseHeadParts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
-
-    from cacheproxy.core.http1.response_reader import ResponseHead
 
 _JOINED = 64 << 10
 """Bytes of body below which head and body are sent as one piece: a copy costs less than a call."""
@@ -40,29 +37,27 @@ _FLUSH_SECONDS = 2.0
 """How long an upstream that answered early may take to swallow the rest of the request; also to
 answer that TLS ends."""
 
-
-_WHOLE = Failure(ResponseDone())
+WHOLE = Failure(ResponseDone())
+"""How a body ended that is whole."""
 
 
 @implementer(IResponse, IPushProducer, IHandshakeListener, IProtocolFactory)
-class UpstreamConnection(Protocol):
+class UpstreamConnection(ResponseHeadParts, Protocol):
     """Writes the request when connected, reads the response, closes.
 
     ``start`` returns the Deferred that fires with it when the response's ``head`` is whole;
     cancelling it aborts the connection, or the attempt. From then on it is an IResponse: the body
     goes to whoever it is delivered to (treq's ``collect``, for one), and waits until then. To that
-    protocol it is the transport, with back-pressure. ``silence``: seconds for which the upstream
+    protocol it is the transport, with back-pressure. Until ``kept`` is None, another one may be
+    given the body after it, from its beginning; so may another wait for the head (``attach``).
+    ``silence``: seconds for which the upstream
     may say nothing, 0 for ever. ``handshake``: within which TLS must have come about, 0 where there
     is none. It is the factory of its own protocol, too.
     """
 
     transport: Any  # ITCPTransport and IPushProducer
-    head: ResponseHead
-    """The response's, once ``start`` has fired."""
     is_whole = False
     """Whether the end of the response has come; to whom the last of its body is delivered."""
-    goes_on = False
-    """Whether the body, or its end, has come with the head and is delivered right after it."""
     no_head: tuple[float, Callable[[], object]] | None = None
     """After how many seconds without a head who is called; None: nobody."""
 
@@ -88,8 +83,10 @@ class UpstreamConnection(Protocol):
         self._is_gone = False
         self._until: float | None = None  # where the silence ends, while ``no_head`` ends before
         self.has_head = False  #: whether the response's head has come
+        self.kept: list[bytes] | None = []
+        """What has come of the body; None: who has begun with it is the last to read it."""
         self._reader: IProtocol | None = None
-        self._early: list[bytes] = []
+        self._is_paused = self._is_aborted = False
         self._ended: Failure | None = None
 
     # The request.
@@ -121,7 +118,7 @@ class UpstreamConnection(Protocol):
         """Write the whole request at once: the transport keeps what the socket does not take."""
         self._connecting = None
         transport = self.transport
-        if self._answer is None:  # cancelled while connecting
+        if self._is_aborted:  # while connecting
             transport.abortConnection()
             return
         if not isinstance(transport, DirectConnection) and hasattr(transport, "setTcpNoDelay"):
@@ -139,13 +136,16 @@ class UpstreamConnection(Protocol):
         if self._handshake is not None and self._handshake.active():
             self._handshake.cancel()
 
-    def again(self) -> Deferred[UpstreamConnection]:
-        """Return what ``start`` did, for somebody else: who waited so far may go."""
+    def attach(
+        self, no_head: tuple[float, Callable[[], object]] | None = None
+    ) -> Deferred[UpstreamConnection]:
+        """Return what ``start`` did, for somebody else: who waited or read so far may go."""
         waiting: Deferred[UpstreamConnection] = Deferred(self._unwanted)
+        self._reader = None
         if self.has_head:
             waiting.callback(self)
         else:
-            self._answer = waiting
+            self._answer, self.no_head = waiting, no_head
             self._await_head()
         return waiting
 
@@ -192,69 +192,43 @@ class UpstreamConnection(Protocol):
                 self.no_head, silence.moment = None, self._until if silence.limit else None
             head = self.head = response.head
             self.length = UNKNOWN_LENGTH if head.length is None else head.length
-            self.goes_on = bool(body) or response.done
             answer, self._answer = self._answer, None
             if answer is not None:
                 answer.callback(self)
         self.is_whole = response.done
         if body:
+            if self.kept is not None:
+                self.kept.append(body)
             if self._reader is not None:
                 self._reader.dataReceived(body)
             else:
-                self._early.append(body)
                 self.pauseProducing()
         if self.is_whole:
-            self._end(_WHOLE)
+            self._end(WHOLE)
             self._close()
 
-    # What it is as an IResponse.
-
-    version = (b"HTTP", 1, 1)
-    length: Any
-    """How many bytes the body has, or UNKNOWN_LENGTH."""
-    request = previousResponse = None
-
-    @property
-    def code(self) -> int:
-        """The status."""
-        return self.head.status
-
-    @property
-    def phrase(self) -> bytes:
-        """What stands behind it."""
-        return self.head.reason
-
-    @property
-    def headers(self) -> TwistedHeaders:
-        """All of them; in what order, and how they are spelled, ``head`` knows."""
-        found = TwistedHeaders()
-        for name, value in self.head.headers:
-            found.addRawHeader(name, value)
-        return found
-
-    def setPreviousResponse(self, response: object) -> None:
-        """Redirects are the client's to follow, so there is none."""
+    # Its body.
 
     def deliverBody(self, protocol: IProtocol) -> None:
-        """Deliver the body to ``protocol``, what has come of it at once.
+        """Deliver the body to ``protocol``, what is kept of it at once.
 
         Its ``connectionLost`` gets ResponseDone if it came whole; else why it did not.
         """
         self._reader = protocol
         protocol.makeConnection(self)  # type: ignore[arg-type]
-        early, self._early = self._early, []
-        for data in early:
-            protocol.dataReceived(data)
+        was_paused = self._is_paused
+        if self.kept:
+            for data in tuple(self.kept):
+                protocol.dataReceived(data)
         if self._ended is not None:
             self._end(self._ended)
-        elif early:
+        elif was_paused:
             self.resumeProducing()
 
-    def take_back(self, pieces: list[bytes]) -> None:
-        """Keep what was delivered until the body is wanted again, by somebody else."""
-        self._reader = None
-        self._early = pieces
-        self.goes_on = bool(pieces) or self.is_whole
+    def close_unread_by(self, protocol: IProtocol) -> None:
+        """Close it, if it is ``protocol`` that has it delivered."""
+        if self._reader is protocol:
+            self.abort()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The end, early or not: an early one is an error, never a clean end.
@@ -276,11 +250,12 @@ class UpstreamConnection(Protocol):
         except ResponseError:
             self._broken(Failure())
         else:
-            self._end(_WHOLE)
+            self._end(WHOLE)
 
     def abort(self) -> None:
         """Close at once, whatever is going on: this is what frees the server's slot."""
         self._answer = self.no_head = None
+        self._is_aborted = True
         self._stop_timers()
         if self._connecting is not None and self.transport is None:
             self._connecting.cancel()
@@ -291,11 +266,13 @@ class UpstreamConnection(Protocol):
 
     def pauseProducing(self) -> None:
         """Stop reading from the upstream: the client does not keep up."""
+        self._is_paused = True
         self._silence.hold()
         self.transport.pauseProducing()
 
     def resumeProducing(self) -> None:
         """Read on."""
+        self._is_paused = False
         self._silence.go_on()
         self.transport.resumeProducing()
 
@@ -348,74 +325,3 @@ class UpstreamConnection(Protocol):
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.connectionLost(why)
-
-
-async def collect(response: UpstreamConnection, most: int) -> bytes:
-    """Return the body of ``response``; raises what broke it off, ResponseError if it is too long.
-
-    ``most``: bytes. Cancelled, it closes the upstream.
-    """
-    pieces, left = [], most
-
-    def keep(data: bytes) -> None:
-        nonlocal left
-        left -= len(data)
-        if left < 0:  # treq closes the upstream then
-            raise ResponseError(f"the upstream's answer is over {most} bytes")
-        pieces.append(data)
-
-    try:
-        await treq.collect(response, keep)
-    except CancelledError:  # treq's Deferred has no canceller
-        response.abort()
-        raise
-    return b"".join(pieces)
-
-
-class _Peeking(Protocol):
-    """Keeps a body up to ``most`` bytes; ``done`` fires with whether that is all of it."""
-
-    def __init__(self, response: UpstreamConnection, most: int) -> None:
-        self.done: Deferred[bool] = Deferred(lambda _: response.abort())
-        self.pieces: list[bytes] = []
-        self.is_over = False
-        self._left = most
-
-    def dataReceived(self, data: bytes) -> None:
-        """Keep a piece."""
-        self.pieces.append(data)
-        self._left -= len(data)
-        if self._left < 0:
-            self.give_up()
-
-    def give_up(self) -> None:
-        """Wait no longer for the rest."""
-        if not self.done.called:
-            self.done.callback(False)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Take note that the body has ended, wholly or not."""
-        self.is_over = True
-        if not self.done.called:
-            self.done.callback(reason is _WHOLE)
-
-
-async def peek(response: UpstreamConnection, most: int, clock: Any, seconds: float) -> bytes | None:
-    """Return the body of ``response``.
-
-    None if it is over ``most`` bytes, breaks off, or is not there after ``seconds`` of ``clock``.
-
-    It can be delivered afterwards all the same. Cancelled, it closes the upstream.
-    """
-    peeking = _Peeking(response, most)
-    response.deliverBody(peeking)
-    limit = clock.callLater(seconds, peeking.give_up)
-    try:
-        is_whole = await peeking.done
-    finally:
-        if limit.active():
-            limit.cancel()
-    if not peeking.is_over:
-        response.pauseProducing()
-    response.take_back(peeking.pieces)
-    return b"".join(peeking.pieces) if is_whole else None

@@ -12,7 +12,8 @@ from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
 from zope.interface.verify import verifyObject
 
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.proxy.upstream.connection import UpstreamConnection, collect, peek
+from cacheproxy.proxy.upstream.body import collect, peek
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.failures import UpstreamSilent
 from tests.proxy.harness import LAST, chunk
 

@@ -1,0 +1,234 @@
+"""An answer: one request at one server, whoever waits for it. Its states are in ``states``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.proxy.exchange.attempt import Attempt
+from cacheproxy.proxy.exchange.servers import Server
+from cacheproxy.proxy.exchange.states import (
+    ANSWER_OVER,
+    ANSWER_STEPS,
+    ATTACHABLE,
+    AnswerState,
+    StepError,
+)
+from cacheproxy.proxy.upstream.connection import WHOLE, UpstreamConnection
+from cacheproxy.record.exchange import Exchange
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IDelayedCall
+
+    from cacheproxy.proxy.exchange.delivery import Delivery
+    from cacheproxy.proxy.exchange.holding import Holding
+
+_log = Logger()
+FINAL = frozenset({400, 404, 413, 422})
+"""Refusals that the same request would get again, perhaps after another prefill."""
+_TOO_LATE = "no retry came"
+_MOST_READ = 4 << 20
+"""Bytes of an answer that are read ahead for a retry; the rest waits at the upstream."""
+
+
+class Answer(Protocol):
+    """One request at one server: its connection, what has come of it, and its place there.
+
+    It has at most one ``delivery``, and without one it is held: it reads on by itself, is in
+    ``holding``, and ends when that says so. A delivery leaves by ``detach``, while no byte of the
+    answer has gone down; the next one comes by ``attach``, and gets it from its beginning.
+
+    ``attempt``: how it is sent, and the connection. ``record``: of the exchange that has it, or had
+    it last. ``since``: when it was first sent; ``left``: when its client left; both seconds of
+    ``holding.clock``. ``session``: the first of those that begin as its own. ``is_running``: it
+    takes a place at the server. ``is_kept``: a refusal that is whole, which may be attached as
+    often as it is asked for. ``size``: bytes that are kept for it while it is held.
+    """
+
+    left: float
+    session: Session
+    size = 0
+    is_kept = False
+    _ahead = 0
+    _timer: IDelayedCall | None = None
+
+    def __init__(
+        self, holding: Holding, server: Server, attempt: Attempt, delivery: Delivery
+    ) -> None:
+        self.state = AnswerState.WAITING
+        self.holding, self.server, self.attempt = holding, server, attempt
+        self.delivery: Delivery | None = delivery
+        self.record, self.since = delivery.record, delivery.started
+        self.is_running = True
+        server.health.waiting += 1
+        server.under_way.add(delivery)
+
+    def become(self, state: AnswerState) -> None:
+        """Take a step; raises StepError where there is none from here to ``state``."""
+        if (self.state, state) not in ANSWER_STEPS:
+            raise StepError(self.state, state)
+        self.state, connection = state, self.attempt.connection
+        if state is AnswerState.ANSWERING:
+            assert connection is not None
+            connection.kept = None  # it is nobody else's any more
+        elif state is not AnswerState.PREFILLING:  # it is over: the server has its place back
+            if connection is not None and state is not AnswerState.DONE:
+                connection.abort()
+            if self.is_running:  # _leave_place, without the call that each request would take
+                self.is_running = False
+                self.server.health.waiting -= 1
+            if self.delivery is not None:
+                self.server.under_way.discard(self.delivery)
+                self.delivery = None
+
+    # Its deliveries.
+
+    def attach(
+        self, delivery: Delivery, no_head: tuple[float, Callable[[], object]] | None
+    ) -> Deferred[UpstreamConnection]:
+        """Give it to ``delivery`` from now on; fire with the response, once its head is there.
+
+        ``no_head``: see UpstreamConnection. Raises StepError where it is not held.
+        """
+        connection = self.attempt.connection
+        if self.delivery is not None or self.state not in ATTACHABLE or connection is None:
+            raise StepError(self.state, self.state)
+        if not self.is_kept:
+            self._let_go()
+            if not self.is_running:
+                self.is_running = True
+                self.server.health.waiting += 1
+        self.delivery = delivery
+        self.server.under_way.add(delivery)
+        return connection.attach(no_head)
+
+    def detach(self) -> bool:
+        """Let its delivery go, if it can go on without; return whether it does."""
+        delivery, connection = self.delivery, self.attempt.connection
+        assert delivery is not None
+        if not self.is_kept:
+            if connection is None or not self._is_detachable(delivery, connection):
+                return False
+            self._hold(delivery.record)
+        self.server.under_way.discard(delivery)
+        self.delivery = None
+        if connection is not None and not self.is_kept:
+            connection.attach().addCallbacks(self._read, self._failed)
+        return self.state not in ANSWER_OVER  # there may be no room for it
+
+    def _is_detachable(self, delivery: Delivery, connection: UpstreamConnection) -> bool:
+        """Whether the next one can have it from its beginning, and ``holding`` takes it."""
+        if self.state is AnswerState.WAITING:
+            may_be = not connection.has_head
+        else:
+            is_there = self.state is AnswerState.PREFILLING and connection.kept is not None
+            may_be = is_there and (connection.head.status == 200 or self.is_refusal)
+        if not may_be or not self.holding.takes(self, delivery):
+            return False
+        return delivery.relay is None or delivery.relay.detach()
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it is a whole refusal that the same request would get again."""
+        connection = self.attempt.connection
+        return connection is not None and connection.is_whole and connection.head.status in FINAL
+
+    # Without one: what it reads by itself, and how that ends.
+
+    def show(self, progress: Progress | None) -> None:
+        """Have it shown among what runs."""
+        if self.is_running:
+            seconds = self.holding.clock.seconds() - self.since
+            self.holding.progressed(self.record, progress, seconds)
+
+    def move_to(self, server: Server) -> None:
+        """Go on as a request to ``server``: the same one, as a new configuration has it."""
+        if self.is_running:
+            self.server.health.waiting -= 1
+            server.health.waiting += 1
+        self.server = server
+
+    def wait_until(self, moment: float) -> None:
+        """End at ``moment`` from now on, seconds of the clock."""
+        assert self._timer is not None
+        self._timer.reset(max(0.0, moment - self.holding.clock.seconds()))
+
+    def end(self, why: str, state: AnswerState = AnswerState.GIVEN_UP) -> None:
+        """Close what is held: the server has its slot back."""
+        if self.state in ANSWER_OVER:
+            return
+        was_running = self.is_running
+        self._let_go()
+        self.become(state)
+        if not was_running:  # there was an answer already, and nobody wanted it
+            return
+        _log.info(
+            "{time} {session:<12} #{turn:<3}  held request closed: {why}",
+            time=time.strftime("%H:%M:%S"),
+            session=self.session.label,
+            turn=self.record.turn,
+            why=why,
+        )
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take note of a piece of the answer, which the connection keeps."""
+        connection, holding = self.attempt.connection, self.holding
+        assert connection is not None
+        self._ahead -= len(data)
+        self.size += len(data)
+        holding.size += len(data)
+        is_much = self._ahead < 0 or holding.size > holding.most
+        if is_much and not connection.is_whole:
+            connection.pauseProducing()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """A whole answer waits for its retry; of a broken one there is nothing to be had."""
+        if reason is WHOLE:
+            self.is_kept = self.is_refusal
+            self._leave_place()
+        else:
+            self._failed(reason)
+
+    def _hold(self, record: Exchange) -> None:
+        assert record.session is not None
+        self.record, self.session = record, record.session.first
+        self.left = self.holding.clock.seconds()
+        self.size, self._ahead = len(record.received.body), _MOST_READ
+        if record.sent is not None and record.sent is not record.received:
+            self.size += len(record.sent.body)
+        self._timer = self.holding.clock.callLater(self.holding.seconds, self.end, _TOO_LATE)
+        self.holding.add(self)
+
+    def _read(self, response: UpstreamConnection) -> None:
+        if self.state in ANSWER_OVER:
+            return
+        status = response.head.status
+        if status >= 400 and status not in FINAL:
+            self.end(f"the upstream answered with status {status}")
+            return
+        if self.state is AnswerState.WAITING:
+            self.become(AnswerState.PREFILLING)
+        response.deliverBody(self)
+
+    def _failed(self, why: Failure) -> None:
+        self.end(f"the upstream failed ({why.getErrorMessage()})", AnswerState.BROKEN)
+
+    def _let_go(self) -> None:
+        """Be held no longer."""
+        self.holding.remove(self)
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self.holding.progressed(self.record, None, None)
+
+    def _leave_place(self) -> None:
+        if self.is_running:
+            self.is_running = False
+            self.server.health.waiting -= 1

@@ -1,0 +1,90 @@
+"""The body of a response, read as a whole, or as far as a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+
+from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.proxy.upstream.connection import WHOLE, UpstreamConnection
+
+
+class _Reading(Protocol):
+    """Keeps a body of up to ``most`` bytes; ``reason`` is how it ended, None before it has."""
+
+    def __init__(self, most: int) -> None:
+        self.pieces: list[bytes] = []
+        self.reason: Failure | None = None
+        self._done: Deferred[None] | None = None
+        self._left = most
+
+    def start(self, response: UpstreamConnection) -> Deferred[None]:
+        """Fire when the body has ended, is over the limit, or ``give_up`` is called.
+
+        Cancelled, it closes the upstream, unless somebody else reads that by then.
+        """
+        done: Deferred[None] = Deferred(lambda _: response.close_unread_by(self))
+        self._done = done
+        response.deliverBody(self)
+        return done
+
+    def dataReceived(self, data: bytes) -> None:
+        """Keep a piece."""
+        self.pieces.append(data)
+        self._left -= len(data)
+        if self._left < 0:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Wait no longer for the rest."""
+        done, self._done = self._done, None
+        if done is not None:
+            done.callback(None)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Take note that the body has ended, wholly or not."""
+        self.reason = reason
+        self.give_up()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the body is here."""
+        return self.reason is WHOLE and self._left >= 0
+
+
+async def collect(response: UpstreamConnection, most: int) -> bytes:
+    """Return the body of ``response``; raises what broke it off, ResponseError if it is too long.
+
+    ``most``: bytes. Cancelled, it closes the upstream, unless that is another's by then.
+    """
+    reading = _Reading(most)
+    await reading.start(response)
+    if not reading.is_whole:
+        if reading.reason is None or reading.reason is WHOLE:
+            response.abort()
+            raise ResponseError(f"the upstream's answer is over {most} bytes")
+        reading.reason.raiseException()
+    return b"".join(reading.pieces)
+
+
+async def peek(response: UpstreamConnection, most: int, clock: Any, seconds: float) -> bytes | None:
+    """Return the body of ``response``.
+
+    None if it is over ``most`` bytes, breaks off, or is not there after ``seconds`` of ``clock``.
+
+    It can be delivered afterwards all the same. Cancelled, it closes the upstream.
+    """
+    reading = _Reading(most)
+    done = reading.start(response)
+    limit = clock.callLater(seconds, reading.give_up)
+    try:
+        await done
+    finally:
+        if limit.active():
+            limit.cancel()
+    if reading.reason is None:
+        response.pauseProducing()
+    return b"".join(reading.pieces) if reading.is_whole else None
