@@ -224,25 +224,21 @@ class Relay(Protocol):
             self._fail(reason)
             return
         try:
-            self._end()
+            if self._tap is not None and self._tap.is_cut:
+                raise ResponseError(CUT)  # noqa: TRY301 - one way for both
+            if self._prefill is not None and self.first_byte is None:
+                self._down(self._prefill.close())
+            if self._through is not None:
+                self._down(self._through.close())
         except Exception:  # as above
             self._fail(Failure())
             return
-        ending, self._ending = self._ending, None
-        if ending is not None:
-            ending.callback(None)
-
-    def _end(self) -> None:
-        """The body was whole."""
-        if self._tap is not None and self._tap.is_cut:
-            raise ResponseError(CUT)
-        if self._prefill is not None and self.first_byte is None:
-            self._down(self._prefill.close())
-        if self._through is not None:
-            self._down(self._through.close())
         self._stop_all()
         self._request.channel.producer = None
         self._request.finish()
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending.callback(None)
 
     def _fail(self, why: Failure) -> None:
         """The body broke off."""

@@ -381,18 +381,46 @@ def test_after_the_first_token_or_without_hold_it_ends_at_once(start, settings):
     assert "held" not in proxy.wait_for("CLIENT LEFT")
 
 
-def test_who_joins_may_leave_and_join_again(start):
-    """Ten times; each time the hold begins anew."""
+@pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_who_joins_may_leave_and_join_again(start, times):
+    """Each time the hold begins anew."""
     server = Prefill()
     proxy = start(server)
     left(proxy, server)
-    for _ in range(10):
+    files = len(proxy.open_files())
+    for _ in range(times):
         mark = len(proxy.lines)
         client = asks(proxy)
         time.sleep(0.05)
         client.close()
         proxy.wait_for("CLIENT LEFT", mark)
+    assert len(proxy.open_files()) <= files + 1
     assert answered(proxy, server).body == EVENTS
+    assert server.prompts == 1
+
+
+def test_what_is_collected_can_be_left_until_its_end(start):
+    """Nothing of it has gone down yet, though some has come."""
+    rest = threading.Event()
+
+    class Halfway(Prefill):
+        def __call__(self, peer, received):
+            super().__call__(peer, received)
+            if self.go_on.is_set() and rest.wait(TIMEOUT):
+                peer.send(chunk(EVENTS.removeprefix(word("Hel"))) + LAST)
+
+    server = Halfway(then=chunk(word("Hel")))
+    proxy, body = start(server), prompt(stream=False)
+    left(proxy, server, prompt(stream_options=COUNTED))
+    mark, client = len(proxy.lines), asks(proxy, body)
+    time.sleep(0.1)
+    server.go_on.set()
+    time.sleep(0.1)
+    client.close()
+    assert "held for a retry" in proxy.wait_for("CLIENT LEFT", mark)
+    client = asks(proxy, body)
+    rest.set()
+    assert json.loads(client.answer().body) == WHOLE
     assert server.prompts == 1
 
 

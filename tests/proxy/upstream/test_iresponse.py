@@ -149,11 +149,19 @@ def test_who_raises_while_reading_closes_the_connection():
 
 
 def test_who_collects_it_and_gives_up_closes_the_connection():
-    """So does one whom it is too long for; the connection's own reason is told otherwise."""
+    """Unless it is another's by then. So does one whom it is too long for."""
     response, found = answered(CHUNKED), []
     Deferred.fromCoroutine(collect(response, 2)).addErrback(found.append).cancel()
     assert response.transport.disconnected
     assert found[0].check(CancelledError)
+    response, after = answered(CHUNKED), []
+    collecting = Deferred.fromCoroutine(collect(response, 2)).addErrback(found.append)
+    response.dataReceived(chunk(b"a"))
+    response.attach().addCallback(treq.content).addCallback(after.append)
+    collecting.cancel()
+    response.dataReceived(chunk(b"b") + LAST)
+    assert (after, response.transport.disconnected) == ([b"ab"], False)
+    found.pop()
     for length, closes in ((2, False), (3, True)):
         response = answered(CHUNKED)
         Deferred.fromCoroutine(collect(response, 2)).addBoth(found.append)
