@@ -1,1 +1,1 @@
-"""How bytes move: Twisted and treq."""
+"""How bytes move, with Twisted."""

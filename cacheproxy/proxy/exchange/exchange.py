@@ -1,6 +1,6 @@
 """One request and its answer: ``_relay`` has all steps in order, ``Sending`` those to a server.
 
-``Delivery`` has the client's side of it, ``Attempt`` the steps of one server.
+``Delivery`` is the client's side of it, ``Answer`` one server's, and ``Attempt`` the steps there.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
 class _UnderWay:
     """One exchange under way, which fills in its record."""
 
-    __slots__ = ("context", "delivery", "is_probe", "prepared", "record", "sending")
+    __slots__ = ("context", "delivery", "is_probe", "record", "sending")
 
     def __init__(self, context: ExchangeContext, down: ProxyRequest) -> None:
         self.context = context  #: what every exchange needs
@@ -65,7 +65,6 @@ class _UnderWay:
         came = Request(method, target, down.headers, down.body, memo, "", down.channel.peer)
         came = context.normalizing.plan.clients.introduce(came)
         self.record = Exchange(came, wall, bytes_down=0, outcome=Outcome.COMPLETE)
-        self.prepared: Prepared | None = None  #: the request after rules and pins
         self.delivery = Delivery(context, down, self.record, started)  #: the client's side
         self.sending = Sending(context, came, self.delivery)  #: the server's
 
@@ -104,12 +103,12 @@ class _UnderWay:
         delivery.gone = failure
         delivery.become(DeliveryState.LEFT)
         held = answer if answer is not None and answer.delivery is delivery else None
-        if held is not None and (not held.detach() or held.is_kept):
-            held = None
-        self.record.held = held is not None
+        if held is None or not held.detach() or held.is_kept:
+            done.cancel()
+            return
+        self.record.held = True
         done.cancel()
-        if held is not None:
-            held.show(self.record.progress)
+        held.show(self.record.progress)
 
     async def _relay(self) -> None:
         """Take the request up and the answer down. What goes wrong is raised."""
@@ -119,7 +118,7 @@ class _UnderWay:
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
         is_large = len(down.body) > LARGE or b"content-encoding" in sending.came.by_name
         preparing = context.unpacking.in_turn(self._prepare) if is_large else self._prepare()
-        prepared = self.prepared = await preparing
+        prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
             self._begin(prepared.turn, prepared.request)
         # 2. It is sent, to a server that is chosen, as that can take it; or it is there already.

@@ -28,8 +28,7 @@ _FLUSH_SECONDS = 10.0
 _MOST_KEPT = 64 << 20
 _MOST_BEFORE = 4 << 20
 """Bytes from the upstream that are kept for a retry while none of the answer has gone down."""
-# How bytes end after an empty line, if lines may end with CR LF, LF or CR (section 9.2.5). Not
-# LF CR: another LF may belong to it.
+# How bytes end after an empty line, if lines end with CR LF, LF or CR (section 9.2.5). Not LF CR.
 _EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r\n", b"\r\r")
 _LONGEST_END = max(map(len, _EVENT_ENDS))
 _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n?|\n))*")
@@ -271,9 +270,9 @@ class Relay(Protocol):
 
     def detach(self) -> bool:
         """Write no more, so that the body may be another's; return whether it had not ended."""
-        is_under_way = not self._over
+        was_over = self._over
         self._stop_all()
-        return is_under_way
+        return not was_over
 
     def _look_at_start(self, data: bytes, reader: PrefillReader) -> bytes:
         """See whether the answer begins with ``data``, or how far the server is with the prompt.
