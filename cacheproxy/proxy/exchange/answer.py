@@ -100,7 +100,7 @@ class Answer(Protocol):
         """
         connection = self.attempt.connection
         if self.delivery is not None or self.state not in ATTACHABLE or connection is None:
-            raise StepError(self.state, self.state)
+            raise StepError(self.state, "another's")
         if not self.is_kept:
             self._let_go()
             if not self.is_running:

@@ -28,7 +28,8 @@ _FLUSH_SECONDS = 10.0
 _MOST_KEPT = 64 << 20
 _MOST_BEFORE = 4 << 20
 """Bytes from the upstream that are kept for a retry while none of the answer has gone down."""
-# How bytes end after an empty line, if lines end with CR LF, LF or CR (section 9.2.5). Not LF CR.
+# How bytes end after an empty line, if lines may end with CR LF, LF or CR (section 9.2.5). Not
+# LF CR: another LF may belong to it.
 _EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r\n", b"\r\r")
 _LONGEST_END = max(map(len, _EVENT_ENDS))
 _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n?|\n))*")
@@ -197,6 +198,7 @@ class Relay(Protocol):
         """Pass a chunk on. What is raised closes the upstream."""
         if self._over:
             return
+        came = len(data)
         try:
             if self.first_byte is None:
                 if self._prefill is None:
@@ -208,10 +210,10 @@ class Relay(Protocol):
             self._down(data if self._through is None else self._through.feed(data))
         except Exception:  # ours may be anything: the client is not to wait for more
             self._connection.abort()
-            self._fail(Failure())
+            self.connectionLost(Failure())
             return
         if self._begins is not None:
-            self._left -= len(data)
+            self._left -= came
             if self._left < 0:
                 self._connection.kept = None
 
@@ -219,32 +221,26 @@ class Relay(Protocol):
         """The body has ended, wholly or not."""
         if self._over:
             return
-        if reason is not WHOLE:
-            self._fail(reason)
-            return
-        try:
-            if self._tap is not None and self._tap.is_cut:
-                raise ResponseError(CUT)  # noqa: TRY301 - one way for both
-            if self._prefill is not None and self.first_byte is None:
-                self._down(self._prefill.close())
-            if self._through is not None:
-                self._down(self._through.close())
-        except Exception:  # as above
-            self._fail(Failure())
-            return
-        self._stop_all()
-        self._request.channel.producer = None
-        self._request.finish()
+        why = None if reason is WHOLE else reason
+        if why is None:
+            try:
+                if self._tap is not None and self._tap.is_cut:
+                    raise ResponseError(CUT)  # noqa: TRY301 - one way for both
+                if self._prefill is not None and self.first_byte is None:
+                    self._down(self._prefill.close())
+                if self._through is not None:
+                    self._down(self._through.close())
+            except Exception:  # as above
+                why = Failure()
+        if why is None:
+            self._stop_all()
+            self._request.channel.producer = None
+            self._request.finish()
+        else:
+            self._cut()
         ending, self._ending = self._ending, None
         if ending is not None:
-            ending.callback(None)
-
-    def _fail(self, why: Failure) -> None:
-        """The body broke off."""
-        self._cut()
-        ending, self._ending = self._ending, None
-        if ending is not None:
-            ending.errback(why)
+            ending.callback(why)
 
     def _unwanted(self, _: Deferred[None]) -> None:
         """Nobody waits for it any more."""

@@ -98,5 +98,5 @@ DELIVERY_STEPS = frozenset(
 class StepError(Exception):
     """A step that the tables do not have: an error of ours."""
 
-    def __init__(self, now: StrEnum, to: StrEnum) -> None:
+    def __init__(self, now: StrEnum, to: str) -> None:
         super().__init__(f"{now} does not become {to}")

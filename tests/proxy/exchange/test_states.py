@@ -1,11 +1,12 @@
 """The states of answers and deliveries: no step but those of the tables."""
 
 from itertools import permutations, product
-from types import SimpleNamespace
 
 import pytest
+from twisted.internet.task import Clock
 
 from cacheproxy.proxy.exchange.answer import Answer
+from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.delivery import Delivery
 from cacheproxy.proxy.exchange.states import (
     ANSWER_OVER,
@@ -16,6 +17,7 @@ from cacheproxy.proxy.exchange.states import (
     DeliveryState,
     StepError,
 )
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 
 STEPS = {Answer: (AnswerState, ANSWER_STEPS), Delivery: (DeliveryState, DELIVERY_STEPS)}
 
@@ -49,11 +51,15 @@ def test_each_state_is_reached_and_none_twice(kind):
 
 @pytest.mark.parametrize(
     ("state", "has_delivery"),
-    [*product(ATTACHABLE, [True]), *((s, False) for s in AnswerState if s not in ATTACHABLE)],
+    [
+        *product(AnswerState, [True]),
+        *((one, False) for one in AnswerState if one not in ATTACHABLE),
+    ],
 )
 def test_an_answer_has_one_delivery_and_none_once_it_has_begun(state, has_delivery):
-    answer = Answer.__new__(Answer)
-    answer.state, answer.delivery = state, SimpleNamespace() if has_delivery else None
-    answer.attempt = SimpleNamespace(connection=SimpleNamespace())
+    answer, delivery = Answer.__new__(Answer), Delivery.__new__(Delivery)
+    answer.state, answer.delivery = state, delivery if has_delivery else None
+    answer.attempt = Attempt.__new__(Attempt)
+    answer.attempt.connection = UpstreamConnection(b"", b"", b"POST", Clock(), 0)
     with pytest.raises(StepError):
-        answer.attach(SimpleNamespace(), None)
+        answer.attach(delivery, None)
