@@ -66,7 +66,7 @@ class NoAnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SiteAnswer:
     """What a server has answered."""
 
     status: int  #: of HTTP
@@ -97,11 +97,11 @@ class Site:
     url: str  #: without a slash at its end
     headers: Mapping[str, str] = field(default_factory=dict)  #: they go with every request
 
-    def get(self, path: str, seconds: float = PAGE_SECONDS) -> Answer:
+    def get(self, path: str, seconds: float = PAGE_SECONDS) -> SiteAnswer:
         """GET ``path``; ``seconds``: how long it may be silent. Raises NoAnswerError."""
         return self._exchange("GET", path, None, seconds)
 
-    def post(self, path: str, body: bytes, seconds: float = ANSWER_SECONDS) -> Answer:
+    def post(self, path: str, body: bytes, seconds: float = ANSWER_SECONDS) -> SiteAnswer:
         """POST a JSON ``body``; ``seconds`` as for ``get``. Raises NoAnswerError."""
         return self._exchange("POST", path, body, seconds)
 
@@ -147,7 +147,7 @@ class Site:
         connection.request(method, urlsplit(self.url).path + path, body, headers)
         return connection.getresponse()
 
-    def _exchange(self, method: str, path: str, body: bytes | None, seconds: float) -> Answer:
+    def _exchange(self, method: str, path: str, body: bytes | None, seconds: float) -> SiteAnswer:
         start = time.perf_counter()
         with closing(self.connect(seconds)) as connection:
             try:
@@ -158,7 +158,7 @@ class Site:
             except (OSError, ValueError, HTTPException) as error:
                 raise NoAnswerError(reason_of(error)) from None
         software = (response.getheader("Server") or "")[:80]
-        return Answer(response.status, data, time.perf_counter() - start, software)
+        return SiteAnswer(response.status, data, time.perf_counter() - start, software)
 
 
 def have_answered(
@@ -209,7 +209,7 @@ def checked_url(text: str) -> str:
     return url
 
 
-def explain(answer: Answer, url: str, model: str, option: str) -> str:
+def explain(answer: SiteAnswer, url: str, model: str, option: str) -> str:
     """Return one line on an answer that is not 200: what is wrong and what mends it.
 
     ``url``: what was asked. ``model``: as the request named it. ``option``: the one that names the
@@ -232,7 +232,7 @@ def explain(answer: Answer, url: str, model: str, option: str) -> str:
     return f"{url} answered {status}{f' ({said})' if said else ''}: {advice}"
 
 
-def refused(answer: Answer, url: str) -> str:
+def refused(answer: SiteAnswer, url: str) -> str:
     """Return one line on an answer that is none of the proxy's pages; ``url``: the proxy's."""
     if answer.status == 401:
         return f"{url} asks for its token: set CACHEPROXY_TOKEN to it"

@@ -16,10 +16,10 @@ import msgspec
 
 from cacheproxy.asking import (
     HEALTH,
-    Answer,
     CommandError,
     NoAnswerError,
     Site,
+    SiteAnswer,
     checked_url,
     have_answered,
     is_health,
@@ -244,7 +244,7 @@ def _reachable(site: Site) -> str | None:
 def look_at_server(site: Site) -> SeenUpstream:
     """Ask the server at ``site`` for its status pages. Never raises."""
     url = shown(site.url)
-    said: dict[str, Answer] = {}
+    said: dict[str, SiteAnswer] = {}
     why: list[str] = []
 
     def get(path: str) -> tuple[int, bytes, str] | None:
@@ -271,7 +271,7 @@ def look_at_server(site: Site) -> SeenUpstream:
 
 
 def _refusal(
-    site: Site, said: Mapping[str, Answer], pages: Mapping[str, Any]
+    site: Site, said: Mapping[str, SiteAnswer], pages: Mapping[str, Any]
 ) -> tuple[str, str] | None:
     """Say why it cannot be looked at, and what mends that; None: it can."""
     # through a proxy every server looks as if it needed none
@@ -338,5 +338,5 @@ def router_cure(site: Site) -> str:
     try:
         models = site.get("/v1/models")
     except NoAnswerError:
-        models = Answer(0, b"")
+        models = SiteAnswer(0, b"")
     return routers.cure_of(models.software, models.body.decode("latin-1"), site.tell)

@@ -11,7 +11,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
-from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, reason_of, refused
+from cacheproxy.asking import CommandError, NoAnswerError, Site, SiteAnswer, reason_of, refused
 
 Json = dict[str, Any]
 Ask = Callable[[str], Any]
@@ -149,7 +149,7 @@ class Watch:
         with closing(self._site.connect(_SILENCE)) as connection:
             response = self._site.begin(connection, "GET", path, None)
             if response.status != 200:
-                answer = Answer(response.status, response.read(_LONGEST))
+                answer = SiteAnswer(response.status, response.read(_LONGEST))
                 raise CommandError(refused(answer, self._site.url))
             for name, text in events(response):
                 if name == "data":

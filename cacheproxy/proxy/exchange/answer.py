@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.attempt import Attempt
+from cacheproxy.proxy.exchange.delivery import Delivery
+from cacheproxy.proxy.exchange.holding import Holding
 from cacheproxy.proxy.exchange.servers import Server
 from cacheproxy.proxy.exchange.states import (
     ANSWER_OVER,
@@ -24,12 +27,6 @@ from cacheproxy.proxy.exchange.states import (
 )
 from cacheproxy.proxy.upstream.connection import WHOLE, UpstreamConnection
 from cacheproxy.record.exchange import Exchange
-
-if TYPE_CHECKING:
-    from twisted.internet.interfaces import IDelayedCall
-
-    from cacheproxy.proxy.exchange.delivery import Delivery
-    from cacheproxy.proxy.exchange.holding import Holding
 
 _log = Logger()
 FINAL = frozenset({400, 404, 413, 422})
@@ -48,13 +45,16 @@ class Answer(Protocol):
 
     ``attempt``: how it is sent, and the connection. ``record``: of the exchange that has it, or had
     it last. ``since``: when it was first sent; ``left``: when its client left; both seconds of
-    ``holding.clock``. ``session``: the first of those that begin as its own. ``is_running``: it
-    takes a place at the server. ``is_kept``: a refusal that is whole, which may be attached as
-    often as it is asked for. ``size``: bytes that are kept for it while it is held.
+    ``holding.clock``. ``session``: the first of those that begin as its own. ``request``,
+    ``asked_for``: see Attempt. ``is_running``: it takes a place at the server. ``is_kept``: a
+    refusal that is whole, which may be attached as often as it is asked for. ``size``: bytes that
+    are kept for it while it is held.
     """
 
     left: float
     session: Session
+    request: Request
+    asked_for: Request
     size = 0
     is_kept = False
     _ahead = 0
@@ -131,9 +131,14 @@ class Answer(Protocol):
         else:
             is_there = self.state is AnswerState.PREFILLING and connection.kept is not None
             may_be = is_there and (connection.head.status == 200 or self.is_refusal)
-        if not may_be or not self.holding.takes(self, delivery):
+        if not may_be or not self.holding.takes(self, delivery.record, delivery.gone):
             return False
         return delivery.relay is None or delivery.relay.detach()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it has a delivery."""
+        return self.delivery is not None
 
     @property
     def is_refusal(self) -> bool:
@@ -200,6 +205,7 @@ class Answer(Protocol):
     def _hold(self, record: Exchange) -> None:
         assert record.session is not None
         self.record, self.session = record, record.session.first
+        self.request, self.asked_for = self.attempt.request, self.attempt.asked_for
         self.left = self.holding.clock.seconds()
         self.size, self._ahead = len(record.received.body), _MOST_READ
         if record.sent is not None and record.sent is not record.received:

@@ -8,10 +8,11 @@ an equal request takes it over.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet.error import ConnectionAborted
 from twisted.internet.task import LoopingCall
+from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.owner import Owners
 from cacheproxy.core.conversation.session import Session
@@ -21,10 +22,6 @@ from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.record.exchange import Exchange
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.exchange.answer import Answer
-    from cacheproxy.proxy.exchange.delivery import Delivery
-
 _UNEQUAL = ("stream", "stream_options", "client_metadata")
 """Members by which a retry may differ, as far as its dialect can still answer it as it asks."""
 _LOOKS = 0.5
@@ -33,6 +30,37 @@ _PATIENCE, _BESIDE = 1.0, 5.0
 """Seconds for which others may wait for a first token beside a held prefill: where there are more
 of them than slots, and where a slot is free. Then the held one may still take all of each batch:
 llama.cpp fills its own from the lowest slot on, vLLM from the prompt that came first."""
+
+
+class Holdable(Protocol):
+    """What is asked of an ``Answer`` that is held, or may be: see there."""
+
+    server: Server
+    record: Exchange
+    session: Session
+    request: Request
+    asked_for: Request
+    left: float
+    size: int
+    is_running: bool
+    is_kept: bool
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it has a delivery."""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it is a whole refusal that the same request would get again."""
+
+    def move_to(self, server: Server) -> None:
+        """Go on as a request to ``server``."""
+
+    def wait_until(self, moment: float) -> None:
+        """End at ``moment`` from now on, seconds of the clock."""
+
+    def end(self, why: str) -> None:
+        """Close it."""
 
 
 def asks_the_same(one: Request, other: Request) -> bool:
@@ -70,30 +98,30 @@ def _says_the_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _is_retry(one: Answer, received: Request, request: Request, owners: Owners) -> bool:
+def _is_retry(one: Holdable, received: Request, request: Request, owners: Owners) -> bool:
     """Whether ``request``, as the rules left ``received``, asks for ``one`` again.
 
     It is the same person's (``owners``), and says the same, in its headers too; and the answer can
     be given to it as it asks.
     """
-    first, asked = one.record.received, one.attempt
+    first = one.record.received
     return (
         owners.of(received, by_address=True) == owners.of(first, by_address=True)
         and lasting(received.headers, owners.ignores) == lasting(first.headers, owners.ignores)
-        and asks_the_same(asked.request, request if one.server.edits else received)
+        and asks_the_same(one.request, request if one.server.edits else received)
         and (one.is_kept or _can_be_given_to(one, received))
     )
 
 
-def _give_way(one: Answer, session: Session | None) -> None:
+def _give_way(one: Holdable, session: Session | None) -> None:
     """End ``one`` for a prompt of ``session``, which needs the server."""
     goes_on = session is not None and session.first == one.session
     why = "its conversation went on" if goes_on else "another conversation needs the server"
     one.end(why)
 
 
-def _can_be_given_to(one: Answer, received: Request) -> bool:
-    dialect, asked = received.dialect, one.attempt.asked_for.json
+def _can_be_given_to(one: Holdable, received: Request) -> bool:
+    dialect, asked = received.dialect, one.asked_for.json
     if dialect is None or asked is None or received.json is None:
         return True
     return dialect.can_regive(asked, received.json, one.server.counts_streams)
@@ -112,7 +140,7 @@ class Holding:
     ) -> None:
         self.clock, self.progressed = clock, progressed
         self.is_closed = False
-        self.held: list[Answer] = []  #: the first to be left first
+        self.held: list[Holdable] = []  #: the first to be left first
         self.seconds = 0.0  #: for which each waits for its retry; 0: nothing is held
         self.most = 0  #: bytes that are kept for all of them
         self.size = 0  #: bytes that are
@@ -131,10 +159,12 @@ class Holding:
             one.wait_until(one.left + seconds)
         self._make_room()
 
-    def takes(self, one: Answer, delivery: Delivery) -> bool:
-        """Whether ``one`` goes on without ``delivery``: its client has left, or was refused."""
-        gone = delivery.gone
-        if not self.seconds or self.is_closed or not delivery.record.turn:
+    def takes(self, one: Holdable, record: Exchange, gone: Failure | None) -> bool:
+        """Whether ``one`` goes on without the client of ``record``.
+
+        ``gone``: how that has left; None: it is there, and was refused.
+        """
+        if not self.seconds or self.is_closed or not record.turn:
             return False
         if gone is None:
             return one.is_refusal
@@ -142,7 +172,7 @@ class Holding:
         # not held: the proxy stops, or the client reads too slowly.
         return one.server.edits and not gone.check(ConnectionAborted)
 
-    def add(self, one: Answer) -> None:
+    def add(self, one: Holdable) -> None:
         """Take one in; the first that were left go where all take too much memory."""
         self.held.append(one)
         self.size += one.size
@@ -150,7 +180,7 @@ class Holding:
         if self.held and not self._looking.running:
             self._looking.start(_LOOKS, now=False)
 
-    def remove(self, one: Answer) -> None:
+    def remove(self, one: Holdable) -> None:
         """Let one go."""
         self.held.remove(one)
         self.size -= one.size
@@ -164,7 +194,7 @@ class Holding:
         session: Session,
         owners: Owners,
         servers: Collection[Server],
-    ) -> Answer | None:
+    ) -> Holdable | None:
         """Return the one whose retry ``request`` is, the first that was left.
 
         ``servers``: those that it may go to.
@@ -173,7 +203,7 @@ class Holding:
             # A conversation speaks one API; without an id others may read alike.
             if one.session != session.first or one.record.received.path != received.path:
                 continue
-            if one.delivery is not None or one.server not in servers:  # another gets a refusal
+            if one.is_attached or one.server not in servers:  # another gets a refusal
                 continue
             if _is_retry(one, received, request, owners):
                 return one

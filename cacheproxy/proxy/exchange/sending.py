@@ -106,9 +106,11 @@ class Sending:
             return None
         owners = context.normalizing.plan.owners
         chosen = self.chosen = context.servers.choose(prepared)
-        return context.holding.joined(
+        found = context.holding.joined(
             *(record.received, prepared.request, record.session, owners), chosen.servers
         )
+        assert found is None or isinstance(found, Answer)
+        return found
 
     async def join(self, answer: Answer, prepared: Prepared) -> UpstreamConnection:
         """Go on with the answer of a client that has left."""

@@ -12,7 +12,7 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.proxy.upstream.connection import WHOLE, UpstreamConnection
 
 
-class _Reading(Protocol):
+class _Collecting(Protocol):
     """Keeps a body of up to ``most`` bytes; ``reason`` is how it ended, None before it has."""
 
     def __init__(self, most: int) -> None:
@@ -26,7 +26,12 @@ class _Reading(Protocol):
 
         Cancelled, it closes the upstream, unless somebody else reads that by then.
         """
-        done: Deferred[None] = Deferred(lambda _: response.close_unread_by(self))
+
+        def unwanted(_: Deferred[None]) -> None:
+            self._done = None
+            response.close_unread_by(self)
+
+        done: Deferred[None] = Deferred(unwanted)
         self._done = done
         response.deliverBody(self)
         return done
@@ -60,7 +65,7 @@ async def collect(response: UpstreamConnection, most: int) -> bytes:
 
     ``most``: bytes. Cancelled, it closes the upstream, unless that is another's by then.
     """
-    reading = _Reading(most)
+    reading = _Collecting(most)
     await reading.start(response)
     if not reading.is_whole:
         if reading.reason is None or reading.reason is WHOLE:
@@ -77,7 +82,7 @@ async def peek(response: UpstreamConnection, most: int, clock: Any, seconds: flo
 
     It can be delivered afterwards all the same. Cancelled, it closes the upstream.
     """
-    reading = _Reading(most)
+    reading = _Collecting(most)
     done = reading.start(response)
     limit = clock.callLater(seconds, reading.give_up)
     try:

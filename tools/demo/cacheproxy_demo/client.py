@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain
+from cacheproxy.asking import CommandError, NoAnswerError, Site, SiteAnswer, explain
 from cacheproxy.core.adapt.late import refuses_late
 from cacheproxy.core.adapt.refusal import STATUSES
 from cacheproxy.core.conversation.usage import Usage, usage_of
@@ -56,7 +56,7 @@ class DemoClient:
         """Return whether the server knows ``path``, an API that takes a POST."""
         return self._ask(path, b"{}").status not in (404, 405, 501)
 
-    def _ask(self, path: str, body: bytes | None = None) -> Answer:
+    def _ask(self, path: str, body: bytes | None = None) -> SiteAnswer:
         site = Site(self.url, self.headers)
         try:
             return site.get(path) if body is None else site.post(path, body)

@@ -23,7 +23,7 @@ from contextlib import closing
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any
 
-from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain, reason_of
+from cacheproxy.asking import CommandError, NoAnswerError, Site, SiteAnswer, explain, reason_of
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.dialects.messages import MESSAGES
@@ -176,7 +176,7 @@ def send(site: Site, request: Request, record: Exchange) -> None:
             if response.status == 200:
                 _read(response, start, record)
             else:
-                said = Answer(response.status, response.read(_LONGEST_ERROR))
+                said = SiteAnswer(response.status, response.read(_LONGEST_ERROR))
                 model = str((request.json or {}).get("model"))
                 record.error = explain(said, site.url + request.path, model, "--against")
         except (HTTPException, OSError) as error:
