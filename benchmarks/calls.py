@@ -1,14 +1,17 @@
 """Python calls that a request takes, from its first byte until its record is written.
 
     python benchmarks/calls.py [TREE ...]        this one by default
+    python benchmarks/calls.py --bytecodes       instructions of the interpreter instead
+    python benchmarks/calls.py --functions 10    and the functions that take most of either
     python benchmarks/calls.py --turns 100       of the conversation that grows
 
 No clock: the figures are the same on any machine, within 2 %. Each tree's own interpreter
 (TREE/.venv) runs the proxy as shipped, with all client packages that it has, before a server of
-ours. Counted are the calls in all threads, ours and those of libraries (Twisted, the standard
-library) apart: for requests of Claude Code of 2 and 80 KB, whose billing header and last message
-change, and for a turn of a conversation that grows by two messages each time. Fewer calls are no
-aim by themselves: work that moves into one line that loops is still work. Measure CPU beside it.
+ours. Counted is what all threads do, ours and that of libraries (Twisted, the standard library)
+apart: for requests of Claude Code of 2 and 80 KB, whose billing header and last message change, and
+for a turn of a conversation that grows by two messages each time. Fewer calls are no aim by
+themselves: work that moves into one line that loops is still work, and bytecodes show it; neither
+shows what C does. Measure CPU beside them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,11 +55,13 @@ _ANSWER = json.dumps(
 ).encode()
 
 
-class Calls(NamedTuple):
+class Counts(NamedTuple):
     """Of one request, on average."""
 
     ours: float
     libraries: float
+    functions: dict[str, float]
+    """By file and function, those that took most first."""
 
     def __str__(self) -> str:
         return f"{self.ours:,.0f} + {self.libraries:,.0f}"
@@ -66,22 +72,31 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("trees", type=Path, nargs="*", default=[REPOSITORY], metavar="TREE")
+    parser.add_argument("--bytecodes", dest="what", action="store_const", const="bytecodes")
+    parser.add_argument("--functions", type=int, default=0, metavar="N")
     parser.add_argument("--turns", type=int, default=30, metavar="N")
+    parser.set_defaults(what="calls")
     options = parser.parse_args()
-    columns = [dict(measure(tree.resolve(), options.turns)) for tree in options.trees]
-    print(
-        f"{'calls, ours + libraries':36}", *(f"{tree.resolve().name:>14}" for tree in options.trees)
-    )
+    trees = [tree.resolve() for tree in options.trees]
+    columns = [dict(measure(tree, options.turns, options.what)) for tree in trees]
+    print(f"{f'{options.what}, ours + libraries':36}", *(f"{tree.name:>15}" for tree in trees))
     for name in columns[0]:
-        print(f"{name:36}", *(f"{column[name]!s:>14}" for column in columns))
+        print(f"{name:36}", *(f"{column[name]!s:>15}" for column in columns))
+    if options.functions:
+        for tree, column in zip(trees, columns, strict=True):
+            for name, counts in column.items():
+                print(f"\n{name}, {tree.name}")
+                for function, number in islice(counts.functions.items(), options.functions):
+                    print(f"{number:8,.0f} {function.removeprefix(f'{tree}/')}")
 
 
-def measure(tree: Path, turns: int) -> Iterator[tuple[str, Calls]]:
-    """Yield what was counted and how many calls it took."""
+def measure(tree: Path, turns: int, what: str = "calls") -> Iterator[tuple[str, Counts]]:
+    """Yield what was counted and how many calls it took; ``what``: or ``bytecodes``."""
+    options, first = ("--state-dir", "state"), COUNTING[what]
     with (
         tempfile.TemporaryDirectory() as made,
         _upstream() as port,
-        Proxy(tree, Path(made), port, ("--state-dir", f"{made}/state"), first=COUNTING) as proxy,
+        Proxy(tree, Path(made), port, options, first) as proxy,
     ):
         counting = _Counting(tree, Path(made), proxy)
         for number, size in enumerate(SIZES):
@@ -106,15 +121,16 @@ class _Counting:
     def __init__(self, tree: Path, folder: Path, proxy: Proxy) -> None:
         self._tree, self._folder, self._proxy = tree, folder, proxy
 
-    def count(self, number: int, make: Callable[[int], bytes], session: str = SESSION) -> Calls:
-        """Send ``number`` requests; return the calls of one."""
+    def count(self, number: int, make: Callable[[int], bytes], session: str = SESSION) -> Counts:
+        """Send ``number`` requests; return what one took."""
         before = counted(self._proxy.pid, self._folder)
         for each in range(number):
             self.send(make(each), session)
         time.sleep(SETTLE_SECONDS)
-        calls = counted(self._proxy.pid, self._folder) - before
-        ours = sum(n for file, n in calls.items() if is_ours(file, self._tree))
-        return Calls(ours / number, (calls.total() - ours) / number)
+        taken = (counted(self._proxy.pid, self._folder) - before).most_common()
+        functions = {function: count / number for function, count in taken}
+        ours = sum(n for function, n in functions.items() if is_ours(function, self._tree))
+        return Counts(ours, sum(functions.values()) - ours, functions)
 
     def send(self, body: bytes, session: str) -> None:
         """Send one request, on a connection of its own."""
