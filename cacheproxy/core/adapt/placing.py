@@ -28,13 +28,13 @@ from cacheproxy.core.adapt.joining import WHY, ends_with_result, join_late, re_r
 from cacheproxy.core.dialects.content import call_ids_in
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
-from cacheproxy.core.document.pointer import PathStep, to_pointer
+from cacheproxy.core.document.pointer import parse_pattern, to_pointer
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.servers.placement import ROLES, Placement
 
 _EMPTY = "late system message without any text left out"
-_SYSTEM = PathStep("*", key="role", values=ROLES)
+_SYSTEM = f"/*[role={'|'.join(ROLES)}]/role"
 _PLAIN = re.compile(
     rb'\{\s*"role"\s*:\s*"(?P<role>system|developer)(?P<between>"\s*,\s*"content"\s*:\s*")'
     rb'(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"\s*\}'
@@ -60,14 +60,15 @@ def late_messages(request: Request) -> list[LateMessage]:
     """Return the late system messages of ``request``, in their order."""
     dialect, document = request.dialect, request.document
     array = None if dialect is None or document is None else document.array(dialect.items)
-    numbers = [] if array is None else array.accepted(_SYSTEM)
-    if not numbers or dialect is None or document is None or array is None:
+    if dialect is None or document is None or array is None:
         return []
-    head = 0 if document.value.get(dialect.head) or numbers[0] else 1
-    return [
-        LateMessage(number, array.values[number]["role"], number == rank)
-        for rank, number in enumerate(numbers)
-    ][head:]
+    found = array.texts(dialect.items, parse_pattern(f"/{dialect.items}{_SYSTEM}"))
+    if not found:
+        return []
+    late = [
+        LateMessage(int(path[1]), role, path[1] == rank) for rank, (path, role) in enumerate(found)
+    ]
+    return late if document.value.get(dialect.head) or late[0].number else late[1:]
 
 
 def count_of(edits: Sequence[Edit]) -> int:

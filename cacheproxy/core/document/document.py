@@ -15,9 +15,8 @@ from cacheproxy.core.document.pointer import (
     Path,
     PathError,
     PathPattern,
-    PathStep,
     index_in,
-    match_all,
+    texts_in,
     to_pointer,
 )
 from cacheproxy.core.document.reader import Reader
@@ -92,16 +91,27 @@ class Document:
         assert number is not None
         return self.start + self.root.value_starts[number]
 
-    def match(self, patterns: Iterable[PathPattern]) -> list[tuple[Path, Any]]:
-        """Return ``(path, value there)`` for every place that one of ``patterns`` matches.
+    def texts(self, patterns: tuple[PathPattern, ...]) -> list[tuple[Path, str]]:
+        """Return ``(path, text there)`` for every text that one of ``patterns`` matches, once.
 
         Of an array of messages only those are looked at that the one before did not have.
         """
-        return match_all(self.value, patterns, self._accepted)
-
-    def _accepted(self, name: str | int, each: PathStep) -> list[int] | None:
-        array = self.array(str(name))
-        return None if array is None else array.accepted(each)
+        if patterns not in self.notes:
+            found: dict[Path, str] = {}
+            for pattern in patterns:  # most find nothing: a rule names places of several dialects
+                name = pattern.first
+                if name is None:
+                    found.update(texts_in(self.value, pattern))
+                elif name in self.value:
+                    array = self.array(name)
+                    found.update(
+                        texts_in(self.value, pattern)
+                        if array is None
+                        else array.texts(name, pattern)
+                    )
+            self.notes[patterns] = [*found.items()]
+        texts: list[tuple[Path, str]] = self.notes[patterns]
+        return texts
 
     def entry(self, path: Path) -> Entry:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""

@@ -11,13 +11,12 @@ matches the content of every message whose ``role`` is ``system`` or ``developer
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
 
-Accepted = Callable[[str | int, "PathStep"], list[int] | None]
 _SEGMENT = re.compile(r"(?P<name>[^\[]*)(?:\[(?P<key>[^\[\]=]+)=(?P<values>[^\[\]]+)\])?")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -113,60 +112,49 @@ def _pattern_of(segments: list[PathStep]) -> PathPattern:
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
     """Yield ``(path, value there)`` for every place in the JSON ``value`` that matches."""
-    return iter(match_all(value, (parse_pattern(pattern),)))
+    return iter(match_all(value, parse_pattern(pattern)))
 
 
-def match_all(
-    value: Any, patterns: Iterable[PathPattern], accepted: Accepted | None = None
-) -> list[tuple[Path, Any]]:
-    """Return the same for several patterns, one after the other.
+def texts_in(value: Any, pattern: PathPattern) -> list[tuple[Path, str]]:
+    """Return the same for a pattern that has been read, of texts alone."""
+    return [one for one in match_all(value, pattern) if isinstance(one[1], str)]
 
-    ``accepted``: says of a member which of its elements meet a condition, if it knows that.
-    """
-    found: list[tuple[Path, Any]] = []
-    is_object = isinstance(value, dict)
-    for pattern in patterns:
-        head, each, rest, first = pattern
-        if is_object and first is not None and first not in value:
-            continue  # most: a rule names the places of several dialects
-        places: list[tuple[Path, Any]] = [((), value)]
-        while True:
-            ends = found if each is None else []
-            for path, place in places:
-                at, here = path, place
-                for name, number, key, values in head:
-                    if isinstance(here, dict):
-                        if name not in here:
-                            break
-                        here = here[name]
-                        at += (name,)
-                    elif isinstance(here, list) and number is not None and number < len(here):
-                        here = here[number]
-                        at += (number,)
-                    else:
+
+def match_all(value: Any, pattern: PathPattern) -> list[tuple[Path, Any]]:
+    """Return all that ``match_paths`` yields."""
+    head, each, rest, _ = pattern
+    places: list[tuple[Path, Any]] = [((), value)]
+    while True:
+        ends: list[tuple[Path, Any]] = []
+        for path, place in places:
+            at, here = path, place
+            for name, number, key, values in head:
+                if isinstance(here, dict):
+                    if name not in here:
                         break
-                    if key is None:
-                        continue
-                    if not isinstance(here, dict) or here.get(key) not in values:
-                        break
+                    here = here[name]
+                    at += (name,)
+                elif isinstance(here, list) and number is not None and number < len(here):
+                    here = here[number]
+                    at += (number,)
                 else:
-                    ends.append((at, here))
-            if each is None:
-                break
-            places = []
-            _, _, key, values = each
-            for path, place in ends:
-                known = accepted(path[0], each) if accepted and key and len(path) == 1 else None
-                if known is not None:
-                    places += [((*path, number), place[number]) for number in known]
-                elif isinstance(place, dict | list):
-                    for step, one in place.items() if isinstance(place, dict) else enumerate(place):
-                        if key is None or (isinstance(one, dict) and one.get(key) in values):
-                            places.append(((*path, step), one))
-            if rest is None or not places:
-                break
-            head, each, rest, _ = rest
-    return found
+                    break
+                if key is None:
+                    continue
+                if not isinstance(here, dict) or here.get(key) not in values:
+                    break
+            else:
+                ends.append((at, here))
+        if each is None or rest is None:
+            return ends
+        places = []
+        _, _, key, values = each
+        for path, place in ends:
+            if isinstance(place, dict | list):
+                for step, one in place.items() if isinstance(place, dict) else enumerate(place):
+                    if key is None or (isinstance(one, dict) and one.get(key) in values):
+                        places.append(((*path, step), one))
+        head, each, rest, _ = rest
 
 
 def leads_to(value: Any, pattern: PathPattern, pointer: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
-from cacheproxy.core.document.pointer import PathStep
+from cacheproxy.core.document.pointer import Path, PathPattern, texts_in
 
 _EACH_VALUE = 130
 """Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
@@ -113,23 +113,29 @@ class Container:
         made.before, made.shared = (self.notes, count), length
         return made
 
-    def accepted(self, step: PathStep) -> list[int]:
-        """Return the numbers of the elements that meet the condition of ``step``, in their order.
+    def texts(self, name: str, pattern: PathPattern) -> list[tuple[Path, str]]:
+        """Return the texts that ``pattern`` matches, with their paths from the body.
 
-        Of an array that is a member only those are looked at that the one before did not have.
+        The array is its member ``name``, where the pattern begins. If it goes on with each element,
+        only those are looked at that the array before did not have.
         """
-        if step not in self.notes:
-            notes, count = self.before
-            known = notes.get(step)  # asked once: another thread may be about to note it
-            found = [] if known is None else known[: bisect_left(known, count)]
-            start = 0 if known is None else count
-            key, values = step.key, step.values
-            for number, one in enumerate(self.values[start:], start):
-                if isinstance(one, dict) and one.get(key) in values:
-                    found.append(number)
-            self.notes[step] = found
-        kept: list[int] = self.notes[step]
-        return kept
+        found: list[tuple[Path, str]] | None = self.notes.get(pattern)
+        if found is None:
+            head, each, rest, _ = pattern
+            if each is None or rest is None or len(head) > 1:
+                found = texts_in({name: self.value}, pattern)
+            else:
+                notes, count = self.before
+                known = notes.get(pattern)  # asked once: another thread may be about to note it
+                found = [] if known is None else known[: bisect_left(known, ((name, count),))]
+                key, values = each.key, each.values
+                for number in range(0 if known is None else count, len(self.values)):
+                    one = self.values[number]
+                    if key is None or (isinstance(one, dict) and one.get(key) in values):
+                        for path, text in texts_in(one, rest):
+                            found.append(((name, number, *path), text))
+            self.notes[pattern] = found
+        return found
 
     def find(self, key: str | int) -> int | None:
         """Return the number of the entry that ``key`` names: the last of duplicates."""

@@ -18,8 +18,8 @@ from cacheproxy.core.document.pointer import (
     PathError,
     PathPattern,
     leads_to,
-    match_all,
     parse_pattern,
+    texts_in,
     to_pointer,
 )
 from cacheproxy.core.document.search import LateError, Search, SearchPattern
@@ -77,8 +77,6 @@ class Rule:
     )  #: ``where``, read
     _note: Note | None = field(init=False, repr=False, compare=False)  #: ``note``, read
     _group: str | int = field(init=False, repr=False, compare=False)  #: what of a match changes
-    _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """``where`` as a key of what a document remembers."""
 
     def __post_init__(self) -> None:
         check_fields(self, "default", "pin")
@@ -98,7 +96,6 @@ class Rule:
         object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_places", places)
         object.__setattr__(self, "_note", self._checked_note())
-        object.__setattr__(self, "_key", tuple(where))
         object.__setattr__(self, "_group", VOLATILE if VOLATILE in pattern.groupindex else 0)
         self._check_replacement()
 
@@ -148,15 +145,7 @@ class Rule:
     def _texts(self, request: Request) -> list[tuple[Path, str]]:
         """Return the texts at its places, each once; rules with equal places look there once."""
         document = request.document
-        if document is None:
-            return []
-        notes, key = document.notes, self._key
-        if key not in notes:
-            notes[key] = texts = list[tuple[Path, str]]()
-            for one in dict(document.match(self._places)).items():  # places may overlap
-                if isinstance(one[1], str):
-                    texts.append(one)
-        return notes[key]  # type: ignore[no-any-return]
+        return [] if document is None else document.texts(self._places)
 
     def _pins(self, search: Search, request: Request, previous: Request) -> list[Edit]:
         """Return the edits that put back what stood in ``previous``."""
@@ -251,8 +240,7 @@ class Rule:
     @property
     def _may_edit_notes(self) -> bool:
         """Whether its places are those where notes stand: text of the user's."""
-        found = (value for body in WITH_USER_TEXT for _, value in match_all(body, self._places))
-        return any(isinstance(value, str) for value in found)
+        return any(texts_in(body, place) for body in WITH_USER_TEXT for place in self._places)
 
     def _check_replacement(self) -> None:
         """Refuse what can be told to be wrong before any request comes.

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply, splice, splices_of
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.document.pointer import match_all, parse_pattern
+from cacheproxy.core.document.pointer import parse_pattern, texts_in
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
 from tests.core import spelling
 from tests.core.memories import small_steps
 
-PLACES = [parse_pattern(place) for place in (*SYSTEM_TEXT, *USER_TEXT, "/messages/*/role")]
+PLACES = tuple(map(parse_pattern, (*SYSTEM_TEXT, *USER_TEXT, "/messages/*/role")))
 text = st.sampled_from(["", "a", "b", "é 😀", "\ud83d", "stamp 1", "stamp 2", "long " * 9])
 block = st.one_of(
     text.map(lambda said: {"type": "text", "text": said}),
@@ -91,8 +91,8 @@ def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
                 (known.with_body(edited, splices), plain.with_body(edited)),
             ):
                 assert spelling.everything(one.document) == spelling.everything(other.document)
-                matches = one.document and list(one.document.match(PLACES))
-                assert matches == (other.document and list(match_all(other.json, PLACES)))
+                texts = one.document and one.document.texts(PLACES)
+                assert texts == (other.document and all_texts(other.json))
                 prompt, expected = prompt_of(one, order), prompt_of(other, order)
                 assert prompt == expected
                 if prompt is not None:
@@ -100,6 +100,12 @@ def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
                     assert (prompt.chars, prompt.digests) == (expected.chars, expected.digests)
                     for turned in PromptOrder:
                         assert reordered(prompt, turned) == reordered(expected, turned)
+
+
+def all_texts(value):
+    """The texts at PLACES, each once."""
+    found = (one for place in PLACES for one in texts_in(value, place))
+    return list(dict(found).items())
 
 
 def edits_of(value):
@@ -276,15 +282,15 @@ def test_what_another_thread_notes_meanwhile_is_not_taken_for_known():
     class Notes(dict):
         def get(self, step, default=None):
             found = super().get(step, default)
-            self[step] = [0]
+            self[step] = [(("messages", 0, "role"), "a")]
             return found
 
     found = Document(b'{"messages": [{"role": "a"}, {"role": "b"}, {"role": "a"}]}').array(
         "messages"
     )
     found.before = Notes(), 1
-    step = parse_pattern("/messages/*[role=a]/content").each
-    assert found.accepted(step) == [0, 2]
+    texts = found.texts("messages", parse_pattern("/messages/*[role=a]/role"))
+    assert texts == [(("messages", number, "role"), "a") for number in (0, 2)]
 
 
 def test_a_counter_in_the_first_block_of_the_system_text_does_not_fill_it():
