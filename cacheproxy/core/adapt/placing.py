@@ -62,7 +62,7 @@ def late_messages(request: Request) -> list[LateMessage]:
     array = None if dialect is None or document is None else document.array(dialect.items)
     if dialect is None or document is None or array is None:
         return []
-    found = array.texts(dialect.items, parse_pattern(f"/{dialect.items}{_SYSTEM}"))
+    found = array.texts(dialect.items, (parse_pattern(f"/{dialect.items}{_SYSTEM}"),))
     if not found:
         return []
     late = [

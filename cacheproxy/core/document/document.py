@@ -14,7 +14,7 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import (
     Path,
     PathError,
-    PathPattern,
+    Places,
     index_in,
     texts_in,
     to_pointer,
@@ -91,27 +91,22 @@ class Document:
         assert number is not None
         return self.start + self.root.value_starts[number]
 
-    def texts(self, patterns: tuple[PathPattern, ...]) -> list[tuple[Path, str]]:
-        """Return ``(path, text there)`` for every text that one of ``patterns`` matches, once.
+    def texts(self, places: Places) -> list[tuple[Path, str]]:
+        """Return ``(path, text there)`` for every text at ``places``, each once.
 
         Of an array of messages only those are looked at that the one before did not have.
         """
-        if patterns not in self.notes:
-            found: dict[Path, str] = {}
-            for pattern in patterns:  # most find nothing: a rule names places of several dialects
-                name = pattern.first
-                if name is None:
-                    found.update(texts_in(self.value, pattern))
-                elif name in self.value:
-                    array = self.array(name)
-                    found.update(
-                        texts_in(self.value, pattern)
-                        if array is None
-                        else array.texts(name, pattern)
-                    )
-            self.notes[patterns] = [*found.items()]
-        texts: list[tuple[Path, str]] = self.notes[patterns]
-        return texts
+        value, found = self.value, dict[Path, str]()
+        for name in filter(value.__contains__, places):
+            array = self.array(str(name))
+            if array is not None:
+                found.update(array.texts(str(name), places[name]))
+            else:
+                for pattern in places[name]:
+                    found.update(texts_in(value, pattern))
+        for pattern in places.get(None, ()):
+            found.update(texts_in(value, pattern))
+        return [*found.items()]
 
     def entry(self, path: Path) -> Entry:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""

@@ -11,7 +11,7 @@ matches the content of every message whose ``role`` is ``system`` or ``developer
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -79,6 +79,18 @@ class PathPattern(NamedTuple):
     each: PathStep | None = None  #: that ``*`` with its condition; None if there is none
     rest: PathPattern | None = None  #: what follows it; None if there is no ``*``
     first: str | None = None  #: the name of the first step; None if that is ``*``
+
+
+Places = Mapping[str | None, tuple[PathPattern, ...]]
+"""Patterns by the name of their first step; by None those that begin with ``*``."""
+
+
+def places_of(patterns: Iterable[str]) -> Places:
+    """Read ``patterns``; raises PathError if one cannot be read."""
+    found: dict[str | None, tuple[PathPattern, ...]] = {}
+    for pattern in map(parse_pattern, patterns):
+        found[pattern.first] = (*found.get(pattern.first, ()), pattern)
+    return found
 
 
 @lru_cache(maxsize=1024)

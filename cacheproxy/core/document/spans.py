@@ -113,28 +113,35 @@ class Container:
         made.before, made.shared = (self.notes, count), length
         return made
 
-    def texts(self, name: str, pattern: PathPattern) -> list[tuple[Path, str]]:
-        """Return the texts that ``pattern`` matches, with their paths from the body.
+    def texts(self, name: str, patterns: tuple[PathPattern, ...]) -> list[tuple[Path, str]]:
+        """Return the texts that ``patterns`` match, each once, with their paths from the body.
 
-        The array is its member ``name``, where the pattern begins. If it goes on with each element,
-        only those are looked at that the array before did not have.
+        The array is its member ``name``, where each pattern begins.
         """
-        found: list[tuple[Path, str]] | None = self.notes.get(pattern)
+        found: list[tuple[Path, str]] | None = self.notes.get(patterns)
         if found is None:
-            head, each, rest, _ = pattern
-            if each is None or rest is None or len(head) > 1:
-                found = texts_in({name: self.value}, pattern)
-            else:
-                notes, count = self.before
-                known = notes.get(pattern)  # asked once: another thread may be about to note it
-                found = [] if known is None else known[: bisect_left(known, ((name, count),))]
-                key, values = each.key, each.values
-                for number in range(0 if known is None else count, len(self.values)):
-                    one = self.values[number]
-                    if key is None or (isinstance(one, dict) and one.get(key) in values):
-                        for path, text in texts_in(one, rest):
-                            found.append(((name, number, *path), text))
-            self.notes[pattern] = found
+            found = self._texts(name, patterns[0])
+            if len(patterns) > 1:
+                each = (one for pattern in patterns for one in self._texts(name, pattern))
+                found = [*dict(each).items()]
+            self.notes[patterns] = found
+        return found
+
+    def _texts(self, name: str, pattern: PathPattern) -> list[tuple[Path, str]]:
+        """Return those of one; if it goes on with each element, only new ones are looked at."""
+        head, each, rest, _ = pattern
+        if each is None or rest is None or len(head) > 1:
+            return texts_in({name: self.value}, pattern)
+        notes, count = self.before
+        known = notes.get(pattern)  # asked once: another thread may be about to note it
+        found = [] if known is None else known[: bisect_left(known, ((name, count),))]
+        key, values = each.key, each.values
+        for number in range(0 if known is None else count, len(self.values)):
+            one = self.values[number]
+            if key is None or (isinstance(one, dict) and one.get(key) in values):
+                for path, text in texts_in(one, rest):
+                    found.append(((name, number, *path), text))
+        self.notes[pattern] = found
         return found
 
     def find(self, key: str | int) -> int | None:

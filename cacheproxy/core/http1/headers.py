@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection
+from itertools import compress
+from operator import itemgetter, methodcaller, not_
+from typing import Any
 
 from cacheproxy.core.prompt.request import Headers
 
@@ -43,6 +46,8 @@ _TRAVELS = re.compile(
 """Headers of one request alone, which its retry has with other values."""
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
 """By which a server lets somebody in."""
+_NAME: Any = itemgetter(0)
+_VALUE: Any = itemgetter(1)
 
 
 def credentials_in(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
@@ -52,21 +57,19 @@ def credentials_in(headers: Headers, also: frozenset[bytes] = frozenset()) -> He
 
 
 def end_to_end(
-    headers: Headers, also: frozenset[bytes] = frozenset(), *, but: bytes = b"\n"
+    headers: Headers, also: frozenset[bytes] = frozenset(), *, but: bytes = b""
 ) -> Headers:
     """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``.
 
     ``but``: what names that go, too, begin with.
     """
     gone = _HOP_BY_HOP | also if also else _HOP_BY_HOP
-    for name, value in headers:
-        if len(name) == 10 and name.lower() == b"connection":
-            gone = gone.union(tokens([value]))
-    kept = []
-    for field in headers:
-        if (name := field[0].lower()) not in gone and not name.startswith(but):
-            kept.append(field)  # noqa: PERF401 - a comprehension is a call, in each request
-    return tuple(kept)
+    names = [*map(bytes.lower, map(_NAME, headers))]
+    if b"connection" in names:
+        gone = gone.union(tokens(values(headers, b"connection")))
+    if but:
+        gone = gone.union(filter(methodcaller("startswith", but), names))
+    return tuple(compress(headers, map(not_, map(gone.__contains__, names))))
 
 
 def lasting(headers: Headers, ignores: Collection[str] = ()) -> list[tuple[bytes, bytes]]:
@@ -83,8 +86,8 @@ def lasting(headers: Headers, ignores: Collection[str] = ()) -> list[tuple[bytes
 def by_name(headers: Headers) -> Callable[[bytes], list[bytes]]:
     """Return what returns the values of a header, by its name in lower case: no Python call."""
     found: defaultdict[bytes, list[bytes]] = defaultdict(list)
-    for name, value in headers:
-        found[name.lower()].append(value)
+    lists = map(found.__getitem__, map(bytes.lower, map(_NAME, headers)))
+    deque(map(list.append, lists, map(_VALUE, headers)), 0)
     return found.__getitem__
 
 
@@ -95,8 +98,5 @@ def tokens(found: list[bytes]) -> list[bytes]:
 
 def values(headers: Headers, name: bytes) -> list[bytes]:
     """Return all values of header ``name`` (lower case)."""
-    size, found = len(name), []
-    for key, value in headers:
-        if len(key) == size and key.lower() == name:
-            found.append(value)
-    return found
+    names = map(bytes.lower, map(_NAME, headers))
+    return [*compress(map(_VALUE, headers), map(name.__eq__, names))]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 from regex import Match
@@ -16,9 +16,9 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.pointer import (
     Path,
     PathError,
-    PathPattern,
+    Places,
     leads_to,
-    parse_pattern,
+    places_of,
     texts_in,
     to_pointer,
 )
@@ -72,9 +72,9 @@ class Rule:
     r"""Of a pin: what the model is told when the value changes, once, behind the user's newest
     message; ``\g<volatile>`` is the new value. It stays there in later turns (see note.py)."""
     _pattern: SearchPattern = field(init=False, repr=False, compare=False)  #: ``pattern``, compiled
-    _places: tuple[PathPattern, ...] = field(
-        init=False, repr=False, compare=False
-    )  #: ``where``, read
+    _places: Places = field(init=False, repr=False, compare=False)  #: ``where``, read
+    _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """``where`` as a key of what a document remembers."""
     _note: Note | None = field(init=False, repr=False, compare=False)  #: ``note``, read
     _group: str | int = field(init=False, repr=False, compare=False)  #: what of a match changes
 
@@ -85,7 +85,7 @@ class Rule:
             raise self._wrong("'where' must be a place or a list of places")
         names = [place for name in where for place in NAMED.get(name, (name,))]
         try:
-            places = tuple(map(parse_pattern, names))
+            places = places_of(names)
             pattern = SearchPattern(self.pattern) if type(self.pattern) is str else None
         except PathError as error:
             raise self._wrong(f"{error} (or one of: {', '.join(NAMED)})") from None
@@ -95,6 +95,7 @@ class Rule:
             raise self._wrong("bad pattern: not text")
         object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_places", places)
+        object.__setattr__(self, "_key", tuple(where))
         object.__setattr__(self, "_note", self._checked_note())
         object.__setattr__(self, "_group", VOLATILE if VOLATILE in pattern.groupindex else 0)
         self._check_replacement()
@@ -137,7 +138,8 @@ class Rule:
 
         Two texts whose rest is equal are one text, whose volatile field has changed.
         """
-        if not any(leads_to(request.json, place, pointer) for place in self._places):
+        places = chain.from_iterable(self._places.values())
+        if not any(leads_to(request.json, place, pointer) for place in places):
             return text
         cut = _cut if len(text) <= _KEPT else _cut.__wrapped__
         return cut(self.pattern, text)
@@ -145,7 +147,13 @@ class Rule:
     def _texts(self, request: Request) -> list[tuple[Path, str]]:
         """Return the texts at its places, each once; rules with equal places look there once."""
         document = request.document
-        return [] if document is None else document.texts(self._places)
+        if document is None:
+            return []
+        notes, key = document.notes, self._key
+        if key not in notes:
+            notes[key] = document.texts(self._places)
+        texts: list[tuple[Path, str]] = notes[key]
+        return texts
 
     def _pins(self, search: Search, request: Request, previous: Request) -> list[Edit]:
         """Return the edits that put back what stood in ``previous``."""
@@ -240,7 +248,8 @@ class Rule:
     @property
     def _may_edit_notes(self) -> bool:
         """Whether its places are those where notes stand: text of the user's."""
-        return any(texts_in(body, place) for body in WITH_USER_TEXT for place in self._places)
+        places = [*chain.from_iterable(self._places.values())]
+        return any(texts_in(body, place) for body in WITH_USER_TEXT for place in places)
 
     def _check_replacement(self) -> None:
         """Refuse what can be told to be wrong before any request comes.

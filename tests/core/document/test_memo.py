@@ -4,6 +4,7 @@ import json
 import sys
 import tracemalloc
 from dataclasses import replace
+from itertools import chain
 from operator import is_
 
 import pytest
@@ -13,14 +14,14 @@ from hypothesis import strategies as st
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply, splice, splices_of
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.document.pointer import parse_pattern, texts_in
+from cacheproxy.core.document.pointer import parse_pattern, places_of, texts_in
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
 from tests.core import spelling
 from tests.core.memories import small_steps
 
-PLACES = tuple(map(parse_pattern, (*SYSTEM_TEXT, *USER_TEXT, "/messages/*/role")))
+PLACES = places_of((*SYSTEM_TEXT, *USER_TEXT, "/messages/*/role", "/*/0/content"))
 text = st.sampled_from(["", "a", "b", "é 😀", "\ud83d", "stamp 1", "stamp 2", "long " * 9])
 block = st.one_of(
     text.map(lambda said: {"type": "text", "text": said}),
@@ -104,7 +105,7 @@ def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
 
 def all_texts(value):
     """The texts at PLACES, each once."""
-    found = (one for place in PLACES for one in texts_in(value, place))
+    found = (one for place in chain(*PLACES.values()) for one in texts_in(value, place))
     return list(dict(found).items())
 
 
@@ -289,7 +290,7 @@ def test_what_another_thread_notes_meanwhile_is_not_taken_for_known():
         "messages"
     )
     found.before = Notes(), 1
-    texts = found.texts("messages", parse_pattern("/messages/*[role=a]/role"))
+    texts = found.texts("messages", (parse_pattern("/messages/*[role=a]/role"),))
     assert texts == [(("messages", number, "role"), "a") for number in (0, 2)]
 
 
