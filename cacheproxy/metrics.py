@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
+from operator import itemgetter
 from typing import Any
 
 from prometheus_client.metrics_core import (
@@ -51,6 +52,8 @@ OTHER = "other"
 _LONGEST = 64
 _MOST_KINDS = 512
 """Kinds of exchanges whose labels are remembered."""
+_MOST_WAITING = 256
+"""Exchanges that are added at once, if nobody asks before: that takes a millisecond."""
 Counted = tuple[str, "Series", Values, "Labels | None"]
 """A metric's name, its series, the values of its labels and, if an amount has the last one, who
 bounds that."""
@@ -69,10 +72,12 @@ class Metrics:
     def __init__(self) -> None:
         self.series = {row: Series(row) for row in COUNTED}
         self._labels = {name: Labels(most) for name, most in MOST.items()}
-        self._kinds: dict[tuple[Any, ...], list[Counted]] = {}
+        self._kinds: dict[tuple[Any, ...], tuple[list[Counted], list[dict[str, Amount]]]] = {}
+        self._waiting = 0
 
     def snapshot(self, rules: Iterable[str]) -> list[Series]:
         """Return what has been counted by now; ``rules`` that have not fired are there with 0."""
+        self._settle()
         by_rule = [each for row, each in self.series.items() if row.labels == ("rule",)]
         for rule in rules:
             for each in by_rule:
@@ -85,12 +90,24 @@ class Metrics:
         """Count them."""
         for exchange in exchanges:
             kind = kind_of(exchange)
-            counted = self._kinds.get(kind)
-            if counted is None:
+            known = self._kinds.get(kind)
+            if known is None:
                 if len(self._kinds) >= _MOST_KINDS:
+                    self._settle()
                     self._kinds.clear()
-                counted = self._kinds[kind] = self._counted(exchange)
-            add(counted, amounts_of(exchange))
+                known = self._kinds[kind] = self._counted(exchange), []
+            known[1].append(amounts_of(exchange))
+            self._waiting += 1
+            if self._waiting >= _MOST_WAITING:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Add what waits: what nobody asks for is added once for many exchanges."""
+        for counted, waiting in self._kinds.values():
+            if waiting:
+                add(counted, waiting)
+                waiting.clear()
+        self._waiting = 0
 
     def _counted(self, exchange: Exchange) -> list[Counted]:
         """Return the series in which exchanges of this kind count."""
@@ -110,22 +127,23 @@ class Metrics:
         return found
 
 
-def add(counted: Iterable[Counted], amounts: Mapping[str, Amount]) -> None:
-    """Add ``amounts``, by their metrics' names, to the series in which they count."""
+def add(counted: Iterable[Counted], exchanges: Sequence[Mapping[str, Amount]]) -> None:
+    """Add the amounts of ``exchanges``, by their metrics' names, to the series they count in."""
     for name, series, values, last in counted:
-        amount = amounts[name]
-        if amount is None:
+        amounts: list[Any] = [one for one in map(itemgetter(name), exchanges) if one is not None]
+        if not amounts:
             continue
-        if isinstance(amount, dict):
-            for value, each in amount.items():
+        if isinstance(amounts[0], dict):
+            for value, each in chain.from_iterable(map(dict.items, amounts)):
                 label = value if last is None else last.known.get(value) or last.of(value)
                 series[*values, label] += each
         elif buckets := series.buckets:
             figure = series[values]
-            figure[bisect_left(buckets, amount)] += 1  # the first whose bound is no less
-            figure[-1] += amount
+            for amount in amounts:
+                figure[bisect_left(buckets, amount)] += 1  # the first whose bound is no less
+            figure[-1] += sum(amounts)
         else:
-            series[values] += amount
+            series[values] += sum(amounts)
 
 
 def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:

@@ -6,7 +6,6 @@ And from recent events at its upstream: finished turns, and the states of its sl
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace as copied
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -118,7 +117,7 @@ class Verdicts:
                 sent,
                 unedited,
                 exchange.usage.prompt,
-                lane.request if request.body is lane.request.body else copied(request),
+                lane.request if request.body is lane.request.body else request.bare(),
                 exchange.upstream,
                 exchange.usage.output,
                 verdict.judgement is Judgement.OK,

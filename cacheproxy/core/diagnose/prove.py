@@ -7,7 +7,8 @@ user, a tool or the model wrote, be idempotent, and leave every other byte as it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cacheproxy.core.diagnose.volatile import (
     Field,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from itertools import compress, count
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.memo import Memo
@@ -21,6 +22,8 @@ from cacheproxy.core.document.pointer import (
 )
 from cacheproxy.core.document.reader import Reader
 from cacheproxy.core.document.spans import Container, Entry, SpelledValue
+
+_IS_ARRAY = Container.__instancecheck__
 
 
 class Splice(NamedTuple):
@@ -72,10 +75,7 @@ class Document:
         parts: dict[str, SpelledValue | Container | None] = dict(
             zip(self.root.keys or (), self.root.items, strict=True)
         )
-        arrays: dict[str, Container] = {}
-        for name, part in parts.items():
-            if isinstance(part, Container):
-                arrays[name] = part  # noqa: PERF403 - a comprehension is a call
+        arrays: dict[str, Any] = dict(compress(parts.items(), map(_IS_ARRAY, parts.values())))
         self.part: Callable[[str], SpelledValue | Container | None] = parts.get
         """Return what is remembered of a member; None if it is short, or not there."""
         self.array: Callable[[str], Container | None] = arrays.get
@@ -121,10 +121,9 @@ class Document:
     def short(self) -> bytes:
         """Return the body without what is remembered of it: names, and short values."""
         pieces, at = [], 0
-        for number, part in enumerate(self.root.items):
-            if part is not None:
-                pieces.append(self.body[at : self.start + self.root.value_starts[number]])
-                at = self.start + self.root.ends[number]
+        for number in compress(count(), self.root.items):
+            pieces.append(self.body[at : self.start + self.root.value_starts[number]])
+            at = self.start + self.root.ends[number]
         return b"\0".join((*pieces, self.body[at:]))
 
     def siblings(self, path: Path) -> list[Entry]:

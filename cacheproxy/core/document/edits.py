@@ -15,6 +15,8 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from operator import itemgetter
 from typing import Any, Final
 
+from msgspec import Struct
+
 from cacheproxy.core.document.compare import common_prefix, common_suffix
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.pointer import Path, index_in, parse_pointer, to_pointer
@@ -47,8 +49,7 @@ class Raw:
     text: str  #: the spelling
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """One change, and its report."""
 
     path: str  #: JSON pointer (RFC 6901) of the value to change

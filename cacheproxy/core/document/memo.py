@@ -102,12 +102,11 @@ class Memo:
     def touch(self, items: Iterable[SpelledValue | Container | None]) -> None:
         """Take note that ``items`` were found, in no memo."""
         kept = self._kept
-        for item in items:
-            if item is not None and item in kept:
-                try:
-                    kept.move_to_end(item)
-                except KeyError:  # another thread let go of it
-                    continue
+        for item in filter(kept.__contains__, items):
+            try:
+                kept.move_to_end(item)  # type: ignore[arg-type]
+            except KeyError:  # another thread let go of it
+                continue
 
     def item(self, body: bytes, at: int) -> SpelledValue | None:
         """Return the value at ``at``, which begins with a quote or bracket, if it is known."""

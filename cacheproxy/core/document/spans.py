@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from itertools import compress
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.pointer import Path, PathPattern, texts_in
@@ -12,6 +13,7 @@ _EACH_VALUE = 130
 """Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
 _MOST_COUNTED = 256
 """Values that are counted one by one: of more, their signs are."""
+_HOLDS_VALUES = frozenset((dict, list)).__contains__
 _EACH_ITEM = 1000
 """Bytes that an item takes itself, with what a prompt makes of it, as measured."""
 _ESCAPED_EMOJI = re.compile(rb"\\u[dD][89abAB]").search
@@ -43,15 +45,14 @@ class SpelledValue:
     def __init__(self, spelled: bytes, value: Any) -> None:
         self.spelled = spelled
         self.value = value
-        values, found = 0, [value]
+        values, found = 0, [value] if _HOLDS_VALUES(type(value)) else []
         for one in found:  # and what is put behind it meanwhile
-            kind = type(one)
-            if kind is dict or kind is list:
-                values += 1 + len(one)
-                if values > _MOST_COUNTED:  # at most: texts may hold these signs as well
-                    values = len(spelled) - len(spelled.translate(None, b",[{"))
-                    break
-                found += one.values() if kind is dict else one
+            values += 1 + len(one)
+            if values > _MOST_COUNTED:  # at most: texts may hold these signs as well
+                values = len(spelled) - len(spelled.translate(None, b",[{"))
+                break
+            inner = one.values() if type(one) is dict else one
+            found += compress(inner, map(_HOLDS_VALUES, map(type, inner)))
         width = 1  # bytes that each character of the widest text in it takes, at most
         if not spelled.isascii() or b"\\u" in spelled:
             width = 4 if b"\xf0" in spelled or _ESCAPED_EMOJI(spelled) else 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Any
 
 from cacheproxy.core.document.spans import Container, SpelledValue
@@ -16,6 +17,8 @@ Parts = Sequence[SpelledValue | Container | None]
 _MOST_ASKED = 256
 """Texts that are remembered of each value beside those of rules: code may ask for anything."""
 _NONE: frozenset[Word] = frozenset()
+_IN_NO_TEXT = b"\xff"
+"""Stands for a pattern among the texts: UTF-8 has no such byte."""
 _UNSEARCHED: tuple[Any, int, list[frozenset[Word]]] = (None, 0, [])
 
 
@@ -27,7 +30,9 @@ class Words:
 
     def __init__(self, texts: Iterable[Word] = ()) -> None:
         self.known: set[Word] = set()
-        self._spelled: list[tuple[Word, bytes | re.Pattern[bytes]]] = []
+        self._words: list[Word] = []
+        self._spelled: list[bytes] = []
+        self._patterns: list[tuple[int, re.Pattern[bytes]]] = []
         for text in texts:
             self._add(text)
         self._most = len(self.known) + _MOST_ASKED
@@ -45,11 +50,12 @@ class Words:
         """
         found = self._in(text)
         size = len(self._spelled)
-        for part in parts:
+        part: Any
+        for part in filter(None, parts):
             if isinstance(part, SpelledValue):
                 words, looked, held = part.looked
                 found |= held if words is self and looked >= size else self._look(part)
-            elif part is not None:
+            else:
                 words, looked, each = part.notes.get("held", _UNSEARCHED)
                 if words is not self or looked != size:
                     each = self._in_each(part)
@@ -58,15 +64,20 @@ class Words:
         return found
 
     def _add(self, word: Word) -> None:
-        self._spelled.append((word, word.encode() if isinstance(word, str) else word))
+        if isinstance(word, str):
+            self._spelled.append(word.encode())
+        else:
+            self._patterns.append((len(self._spelled), word))
+            self._spelled.append(_IN_NO_TEXT)
+        self._words.append(word)
         self.known.add(word)
 
     def _in(self, text: bytes, first: int = 0) -> frozenset[Word]:
         """Return which of the words, from the one numbered ``first`` on, ``text`` holds."""
-        found: list[Word] = []
-        for word, spelled in self._spelled[first:]:
-            if spelled in text if isinstance(spelled, bytes) else spelled.search(text):
-                found.append(word)
+        found = [*compress(self._words[first:], map(text.__contains__, self._spelled[first:]))]
+        for number, pattern in self._patterns:
+            if number >= first and pattern.search(text):
+                found.append(pattern)
         return frozenset(found) if found else _NONE
 
     def _look(self, item: SpelledValue) -> frozenset[Word]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from operator import methodcaller
 
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.request_head import (
@@ -29,6 +30,7 @@ _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 # target is more than a URI may hold, and passes as it is.
 _REQUEST_LINE = re.compile(_TOKEN.join((b"(", rb"+) ([\x21-\x7e]+) (HTTP/1\.[01])")))
 # RFC 9110, sections 5.1 and 5.5: all lines at once, which is quick.
+_AT_COLON, _STRIPPED = methodcaller("partition", b":"), methodcaller("strip", b" \t")
 _FIELDS = re.compile(rb"(?:%s++:[^\x00-\x08\x0a-\x1f\x7f]*+(?:\r\n|\Z))*+" % _TOKEN)
 _QUOTED = rb'"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"'
 # Section 7.1.1: a name, and perhaps a token or a quoted string.
@@ -189,11 +191,10 @@ class RequestReader:
             raise RequestError(400, NOT_HTTP)
         if section and section.count(b"\r\n") >= self.limits.headers:
             raise RequestError(431, f"there are more than {self.limits.headers} headers")
-        fields = []
-        for line in section.split(b"\r\n") if section else ():
-            name, _, value = line.partition(b":")
-            fields.append((name, value.strip(b" \t")))
-        return tuple(fields)
+        if not section:
+            return ()
+        names, _, values = zip(*map(_AT_COLON, section.split(b"\r\n")), strict=True)
+        return tuple(zip(names, map(_STRIPPED, values), strict=True))
 
     def _read_chunks(self, body: Pieces) -> bool:
         """Read all chunks that have come (section 7.1); return whether the last was among them."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from itertools import chain
-from operator import attrgetter
+from itertools import accumulate, chain
+from operator import attrgetter, sub
 from typing import NamedTuple
 
 from cacheproxy.core.dialects.content import SYSTEM_ROLES, Part, Segment, content_of, item_of
@@ -310,12 +310,7 @@ def parts_of(
 
 def _shared_out(tokens: int, sizes: tuple[int, ...]) -> list[int]:
     """Return whole numbers in the proportion of ``sizes`` that add up to ``tokens``."""
-    total, upto, given = sum(sizes) or 1, 0, 0
-    shares: list[int] = []
-    for size in sizes:
-        upto += size
-        share = round(tokens * upto / total) - given
-        given += share
-        shares.append(share)
-    shares[-1] += tokens - given
-    return shares
+    total = sum(sizes) or 1
+    ends = [round(tokens * upto / total) for upto in accumulate(sizes)]
+    ends[-1] = tokens
+    return [*map(sub, ends, (0, *ends))]

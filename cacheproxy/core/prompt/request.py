@@ -20,11 +20,8 @@ _LOOKED_AT = 8
 """Bytes that are known already and take as long as one that is new, at most."""
 _SHORT = 16 << 10
 """Bytes of a body that is searched as a whole: to find out what is new takes as long."""
-_OF_NO_BODY = frozenset(
-    {"method", "target", "headers", "memo", "speaker", "path", "dialect", "by_name"}
-    | {"clients", "agreed", "peer", "_words"}
-)
-"""What a request keeps when its body becomes another."""
+_OF_THE_BODY = frozenset({"document", "json", "literals", "opening", "_why", "_edited"})
+"""What a request lets go of when its body becomes another."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -208,10 +205,11 @@ class Request:
 
     def with_body(self, body: bytes, splices: Sequence[Splice] = ()) -> Request:
         """Return this request with another body; ``splices``: those that made it, if any did."""
-        ours, other = self.__dict__, object.__new__(Request)
+        other = object.__new__(Request)
         known = other.__dict__
-        for name in _OF_NO_BODY & ours.keys():
-            known[name] = ours[name]
+        known.update(self.__dict__)
+        for name in _OF_THE_BODY & known.keys():
+            del known[name]
         known["body"] = body
         if splices and self.document is not None:
             known["_edited"] = self.document
@@ -238,7 +236,7 @@ class Request:
 
     def forget(self) -> None:
         """Let go of what the body was read as; it is read again where somebody asks."""
-        for name in ("document", "json", "literals", "opening"):
+        for name in _OF_THE_BODY:
             self.__dict__.pop(name, None)
 
     def with_text(self, text: str) -> Request:

@@ -53,18 +53,19 @@ class Piece(NamedTuple):
 
 def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = frozenset()) -> Piece:
     """Return ``segments`` as a piece."""
-    found, digests = tuple(segments), list[int]()
-    chars = cost = thinking = 0
-    for _, path, text, role, source in found:
-        chars += len(text)
-        cost += getsizeof(text) + EACH_SEGMENT
-        if part is Part.MESSAGES and not path.endswith("/role"):
-            digests.append(hash(text))
+    found, digests, thinking = tuple(segments), list[int](), 0
+    texts = [*map(_TEXT, found)]
+    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
+    if part is Part.MESSAGES:
+        digests = [hash(text) for _, path, text, _, _ in found if not path.endswith("/role")]
+    for _, path, text, role, _ in compress(found, map("model".__eq__, map(_SOURCE, found))):
         # Reasoning is a text of its own, or an item of the Responses API.
-        if source == "model" and (role == "reasoning" or path.endswith(THOUGHT_ENDS)):
+        if role == "reasoning" or path.endswith(THOUGHT_ENDS):
             thinking += len(text)
     is_answer = bool(found) and found[-1].source == "model"
-    return Piece(part, found, chars, cost, tuple(digests), names, thinking, is_answer)
+    return Piece(
+        part, found, sum(map(len, texts)), cost, tuple(digests), names, thinking, is_answer
+    )
 
 
 class PieceRun(NamedTuple):
@@ -107,6 +108,7 @@ class PieceRun(NamedTuple):
         )
 
 
+_TEXT, _SOURCE = attrgetter("text"), attrgetter("source")
 _CHARS, _COST, _DIGESTS, _THINKING = map(attrgetter, ("chars", "cost", "digests", "thinking"))
 
 

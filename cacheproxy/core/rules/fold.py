@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from cacheproxy.core.document.edits import Edit, splice, splices_of
 from cacheproxy.core.document.search import LateError
 from cacheproxy.core.document.words import Words
@@ -21,8 +23,7 @@ _T = TypeVar("_T")
 _MOST_ERROR = 300
 
 
-@dataclass(frozen=True, slots=True)
-class RuleReport:
+class RuleReport(Struct, frozen=True):
     """What one normalizer did to one request."""
 
     rule: str  #: its name
