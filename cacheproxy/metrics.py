@@ -12,9 +12,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate, chain
-from operator import itemgetter
+from operator import add as plus
+from operator import is_not, itemgetter, methodcaller
 from typing import Any
 
 from prometheus_client.metrics_core import (
@@ -63,6 +64,7 @@ _FAMILIES = {
     "histogram": HistogramMetricFamily,
 }
 _MOST_FAILURES = 200
+_IS_SOME = partial(is_not, None)
 _OWN = b"/_cacheproxy"
 
 
@@ -72,8 +74,9 @@ class Metrics:
     def __init__(self) -> None:
         self.series = {row: Series(row) for row in COUNTED}
         self._labels = {name: Labels(most) for name, most in MOST.items()}
-        self._kinds: dict[tuple[Any, ...], tuple[list[Counted], list[dict[str, Amount]]]] = {}
-        self._waiting = 0
+        self._kinds: dict[tuple[Any, ...], list[Counted]] = {}
+        self._kind: list[Counted] = []
+        self._waiting: list[dict[str, Amount]] = []  # of that kind
 
     def snapshot(self, rules: Iterable[str]) -> list[Series]:
         """Return what has been counted by now; ``rules`` that have not fired are there with 0."""
@@ -90,24 +93,21 @@ class Metrics:
         """Count them."""
         for exchange in exchanges:
             kind = kind_of(exchange)
-            known = self._kinds.get(kind)
-            if known is None:
+            counted = self._kinds.get(kind)
+            if counted is None:
                 if len(self._kinds) >= _MOST_KINDS:
-                    self._settle()
                     self._kinds.clear()
-                known = self._kinds[kind] = self._counted(exchange), []
-            known[1].append(amounts_of(exchange))
-            self._waiting += 1
-            if self._waiting >= _MOST_WAITING:
+                counted = self._kinds[kind] = self._counted(exchange)
+            if counted is not self._kind or len(self._waiting) >= _MOST_WAITING:
                 self._settle()
+                self._kind = counted
+            self._waiting.append(amounts_of(exchange))
 
     def _settle(self) -> None:
-        """Add what waits: what nobody asks for is added once for many exchanges."""
-        for counted, waiting in self._kinds.values():
-            if waiting:
-                add(counted, waiting)
-                waiting.clear()
-        self._waiting = 0
+        """Add what waits: as long as nobody asks, once for many exchanges of one kind."""
+        if self._waiting:
+            add(self._kind, self._waiting)
+            self._waiting = []
 
     def _counted(self, exchange: Exchange) -> list[Counted]:
         """Return the series in which exchanges of this kind count."""
@@ -130,20 +130,21 @@ class Metrics:
 def add(counted: Iterable[Counted], exchanges: Sequence[Mapping[str, Amount]]) -> None:
     """Add the amounts of ``exchanges``, by their metrics' names, to the series they count in."""
     for name, series, values, last in counted:
-        amounts: list[Any] = [one for one in map(itemgetter(name), exchanges) if one is not None]
+        amounts: list[Any] = [*filter(_IS_SOME, map(itemgetter(name), exchanges))]
         if not amounts:
             continue
         if isinstance(amounts[0], dict):
-            for value, each in chain.from_iterable(map(dict.items, amounts)):
+            for value in dict.fromkeys(chain.from_iterable(amounts)):
                 label = value if last is None else last.known.get(value) or last.of(value)
-                series[*values, label] += each
+                each = map(methodcaller("get", value, 0), amounts)
+                series[*values, label] = reduce(plus, each, series[*values, label])
         elif buckets := series.buckets:
-            figure = series[values]
-            for amount in amounts:
-                figure[bisect_left(buckets, amount)] += 1  # the first whose bound is no less
-            figure[-1] += sum(amounts)
+            figure = series[values]  # each counts where the first bound is that is no less
+            for number, count in Counter(map(partial(bisect_left, buckets), amounts)).items():
+                figure[number] += count
+            figure[-1] = reduce(plus, amounts, figure[-1])
         else:
-            series[values] += sum(amounts)
+            series[values] = reduce(plus, amounts, series[values])
 
 
 def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:

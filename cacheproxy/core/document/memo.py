@@ -26,6 +26,9 @@ _MOST_CONVERSATIONS = 256
 """Arrays that are found of those with the same first bytes: conversations of one client."""
 _CHANGES = 8
 """The part of an array that may be another where it is the one that a conversation had before."""
+_FIRSTS = 4
+"""First elements of an array that are remembered: one that comes twice is no counter. What a client
+sends and what rules make of it take turns."""
 _MOST_READ = 64
 _MOST_BYTES_READ = 4 << 20
 """Requests that stay read, and bytes of their bodies: nearly all of it others have as well."""
@@ -144,12 +147,12 @@ class Memo:
 
     def keep(self, new: SpelledValue | Container, before: Container | None = None) -> None:
         """Keep ``new``; an array in place of ``before``, if it has nearly all that this had."""
-        head = self.head
+        head, renewed = self.head, None
         array = new if isinstance(new, Container) else None
         if array is not None and array.length < head:  # it would never be found
             return
         with self._lock:
-            kept, renewed = self._kept, None
+            kept = self._kept
             if new not in kept:
                 items: Sequence[SpelledValue] = (
                     (new,) if isinstance(new, SpelledValue) else new.items
@@ -166,6 +169,9 @@ class Memo:
                     items = items[array.before[1] :]
                 elif array is not None:
                     renewed = self._renewed(array)
+                    if renewed is not None and not _has_come(renewed, array.items[0].spelled):
+                        kept.move_to_end(renewed)
+                        return
                 for item in items:
                     item.holders += 1
                     if item.holders == 1:
@@ -180,9 +186,10 @@ class Memo:
                     self._arrays[key] = (
                         (array, *alike[: _MOST_CONVERSATIONS - 1]) if alike else (array,)
                     )
-                if renewed is not None:
+                if array is not None and renewed is not None:
                     del kept[renewed]
                     self._uncount(renewed)
+                    self._ends[bytes(array.spelled[-head:])] = array
                 kept[new] = None
             else:
                 kept.move_to_end(new)
@@ -198,11 +205,13 @@ class Memo:
         if len(new.items) < 2:
             return None
         key = bytes(new.spelled[-self.head :])
-        known, self._ends[key] = self._ends.get(key), new
-        if known is None or known not in self._kept:
-            return None
-        ours, theirs = map(_SPELLED, new.items[1:]), map(_SPELLED, known.items[1:])
-        return known if [*ours] == [*theirs] else None
+        known = self._ends.get(key)
+        if known is not None and known in self._kept:
+            ours, theirs = map(_SPELLED, new.items[1:]), map(_SPELLED, known.items[1:])
+            if [*ours] == [*theirs]:
+                return known
+        self._ends[key] = new
+        return None
 
     def _uncount(self, gone: SpelledValue | Container, taken_over: int = 0) -> None:
         """Count and find no longer what was let go of, but for the first items."""
@@ -219,6 +228,13 @@ class Memo:
             key = bytes(gone.spelled[-head:])
             if self._ends.get(key) is gone:
                 del self._ends[key]
+
+
+def _has_come(known: Container, first: bytes) -> bool:
+    """Whether ``first`` has lately stood in place of the first element of ``known``."""
+    lately = known.notes.get("firsts", ())
+    known.notes["firsts"] = (*lately[1 - _FIRSTS :], first)
+    return first in lately
 
 
 def _ends_of(body: bytes) -> bytes:
