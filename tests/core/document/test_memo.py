@@ -301,3 +301,15 @@ def test_a_counter_in_the_first_block_of_the_system_text_does_not_fill_it():
         Document(json.dumps({"system": system, "messages": ["say"]}).encode(), memo)
         sizes.append(memo.bytes_kept)
     assert len(set(sizes)) == 1
+
+
+def test_what_rules_make_of_such_a_text_is_known_all_the_same():
+    """It comes each time, in turn with what the client sends: nothing of it is read again."""
+    memo, scanned = Memo(), []
+    for number in range(9):
+        for first in (f"turn {number:04}", "turn"):
+            system = [first * 30, "Be brief. " * 40, "rules " * 99]
+            body = json.dumps({"system": system, "messages": ["say"]}).encode()
+            scanned.append(Document(body, memo).array("system"))
+    assert len({*scanned[5::2]}) == 1
+    assert len({*scanned[4::2]}) == 7
