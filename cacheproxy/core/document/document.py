@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from itertools import compress, count
+from itertools import chain, compress, count
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.memo import Memo
@@ -17,7 +17,7 @@ from cacheproxy.core.document.pointer import (
     PathError,
     Places,
     index_in,
-    texts_in,
+    match_all,
     to_pointer,
 )
 from cacheproxy.core.document.reader import Reader
@@ -102,10 +102,9 @@ class Document:
             if array is not None:
                 found.update(array.texts(str(name), places[name]))
             else:
-                for pattern in places[name]:
-                    found.update(texts_in(value, pattern))
-        for pattern in places.get(None, ()):
-            found.update(texts_in(value, pattern))
+                found.update(chain.from_iterable(match_all(value, places[name], str)))
+        if None in places:
+            found.update(chain.from_iterable(match_all(value, places[None], str)))
         return [*found.items()]
 
     def entry(self, path: Path) -> Entry:

@@ -124,49 +124,61 @@ def _pattern_of(segments: list[PathStep]) -> PathPattern:
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
     """Yield ``(path, value there)`` for every place in the JSON ``value`` that matches."""
-    return iter(match_all(value, parse_pattern(pattern)))
+    return iter(match_all(value, (parse_pattern(pattern),))[0])
 
 
-def texts_in(value: Any, pattern: PathPattern) -> list[tuple[Path, str]]:
-    """Return the same for a pattern that has been read, of texts alone."""
-    return [one for one in match_all(value, pattern) if isinstance(one[1], str)]
+def match_all(
+    value: Any, patterns: Iterable[PathPattern], kind: type = object, first: int = 0
+) -> list[list[tuple[Path, Any]]]:
+    """Return the same of each of ``patterns``, of values of a ``kind`` alone.
 
-
-def match_all(value: Any, pattern: PathPattern) -> list[tuple[Path, Any]]:
-    """Return all that ``match_paths`` yields."""
-    head, each, rest, _ = pattern
-    places: list[tuple[Path, Any]] = [((), value)]
-    while True:
-        ends: list[tuple[Path, Any]] = []
-        for path, place in places:
-            at, here = path, place
-            for name, number, key, values in head:
-                if isinstance(here, dict):
-                    if name not in here:
+    ``first``: of an array that is a member, elements before this one are not entered.
+    """
+    found: list[list[tuple[Path, Any]]] = []
+    for pattern in patterns:
+        head, each, rest, _ = pattern
+        places: list[tuple[Path, Any]] = [((), value)]
+        while True:
+            ends: list[tuple[Path, Any]] = []
+            for path, place in places:
+                at, here = path, place
+                for name, number, key, values in head:
+                    if isinstance(here, dict):
+                        if name not in here:
+                            break
+                        here = here[name]
+                        at += (name,)
+                    elif isinstance(here, list) and number is not None and number < len(here):
+                        if number < first and len(at) == 1:
+                            break
+                        here = here[number]
+                        at += (number,)
+                    else:
                         break
-                    here = here[name]
-                    at += (name,)
-                elif isinstance(here, list) and number is not None and number < len(here):
-                    here = here[number]
-                    at += (number,)
+                    if key is None:
+                        continue
+                    if not isinstance(here, dict) or here.get(key) not in values:
+                        break
                 else:
-                    break
-                if key is None:
-                    continue
-                if not isinstance(here, dict) or here.get(key) not in values:
-                    break
-            else:
-                ends.append((at, here))
-        if each is None or rest is None:
-            return ends
-        places = []
-        _, _, key, values = each
-        for path, place in ends:
-            if isinstance(place, dict | list):
-                for step, one in place.items() if isinstance(place, dict) else enumerate(place):
+                    if each is not None or isinstance(here, kind):
+                        ends.append((at, here))
+            if each is None or rest is None:
+                break
+            places = []
+            _, _, key, values = each
+            for path, place in ends:
+                inner: Iterable[tuple[str | int, Any]] = ()
+                if isinstance(place, dict):
+                    inner = place.items()
+                elif isinstance(place, list):
+                    start = first if len(path) == 1 else 0
+                    inner = enumerate(place[start:] if start else place, start)
+                for step, one in inner:
                     if key is None or (isinstance(one, dict) and one.get(key) in values):
                         places.append(((*path, step), one))
-        head, each, rest, _ = rest
+            head, each, rest, _ = rest
+        found.append(ends)
+    return found
 
 
 def leads_to(value: Any, pattern: PathPattern, pointer: str) -> bool:

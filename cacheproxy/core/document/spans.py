@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
-from cacheproxy.core.document.pointer import Path, PathPattern, texts_in
+from cacheproxy.core.document.pointer import Path, PathPattern, match_all
 
 _EACH_VALUE = 130
 """Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
@@ -117,33 +117,20 @@ class Container:
     def texts(self, name: str, patterns: tuple[PathPattern, ...]) -> list[tuple[Path, str]]:
         """Return the texts that ``patterns`` match, each once, with their paths from the body.
 
-        The array is its member ``name``, where each pattern begins.
+        The array is its member ``name``, where each pattern begins. Only those elements are looked
+        at that the array before did not have.
         """
-        found: list[tuple[Path, str]] | None = self.notes.get(patterns)
-        if found is None:
-            found = self._texts(name, patterns[0])
-            if len(patterns) > 1:
-                each = (one for pattern in patterns for one in self._texts(name, pattern))
-                found = [*dict(each).items()]
-            self.notes[patterns] = found
-        return found
-
-    def _texts(self, name: str, pattern: PathPattern) -> list[tuple[Path, str]]:
-        """Return those of one; if it goes on with each element, only new ones are looked at."""
-        head, each, rest, _ = pattern
-        if each is None or rest is None or len(head) > 1:
-            return texts_in({name: self.value}, pattern)
-        notes, count = self.before
-        known = notes.get(pattern)  # asked once: another thread may be about to note it
-        found = [] if known is None else known[: bisect_left(known, ((name, count),))]
-        key, values = each.key, each.values
-        for number in range(0 if known is None else count, len(self.values)):
-            one = self.values[number]
-            if key is None or (isinstance(one, dict) and one.get(key) in values):
-                for path, text in texts_in(one, rest):
-                    found.append(((name, number, *path), text))
-        self.notes[pattern] = found
-        return found
+        if patterns not in self.notes:
+            notes, count = self.before
+            known = notes.get(patterns)  # asked once: another thread may be about to note it
+            value, start = {name: self.value}, 0 if known is None else count
+            found = match_all(value, patterns, str, start)
+            for new, old in zip(found, () if known is None else known[1], strict=False):
+                new[:0] = old[: bisect_left(old, ((name, count),))]
+            texts = found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]
+            self.notes[patterns] = texts, found
+        kept: list[tuple[Path, str]] = self.notes[patterns][0]
+        return kept
 
     def find(self, key: str | int) -> int | None:
         """Return the number of the entry that ``key`` names: the last of duplicates."""

@@ -18,8 +18,8 @@ from cacheproxy.core.document.pointer import (
     PathError,
     Places,
     leads_to,
+    match_all,
     places_of,
-    texts_in,
     to_pointer,
 )
 from cacheproxy.core.document.search import LateError, Search, SearchPattern
@@ -249,7 +249,7 @@ class Rule:
     def _may_edit_notes(self) -> bool:
         """Whether its places are those where notes stand: text of the user's."""
         places = [*chain.from_iterable(self._places.values())]
-        return any(texts_in(body, place) for body in WITH_USER_TEXT for place in places)
+        return any(any(match_all(body, places, str)) for body in WITH_USER_TEXT)
 
     def _check_replacement(self) -> None:
         """Refuse what can be told to be wrong before any request comes.

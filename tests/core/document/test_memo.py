@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply, splice, splices_of
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.document.pointer import parse_pattern, places_of, texts_in
+from cacheproxy.core.document.pointer import match_all, parse_pattern, places_of
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
@@ -105,8 +105,8 @@ def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
 
 def all_texts(value):
     """The texts at PLACES, each once."""
-    found = (one for place in chain(*PLACES.values()) for one in texts_in(value, place))
-    return list(dict(found).items())
+    found = (each for places in PLACES.values() for each in match_all(value, places, str))
+    return list(dict(chain.from_iterable(found)).items())
 
 
 def edits_of(value):
@@ -283,7 +283,7 @@ def test_what_another_thread_notes_meanwhile_is_not_taken_for_known():
     class Notes(dict):
         def get(self, step, default=None):
             found = super().get(step, default)
-            self[step] = [(("messages", 0, "role"), "a")]
+            self[step] = [], [[(("messages", 0, "role"), "a")]]
             return found
 
     found = Document(b'{"messages": [{"role": "a"}, {"role": "b"}, {"role": "a"}]}').array(
