@@ -169,9 +169,12 @@ class Memo:
                     items = items[array.before[1] :]
                 elif array is not None:
                     renewed = self._renewed(array)
-                    if renewed is not None and not _has_come(renewed, array.items[0].spelled):
-                        kept.move_to_end(renewed)
-                        return
+                    if renewed is not None:
+                        first, lately = array.items[0].spelled, renewed.notes.get("firsts", ())
+                        renewed.notes["firsts"] = (*lately[1 - _FIRSTS :], first)
+                        if first not in lately:
+                            kept.move_to_end(renewed)
+                            return
                 for item in items:
                     item.holders += 1
                     if item.holders == 1:
@@ -228,13 +231,6 @@ class Memo:
             key = bytes(gone.spelled[-head:])
             if self._ends.get(key) is gone:
                 del self._ends[key]
-
-
-def _has_come(known: Container, first: bytes) -> bool:
-    """Whether ``first`` has lately stood in place of the first element of ``known``."""
-    lately = known.notes.get("firsts", ())
-    known.notes["firsts"] = (*lately[1 - _FIRSTS :], first)
-    return first in lately
 
 
 def _ends_of(body: bytes) -> bytes:

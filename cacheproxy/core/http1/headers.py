@@ -66,7 +66,8 @@ def end_to_end(
     gone = _HOP_BY_HOP | also if also else _HOP_BY_HOP
     names = [*map(bytes.lower, map(_NAME, headers))]
     if b"connection" in names:
-        gone = gone.union(tokens(values(headers, b"connection")))
+        said = compress(map(_VALUE, headers), map(b"connection".__eq__, names))
+        gone = gone.union(tokens([*said]))
     if but:
         gone = gone.union(filter(methodcaller("startswith", but), names))
     return tuple(compress(headers, map(not_, map(gone.__contains__, names))))

@@ -310,7 +310,8 @@ def parts_of(
 
 def _shared_out(tokens: int, sizes: tuple[int, ...]) -> list[int]:
     """Return whole numbers in the proportion of ``sizes`` that add up to ``tokens``."""
-    total = sum(sizes) or 1
-    ends = [round(tokens * upto / total) for upto in accumulate(sizes)]
+    total, ends = sum(sizes) or 1, list[int]()
+    for upto in accumulate(sizes):
+        ends.append(round(tokens * upto / total))
     ends[-1] = tokens
     return [*map(sub, ends, (0, *ends))]

@@ -57,7 +57,9 @@ def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = fr
     texts = [*map(_TEXT, found)]
     cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
     if part is Part.MESSAGES:
-        digests = [hash(text) for _, path, text, _, _ in found if not path.endswith("/role")]
+        for _, path, text, _, _ in found:
+            if not path.endswith("/role"):
+                digests.append(hash(text))
     for _, path, text, role, _ in compress(found, map("model".__eq__, map(_SOURCE, found))):
         # Reasoning is a text of its own, or an item of the Responses API.
         if role == "reasoning" or path.endswith(THOUGHT_ENDS):
