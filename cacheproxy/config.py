@@ -180,6 +180,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     held_memory: Annotated[
         int, _row("most memory for what is held for retries, in MiB", ge=1, le=65536)
     ] = 64
+    crowd: Annotated[
+        Literal["auto", "off"],
+        _row(
+            "keep a request back while another reads the same beginning, or while its slot is "
+            "another conversation's that is about to go on: auto, off"
+        ),
+    ] = "auto"
+    crowd_wait: Annotated[_Seconds, _row("most seconds for which a request is kept back so")] = 20.0
     grace: Annotated[
         _Seconds, _row("seconds that open answers may take to finish after a stop signal")
     ] = 30.0

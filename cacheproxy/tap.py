@@ -33,6 +33,7 @@ from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.exchange.adapting import Adapting
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
+from cacheproxy.proxy.exchange.crowd import Crowd
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking, in_thread
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.resource import ProxyResource
@@ -169,6 +170,10 @@ def _server(
     adapting = _adapting(process, config, found, profiling, table.model, edits=edits)
     proving, health = Proving(asker, profiling.beliefs), Health(asker, table.name)
     # With a session header there is a router, and nobody knows which server would be warmed.
+    crowd = None
+    if config.crowd == "auto" and config.crowd_wait:
+        speeds, most = process.pricing.paces, config.crowd_wait
+        crowd = Crowd(reactor, url.text, profiling, store, speeds=speeds, most=most)
     warms = edits and config.keep_warm == "auto" and not config.session_header
     return Server(
         upstream,
@@ -182,6 +187,7 @@ def _server(
         edits=edits,
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
+        crowd=crowd,
         warming=Warming(asker, proving, health, store) if warms else None,
     )
 

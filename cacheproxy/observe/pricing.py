@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed
+from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed, generation_speed
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Spared, spared_tokens
 from cacheproxy.core.route.route import Price
 from cacheproxy.core.servers.status import Look, gain
-from cacheproxy.record.exchange import Exchange
+from cacheproxy.record.exchange import Exchange, body_of
 
 _MOST_UPSTREAMS = 16
 _MOST_MODELS = 16
@@ -69,11 +69,13 @@ class Untimed:
 class _Upstream:
     """What is known of one: its speeds, what prompts cost there by the models that were asked for.
 
+    ``prefill``: as it measures it; ``seen``: as its clients waited for first tokens.
     ``look``: the last that told its counters; ``has_told``: whether answers told a speed since.
     """
 
     def __init__(self) -> None:
-        self.prefill = PrefillSpeed()
+        self.prefill, self.seen = PrefillSpeed(), PrefillSpeed()
+        self.generation: float | None = None
         self.untimed = Untimed()
         self.look: Look | None = None
         self.has_told = False
@@ -144,6 +146,11 @@ class Pricing:
             known.has_told = known.has_told or own is not None
         elif evaluated:
             known.untimed.answered(cost, reused, evaluated)
+            first, sent = exchange.first_byte, exchange.sent_after
+            if first and sent is not None and body_of(exchange.received).get("stream") is True:
+                known.seen.learn(evaluated, first - sent)
+        if usage.output_seconds:
+            known.generation = generation_speed(usage) or known.generation
         if (
             verdict is not None
             and verdict.judgement in (Judgement.BREAK, Judgement.CUT)
@@ -163,6 +170,16 @@ class Pricing:
         """Return the tokens a second that ``url`` evaluated lately, None for not known."""
         known = self._upstreams.get(url)
         return None if known is None else known.prefill.speed
+
+    def paces(self, url: str) -> tuple[float | None, float | None]:
+        """Return the tokens a second that ``url`` evaluates and generates, None for not known.
+
+        Where it measures no prefill: what was evaluated until a first token came.
+        """
+        known = self._upstreams.get(url)
+        if known is None:
+            return None, None
+        return known.prefill.speed or known.seen.speed, known.generation
 
     def looked(self, look: Look) -> None:
         """Learn the speed that the upstream's counters tell, unless answers have told it."""

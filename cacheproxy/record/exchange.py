@@ -92,6 +92,9 @@ class Exchange:
     joined: float | None = None
     """Seconds that its upstream request had been going on when it took that over from a client that
     had left; None: it has one of its own."""
+    queued: float | None = None
+    """Seconds that it was kept back at its server for another request; None: it was not, or is."""
+    queued_for: str = ""  #: the label of that one's conversation, "" for none
     status: int | None = None  #: as sent to the client; None if nothing was
     response_headers: Headers = ()  #: as sent to the client
     response_body: bytes | None = None  #: only if an observer asked for bodies (a capture)

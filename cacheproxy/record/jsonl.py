@@ -174,6 +174,8 @@ LINE = (
     RecordColumn("progress", lambda exchange: msgspec.to_builtins(exchange.progress), "tokens"),
     RecordColumn("held", lambda exchange: exchange.held or None),
     RecordColumn("joined", "joined", "s"),
+    RecordColumn("queued", "queued", "s"),
+    RecordColumn("queued_for", lambda exchange: exchange.queued_for or None),
     RecordColumn("seconds", lambda exchange: exchange.seconds or None, "s"),
     RecordColumn("verdict", lambda exchange: _known(msgspec.to_builtins(exchange.verdict))),
     RecordColumn("profile", lambda exchange: exchange.profile and plain(exchange.profile)),
@@ -184,6 +186,7 @@ _row = row_of(LINE)
 _AS_THEY_ARE = (
     *("number", "turn", "side", "upstream", "status", "bytes_down", "error"),
     *("sent_after", "head_after", "first_byte", "progress", "held", "joined"),
+    *("queued", "queued_for"),
 )
 """The members of a line that an Exchange has, too."""
 _HINTS = get_type_hints(Exchange)

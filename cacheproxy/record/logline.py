@@ -130,6 +130,8 @@ def _turn(exchange: Exchange) -> str:
     if output is not None:
         speed = generation_speed(usage) if usage.output_seconds else None
         said += f"  {output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
+    if exchange.queued is not None:
+        said += f"  waited {exchange.queued:.1f}s for {exchange.queued_for}"
     if exchange.joined is not None:
         said += f"  joined after {exchange.joined:.0f}s"
     said += f"  {verdict(exchange)}"

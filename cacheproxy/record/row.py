@@ -36,7 +36,7 @@ LISTED = (
     _CAPTURED["first_byte"],
     RecordColumn("progress", lambda each: each.progress and asdict(each.progress), "tokens"),
     RecordColumn("held", "held"),
-    _CAPTURED["joined"],
+    *map(_CAPTURED.__getitem__, ("joined", "queued", "queued_for")),
     RecordColumn("seconds", "seconds", "s"),
 )
 """What the page says: no prompt text, no query, no header."""

@@ -121,9 +121,11 @@ def _verdict(data: Json, place: ScreenPlace) -> Text:
 def _running(told: Watched, place: ScreenPlace) -> Iterator[Text]:
     prefills = _prefills(told)
     for each in prefills[:_MOST_RUNNING]:
-        line = Text("reads  " if each["total"] else "runs   ", "dim")
+        other = visible(each.get("waits_for") or "")
+        line = Text("reads  " if each["total"] else "waits  " if other else "runs   ", "dim")
         line.append(set_cell_size(f"{visible(each['session'])} #{each['turn']}", _NAME), "default")
         said = f" {span(each['seconds'])}{', held for a retry' if each['held'] else ''}"
+        said += f" for {other}" if other else ""
         if each["total"]:
             part, wide = each["done"] / each["total"], 20 if place.width >= 100 else 8
             done = round(part * wide)

@@ -25,6 +25,7 @@ CLIENT = Client(
     agents=("codex",),
     title="Codex",
     waits_for_head=True,
+    names_agents=True,
     start="base URL {url}/v1",
     sends_late="Codex sends a second one at the head",
     headers=("x-codex-turn-metadata", "x-codex-window-id"),

@@ -32,6 +32,7 @@ from cacheproxy import SYSTEM_TEXT, Client, Launch, Need, Rule, Setup, hookimpl
 CLIENT = Client(
     name="opencode",
     heeds_comments=True,
+    names_agents=True,
     reads_messages=True,
     agents=("opencode/",),
     advice=(

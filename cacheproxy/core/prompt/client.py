@@ -99,6 +99,8 @@ class Client:
     """Whether it waits for an answer's head as long as it takes, so that it needs none of ours."""
     reads_messages: bool = field(default=False, repr=False, compare=False)
     """Whether it learns that a prompt was too long from JSON in a late error's message alone."""
+    names_agents: bool = field(default=False, repr=False, compare=False)
+    """Whether each of its subagents says which session it works for, and all others are none."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
     """The seconds that a line took, once that was too long: none is looked for from then on."""
 

@@ -126,6 +126,11 @@ class ServerKind:
     the server is told another; 0: it has no slots."""
     batches: bool = False
     """It works at as many prompts at a time as its memory holds: none waits for another's end."""
+    shares: bool = False
+    """Requests that run share what their prompts have in common, until answers show otherwise."""
+    moves_heads: bool = False
+    """The beginning of a prompt serves one request at a time, and is free when that answer has
+    ended: a request waits for that, where it is sooner than the beginning would be read."""
     repairs: Mapping[Dialect | None, Repair] = field(default_factory=dict)
     """What it mends by itself in prompts, by the dialect that it is spoken to in; None: in all."""
     rendering: RenderingPage | None = None  #: where it shows what it renders

@@ -16,6 +16,7 @@ SGLANG = ServerKind(
     port=30000,
     owner="sglang",
     batches=True,
+    shares=True,
     counters=CounterNames(
         "sglang:",
         {

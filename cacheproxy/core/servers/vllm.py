@@ -82,6 +82,7 @@ VLLM = ServerKind(
     port=8000,
     owner="vllm",
     batches=True,
+    shares=True,
     pages=(MODELS,),
     more=("/version",),
     version_page="/version",

@@ -86,8 +86,7 @@ class Answer(Protocol):
                 self.is_running = False
                 self.server.health.waiting -= 1
             if self.delivery is not None:
-                self.server.under_way.discard(self.delivery)
-                self.delivery = None
+                self._part(self.delivery)
 
     # Its deliveries.
 
@@ -118,11 +117,17 @@ class Answer(Protocol):
             if connection is None or not self._is_detachable(delivery, connection):
                 return False
             self._hold(delivery.record)
-        self.server.under_way.discard(delivery)
-        self.delivery = None
+        self._part(delivery)
         if connection is not None and not self.is_kept:
             connection.attach().addCallbacks(self._read, self._failed)
         return self.state not in ANSWER_OVER  # there may be no room for it
+
+    def _part(self, delivery: Delivery) -> None:
+        """End its time with ``delivery``; others may wait for that in the server's order."""
+        self.delivery, server = None, self.server
+        server.under_way.discard(delivery)
+        if delivery.ask is not None and server.crowd is not None:
+            server.crowd.left(delivery)
 
     def _is_detachable(self, delivery: Delivery, connection: UpstreamConnection) -> bool:
         """Whether the next one can have it from its beginning, and ``holding`` takes it."""

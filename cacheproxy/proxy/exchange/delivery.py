@@ -9,6 +9,7 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.adapt.overflow import OverflowAnswer
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.dialects.dialects import endpoint_of, spoken
 from cacheproxy.core.dialects.errors import as_json, is_overflow
 from cacheproxy.core.dialects.stream import COMMENT
@@ -16,7 +17,8 @@ from cacheproxy.core.http1.headers import FOR_PAGES, end_to_end
 from cacheproxy.core.http1.reshape import SaidError
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
-from cacheproxy.core.prompt.request import Headers
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.servers.crowd import Ask
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
@@ -44,10 +46,12 @@ class Delivery:
     ``started``: when it had been read, by ``context.clock``. ``gone``: how the client left, None
     while it is there. ``tap``: reads the
     answer along. ``relay``: of the body that goes down. ``pings``: of a stream with a head of ours.
+    ``turn``: where it belongs. ``ask``: what its order among others at its server depends on, None
+    while it is alone there.
     """
 
     __slots__ = (
-        *("down", "gone", "pings", "record", "relay", "started", "state", "tap"),
+        *("ask", "down", "gone", "pings", "record", "relay", "started", "state", "tap", "turn"),
         *("_context", "_listener", "_reply"),
     )
 
@@ -60,6 +64,8 @@ class Delivery:
         self.tap: Tap | None = None
         self.relay: Relay | None = None
         self.pings: Pings | None = None
+        self.turn: Turn | None = None
+        self.ask: Ask | None = None
         self._reply = b""  # an answer of our own making, or translated as a whole
         self._listener: Listener | None = None
 
@@ -83,6 +89,22 @@ class Delivery:
     def now(self) -> float:
         """Return the seconds since the request had been read."""
         return self._context.clock.seconds() - self.started  # type: ignore[no-any-return]
+
+    @property
+    def seconds_sent(self) -> float:
+        """For how long its server has had it; 0.0: it is about to be sent."""
+        sent, joined = self.record.sent_after, self.record.joined
+        return 0.0 if sent is None else self.now() - sent + (joined or 0.0)
+
+    @property
+    def head_after(self) -> float | None:
+        """In how many seconds a streaming client needs a head of ours; None: never."""
+        after = self._context.head_after
+        return max(0.0, after - self.now()) if after else None
+
+    def owner_of(self, request: Request) -> bytes:
+        """Return whose ``request`` is, by all that there is."""
+        return self._context.normalizing.plan.owners.of(request, by_address=True)
 
     def progressed(self, progress: Progress | None) -> None:
         """Tell that this runs, and how far the server is with the prompt, if it is at that."""
@@ -114,7 +136,7 @@ class Delivery:
 
     def begin_early(self) -> None:
         """Send a head, and signs of life from now on: no head has come for long."""
-        down, record, client = self.down, self.record, self._client
+        down, record, client = self.down, self.record, self.client
         if self.gone is not None or down.started or not wants_stream(record.received):
             return
         if spoken(record.received.path).events is None:
@@ -153,7 +175,7 @@ class Delivery:
         return None
 
     @property
-    def _client(self) -> Client | None:
+    def client(self) -> Client | None:
         """The client, as its package knows it."""
         record = self.record
         name = client_of(record.received) if record.session is None else record.session.client
@@ -161,12 +183,12 @@ class Delivery:
 
     def _heeds(self) -> bool:
         """Whether comments are a sign of life to the client."""
-        return heeds_comments(self.record.received, self._client)
+        return heeds_comments(self.record.received, self.client)
 
     def _sign(self, first: bytes) -> bytes:
         """Return a sign of life in the answer that begins with ``first``."""
         dialect = spoken(self.record.received.path)
-        is_early = not first and dialect.sign_waits and self._client is None
+        is_early = not first and dialect.sign_waits and self.client is None
         return COMMENT if is_early or self._heeds() else dialect.sign(first)
 
     def _signs(self) -> Pings:
@@ -230,7 +252,7 @@ class Delivery:
         self.become(DeliveryState.FAILED)
         self.pings.stop()
         self.record.status = status
-        client = self._client
+        client = self.client
         if client is not None and client.reads_messages and is_overflow(status, message):
             message = as_json(message)
         late = spoken(self.record.received.path).late_error

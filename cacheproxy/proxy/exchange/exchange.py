@@ -88,6 +88,8 @@ class _UnderWay:
         if self.is_probe:  # it is nobody's conversation
             return
         take_tap(record, delivery.tap, upstream.keys)
+        if delivery.ask is not None and sending.server.crowd is not None:
+            sending.server.crowd.learn(delivery)
         if record.has_failed or record.sent is None:
             record.turn = 0
         record.upstream, record.server = upstream.url.text, sending.server.name

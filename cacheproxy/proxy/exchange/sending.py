@@ -1,6 +1,7 @@
 """The server's side of an exchange: who is asked, or which answer is there already.
 
-Each server that is asked is an ``Answer``: its states are in ``states``.
+Each server that is asked is an ``Answer``: its states are in ``states``. Before that the request may
+have to wait behind others at its server (``crowd``).
 """
 
 from __future__ import annotations
@@ -57,6 +58,15 @@ class Sending:
                 *(context, server, self.came, prepared, record), started=delivery.started
             )
             self.server = server
+            delivery.turn, delivery.ask, crowd = prepared.turn, None, server.crowd
+            if (
+                crowd is not None
+                and record.turn
+                and (server.under_way or crowd.knows != crowd.beliefs.changes)
+            ):
+                await crowd.admit(delivery, server.under_way)
+                if (left := delivery.head_after) is not None:
+                    no_head = (left, delivery.begin_early)
             answer = self.answer = Answer(context.holding, server, attempt, delivery)
             if server.warming is not None and server.warming.is_on:
                 server.warming.give_way()
@@ -116,7 +126,7 @@ class Sending:
         """Go on with the answer of a client that has left."""
         context, delivery, first = self._context, self._delivery, answer.record
         record = delivery.record
-        self.answer, self.server = answer, answer.server
+        self.answer, self.server, delivery.turn = answer, answer.server, prepared.turn
         self.chosen = Chosen((answer.server,), first.route, first.was_at)
         record.joined = context.clock.seconds() - answer.since
         record.route, record.was_at = first.route, first.was_at

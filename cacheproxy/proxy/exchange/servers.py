@@ -29,6 +29,7 @@ from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import says
 from cacheproxy.core.servers.status import UpstreamState
 from cacheproxy.proxy.exchange.adapting import Adapting
+from cacheproxy.proxy.exchange.crowd import Crowd
 from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
@@ -144,9 +145,11 @@ class Servers:
                 server.health.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Ask no more, and keep no request back."""
         for server in self.all:
             server.health.stop()
+            if server.crowd is not None:
+                server.crowd.close()
             if server.warming is not None:
                 server.warming.stop()
 
@@ -271,6 +274,7 @@ class Server:
     stamp: Stamp = field(default_factory=Stamp)
     """Headers that tell routers whose conversation it is."""
     max_context: int | None = None  #: tokens of a prompt; None: what it says itself
+    crowd: Crowd | None = None  #: the order of its requests; None: each is sent as it comes
     warming: Warming | None = None  #: has it read prompts again after a restart; None: nobody does
 
     under_way: set[Any] = field(default_factory=set)
@@ -280,6 +284,11 @@ class Server:
 
     def __post_init__(self) -> None:
         self.name = self.target.name
+
+    @property
+    def load(self) -> int:
+        """How many requests are there, those that are kept back included."""
+        return self.health.waiting + (0 if self.crowd is None else len(self.crowd))
 
     @property
     def slots(self) -> float:
@@ -304,7 +313,7 @@ class Server:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""
         context = self.max_context or self.profiling.profile.memory.context
         health = self.health
-        return TargetState(health.is_up, context, speed, health.waiting, health.is_silent)
+        return TargetState(health.is_up, context, speed, self.load, health.is_silent)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for a page."""
@@ -318,7 +327,7 @@ class Server:
             "state": state,
             "says": profile.server.summary if profile.server is not None else "",
             "context": self.max_context or profile.memory.context,
-            "waiting": self.health.waiting,
+            "waiting": self.load,
             "edits": self.edits,
             "fallback": target.is_fallback,
             "models": list(target.models),

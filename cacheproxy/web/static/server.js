@@ -76,7 +76,7 @@ function showPrefills(prefills) {
   show("prefills", prefills.length > 0);
   refill($("prefills"), prefills.slice(0, 12).map((each) => {
     const reads = known(each.total); // else the server does not say how far it is, or answers
-    const said = `${reads ? `prefill ${count(each.done)} of ${count(each.total)} tokens` : "running"}${each.held ? " · held for a retry" : ""}`;
+    const said = `${reads ? `prefill ${count(each.done)} of ${count(each.total)} tokens` : each.waits_for ? `waits for ${each.waits_for}` : "running"}${each.held ? " · held for a retry" : ""}`;
     const name = `${each.session} #${each.turn}`; // before its first turn is over, a conversation has no page
     return el("li", {}, each.turn > 1 ? el("a", { href: href("conversation", each.conversation), "data-key": `prefill-${each.conversation}`, text: name }) : el("span", { text: name }),
       reads ? meter(each.done / each.total, `${said}, ${percent(each.done / each.total)}`) : el("span"),

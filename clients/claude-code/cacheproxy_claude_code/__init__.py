@@ -25,6 +25,7 @@ CLIENT = Client(
     ),
     advice=ADVICE,
     title="Claude Code",
+    names_agents=True,
     start="cacheproxy run{option} claude",
     sends_late="Claude Code 2.1.197 and later sends one in each turn",
 )

@@ -1,0 +1,239 @@
+"""Several requests at one server: each is sent at once, or when what it waits for is over.
+
+``core/servers/crowd.py`` decides; here its questions are answered, and requests are kept waiting.
+Alone at its server a request is never looked at, unless places are scarce there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.judge.evidence import PARAMETERS
+from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
+from cacheproxy.core.route.facts import tokens_of
+from cacheproxy.core.servers.belief import SHARES
+from cacheproxy.core.servers.crowd import Ask, Order, Terms, Working
+from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.profile import Profile
+from cacheproxy.proxy.exchange.form import wants_stream
+from cacheproxy.proxy.servers.profiling import Profiling
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.exchange.delivery import Delivery
+
+_log = Logger()
+_SEGMENTS = attrgetter("segments")
+_LOOKS = 0.05
+"""Seconds between two looks at what is waited for, while anybody waits."""
+_FRESH = 600.0
+"""Seconds for which a head that was read is taken to be there still."""
+_SURELY = 1.5
+"""Times the seconds that a prompt should take, after which one has been read whose answer comes as
+a whole, so that no first token shows it."""
+_MOST_OF, _NEXT_TO_NOTHING = 0.5, 0.1
+"""Parts of a head: reuse from here on shows that it was shared, and up to there that it was not."""
+
+
+class Crowd:
+    """The order of requests at the server of ``profiling``; ``url``: of that.
+
+    ``speeds`` returns the tokens a second that it reads and generates, None for what is not known.
+    ``most``: seconds that a request waits at most. ``knows``: the change of ``beliefs`` up to which
+    it is known that no place is scarce; -1: they are, and each request has to ask.
+    """
+
+    def __init__(
+        self,
+        clock: Any,
+        url: str,
+        profiling: Profiling,
+        store: Store,
+        *,
+        speeds: Callable[[str], tuple[float | None, float | None]],
+        most: float,
+    ) -> None:
+        self.knows, self.beliefs = 0, profiling.beliefs
+        self.under_way: Collection[Delivery] = ()
+        self._clock, self._url, self._profiling, self._store = clock, url, profiling, store
+        self._speeds = speeds
+        self._order = Order(most)
+        self._waiting: dict[Ask, Deferred[None]] = {}
+        self._looking = LoopingCall(self._look)
+        self._looking.clock = clock
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    async def admit(self, delivery: Delivery, under_way: Collection[Delivery]) -> None:
+        """Return when the request of ``delivery`` is to be sent; ``under_way``: those that were."""
+        if self._is_closed:
+            return
+        self.under_way = under_way
+        terms, record, now = self._terms(), delivery.record, self._clock.seconds()
+        self.knows = self.beliefs.changes if terms.places is None else -1
+        ask = delivery.ask = self._ask(delivery)
+        working = self._working(now)
+        if any(one.ask.head == ask.head for one in working) and ask.head is not None:
+            ask.is_read = self._is_read(delivery, ask)
+        if ask.seconds is not None and not ask.is_read:
+            ask.head_seconds = ask.share * ask.seconds
+        self._go(self._order.comes(ask, working, terms, now))
+        if ask not in self._order.line:
+            return
+        waiting = self._waiting[ask] = Deferred()
+        record.queued_for = "" if ask.waits_for is None else ask.waits_for.label
+        delivery.progressed(None)
+        if not self._looking.running:
+            self._looking.start(_LOOKS, now=False)
+        early = None
+        if (after := delivery.head_after) is not None:
+            early = self._clock.callLater(after, delivery.begin_early)
+        try:
+            await waiting
+        finally:
+            self._order.leaves(ask)
+            self._waiting.pop(ask, None)
+            record.queued = self._clock.seconds() - now
+            if early is not None and early.active():
+                early.cancel()
+
+    def left(self, delivery: Delivery) -> None:
+        """Take note that the server has its place back."""
+        if delivery.ask is not None:
+            self._order.ended(delivery.ask, self._clock.seconds())
+        if self._waiting:
+            self._look()
+
+    def learn(self, delivery: Delivery) -> None:
+        """Take note of what an answer beside another with its head reused of it."""
+        ask, usage = delivery.ask, delivery.record.usage
+        if ask is None or not ask.is_telling or usage.reused is None or not usage.prompt:
+            return
+        head = ask.share * usage.prompt
+        if _NEXT_TO_NOTHING * head < usage.reused < _MOST_OF * head:
+            return
+        before, shares = self._terms().shares, usage.reused >= _MOST_OF * head
+        self.beliefs.saw(SHARES, shares)
+        if shares != before:
+            said = "shares" if shares else "does not share"
+            _log.info(
+                "{url} {said} what requests that run have in common", url=self._url, said=said
+            )
+
+    def close(self) -> None:
+        """Have all go that wait, and nobody wait any more."""
+        self._is_closed = True
+        self._go(list(self._waiting))
+
+    def _look(self) -> None:
+        now = self._clock.seconds()
+        self._go(self._order.look(self._working(now), self._terms(), now))
+        if not self._waiting and self._looking.running:
+            self._looking.stop()
+
+    def _go(self, asks: list[Ask]) -> None:
+        for ask in asks:
+            if (waiting := self._waiting.pop(ask, None)) is not None:
+                waiting.callback(None)
+
+    def _terms(self) -> Terms:
+        profile = self._profiling.profile
+        kind, memory = kind_of(profile), profile.memory
+        shares = self.beliefs.find(SHARES)
+        shares = kind.shares if shares is None else shares
+        is_scarce = memory.has_ram is False and not kind.batches
+        return Terms(
+            shares=shares and profile.reuses is not False,
+            moves=kind.moves_heads and (memory.slots or 1) > 1,
+            places=memory.slots if is_scarce else None,
+        )
+
+    def _ask(self, delivery: Delivery) -> Ask:
+        record, turn, client = delivery.record, delivery.turn, delivery.client
+        assert turn is not None
+        assert record.session is not None
+        ask = Ask(
+            owner=delivery.owner_of(record.received),
+            conversation=record.session,
+            lane=0 if record.place is None else record.place.lane,
+            root=turn.root,
+            names_agents=client is not None and client.names_agents,
+            label=record.session.label,
+        )
+        prompt, speed = turn.prompt, self._speeds(self._url)[0]
+        if prompt is not None and prompt.chars:
+            head = _head_of(prompt, self._profiling.profile)
+            body = record.received.json or {}
+            others = repr([(name, body[name]) for name in PARAMETERS if name in body])
+            chars = sum(len(segment.text) for segments in head[1:] for segment in segments)
+            ask.head, ask.share = (head, others, record.received.path), chars / prompt.chars
+            ask.seconds = tokens_of(turn) / speed if speed else None
+        return ask
+
+    def _working(self, now: float) -> list[Working]:
+        """Return those that were sent, as far as they evaluate a prompt."""
+        reads, writes = self._speeds(self._url)
+        found = []
+        for one in self.under_way:
+            if one.turn is None or not one.record.turn:
+                continue
+            ask = one.ask = one.ask or self._ask(one)
+            progress, left, relay = one.record.progress, ask.seconds, one.relay
+            begun = None if relay is None else relay.first_byte
+            if begun is not None:
+                left = 0.0
+            elif progress is not None and reads:
+                left = (progress.total - progress.done) / reads
+            elif left is not None:
+                left -= one.seconds_sent
+            is_whole = not wants_stream(one.record.received)
+            is_past = is_whole and left is not None and left < (1 - _SURELY) * (ask.seconds or 0.0)
+            left = None if left is None else max(0.0, left)
+            lane = one.turn.lane
+            before = None if lane is None else lane.before
+            ends = None
+            if left is not None and before is not None and before.generated and writes:
+                ends = left + before.generated / writes - (0.0 if begun is None else now - begun)
+            found.append(Working(ask, one.waits and not is_past, left, ends))
+        return found
+
+    def _is_read(self, delivery: Delivery, ask: Ask) -> bool:
+        """Whether the server has the head already: an answer with it has ended here of late."""
+        turn, profile, wall = delivery.turn, self._profiling.profile, delivery.record.wall
+        lanes = self._store.mains()
+        if turn is not None and turn.lane is not None:
+            lanes.append(turn.lane)
+        for lane in lanes:
+            before = lane.before
+            if before is None or before.upstream != self._url or wall - before.ended > _FRESH:
+                continue
+            if before.start is not None and profile.start not in (None, before.start):
+                continue  # another process since
+            if (turn is not None and lane is turn.lane) or (
+                _head_of(before.sent, profile) == ask.head[0]
+                and delivery.owner_of(lane.request) == ask.owner
+            ):
+                return True
+        return False
+
+
+def _head_of(prompt: Prompt, profile: Profile) -> tuple[Any, ...]:
+    """Return all that stands before the first message: the model, the tools, the system text.
+
+    Exactly that, byte by byte: of two heads that differ in their last byte, nothing is shared here.
+    """
+    if profile.order is PromptOrder.HOISTED:
+        prompt = reordered(prompt, PromptOrder.HOISTED)
+    tools = () if profile.tools_last else prompt.made.tool_piece.segments
+    system = () if profile.system_last else chain.from_iterable(map(_SEGMENTS, prompt.head))
+    return prompt.model, tools, tuple(system)
