@@ -1,0 +1,218 @@
+"""Agents at one server that shares heads as vLLM does: a head is read once."""
+
+import json
+import signal
+import threading
+import time
+
+import pytest
+
+from tests.proxy.exchange.test_holding import CHAT, TYPE, VLLM, session, word
+from tests.proxy.harness import CHUNKED, LAST, Client, chunk, eventually, whole
+
+FAST, SLOW, DENSITY = 4000.0, 500.0, 4
+"""Tokens a second, and characters of one."""
+HEAD = "You are an agent. " * 450
+"""2,025 tokens: half a second, or four."""
+
+
+class Sharing:
+    """A server that reads one prompt after the other, and has from then on what it has read.
+
+    ``shares``: for other requests, too. ``evaluated``: tokens of each prompt, by the user's text.
+    ``answers``: seconds that an answer takes. ``gate``: no prompt is read before it is set.
+    """
+
+    def __init__(self, *, shares=True, answers=0.3, speed=FAST):
+        self.shares, self.answers, self.speed = shares, answers, speed
+        self.known, self.evaluated, self.order = set(), {}, []
+        self.reading, self.gate = threading.Lock(), threading.Event()
+        self.gate.set()
+
+    def __call__(self, peer, received):
+        page = VLLM.get(received.line.rpartition(b" ")[0])
+        if page is not None or not received.body:
+            peer.send(whole(page, TYPE) if page else whole(b"{}", status=b"404 Not Found"))
+            return
+        texts = [each["content"] for each in json.loads(received.body)["messages"]]
+        self.order.append(texts[1])
+        known = self.known.copy()
+        with self.reading:
+            self.gate.wait(60)
+            cached = max((len(one) for one in known if "".join(texts).startswith(one)), default=0)
+            tokens = [len("".join(texts)) // DENSITY, cached // DENSITY]
+            time.sleep((tokens[0] - tokens[1]) / self.speed)
+        if self.shares:
+            self.known |= {"".join(texts[:end]) for end in range(1, len(texts) + 1)}
+        self.evaluated[texts[1]] = self.evaluated.get(texts[1], 0) + tokens[0] - tokens[1]
+        peer.send(CHUNKED + chunk(word("Hi")))
+        time.sleep(self.answers)
+        details = {"cached_tokens": tokens[1]}
+        usage = {"prompt_tokens": tokens[0], "completion_tokens": 1, "total_tokens": tokens[0] + 1}
+        last = word("!", "stop", usage={**usage, "prompt_tokens_details": details})
+        peer.send(chunk(last + b"data: [DONE]\n\n") + LAST)
+
+
+def body(text, *more, head=HEAD, stream=True):
+    messages = [{"role": "system", "content": head}, {"role": "user", "content": text}]
+    for each in more:
+        messages += [{"role": "assistant", "content": "Hi!"}, {"role": "user", "content": each}]
+    return json.dumps({"model": "m", "messages": messages, "stream": stream}).encode()
+
+
+def asks(address, name, *more, fields=(), **how):
+    """An agent's request, whose answer is awaited later."""
+    return Client(address).ask(CHAT, body(name, *more, **how), session(name.encode()), *fields)
+
+
+def started(start, server, *options):
+    """A proxy that knows by a first conversation how fast its server reads."""
+    proxy = start(server, *options)
+    assert asks(proxy.address, "first", head="Another head. " * 200).answer().end == "whole"
+    proxy.wait_for("client/first")
+    server.evaluated.clear()
+    server.order.clear()
+    return proxy
+
+
+def crowd(address, agents, pause=0.1):
+    """Have ``agents`` have two turns each, side by side; return the seconds until all are over.
+
+    ``pause``: between two that start; None: each begins when the one before is over.
+    """
+
+    def run(name):
+        for turn in range(2):
+            assert asks(address, name, *["more"] * turn).answer().end == "whole"
+
+    begun = time.monotonic()
+    threads = [threading.Thread(target=run, args=(f"agent {at}",)) for at in range(agents)]
+    for thread in threads:
+        thread.start()
+        thread.join(pause)
+    for thread in threads:
+        thread.join()
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("agents", [2, 4])
+def test_a_head_is_read_once(start, upstream, agents):
+    """Tokens evaluated and the time to the last answer, beside those of the server alone."""
+    there = ("127.0.0.1", upstream.port)
+    upstream.reset(direct := Sharing())
+    directly = crowd(there, agents)
+    upstream.reset(one_by_one := Sharing())
+    crowd(there, agents, pause=None)
+    proxy = started(start, through := Sharing())
+    seconds = crowd(proxy.address, agents)
+    tokens, ideal, most = (sum(each.evaluated.values()) for each in (through, one_by_one, direct))
+    print(
+        f"{agents}: direct {most} ({directly:.2f} s), through {tokens} ({seconds:.2f} s), {ideal}"
+    )
+    assert tokens <= 1.1 * ideal < most
+    assert seconds < directly
+    assert len([line for line in proxy.lines if "s for client/agent" in line]) == agents - 1
+
+
+@pytest.mark.parametrize(
+    ("other", "options"),
+    [
+        ({"head": HEAD + "."}, ()),
+        ({"fields": (b"Authorization: Bearer you",)}, ()),
+        ({}, ("--crowd", "off")),
+        ({}, ("--crowd-wait", "0")),
+    ],
+    ids=["its last byte differs", "another owner's", "switched off", "no time"],
+)
+def test_who_does_not_wait(start, other, options):
+    server = Sharing(answers=0.0)
+    proxy = started(start, server, *options)
+    server.gate.clear()
+    first = asks(proxy.address, "one")
+    eventually(lambda: server.order == ["one"])
+    second = asks(proxy.address, "two", **other)
+    eventually(lambda: server.order == ["one", "two"])
+    server.gate.set()
+    assert first.answer().end == second.answer().end == "whole"
+    assert "waited" not in proxy.output
+
+
+@pytest.fixture
+def kept_back(start):
+    """A proxy, its server at one prompt, the client of that, and one whose request waits."""
+
+    def kept_back(*options):
+        server = Sharing(speed=SLOW, answers=0.0)
+        proxy = started(start, server, *options)
+        server.gate.clear()
+        first = asks(proxy.address, "one")
+        eventually(lambda: server.order == ["one"])
+        second = asks(proxy.address, "two")
+        eventually(lambda: "client/one" in [each["waits_for"] for each in running(proxy)])
+        assert server.order == ["one"]
+        return proxy, server, first, second
+
+    return kept_back
+
+
+def running(proxy):
+    return proxy.page("data")["prefills"]
+
+
+def lets_the_first_go(proxy, server, first, second):
+    first.close()
+
+
+def reloads(proxy, server, first, second):
+    proxy.signal(signal.SIGHUP)
+
+
+def stops(proxy, server, first, second):
+    proxy.signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("then", [lets_the_first_go, reloads, stops])
+def test_who_waits_goes_when_what_it_waits_for_is_over(kept_back, then):
+    """Its reader leaves, the settings are read anew, the proxy stops once answers have ended."""
+    proxy, server, first, second = kept_back("--hold", "0")
+    begun = time.monotonic()
+    then(proxy, server, first, second)
+    eventually(lambda: server.order == ["one", "two"])
+    assert time.monotonic() - begun < 4
+    server.gate.set()
+    assert second.answer().end == "whole"
+
+
+def test_who_leaves_while_it_waits_is_never_sent(kept_back):
+    proxy, server, first, second = kept_back()
+    second.close()
+    proxy.wait_for("CLIENT LEFT")
+    server.gate.set()
+    assert first.answer().end == "whole"
+    assert server.order == ["one"]
+    assert not running(proxy)
+
+
+def test_a_stream_that_waits_gets_signs_of_life(kept_back):
+    _, server, first, second = kept_back("--head-after", "0.3", "--ping-after", "0.2")
+    answer = second.begin()
+    pieces = second.pieces(answer)
+    assert next(pieces) == next(pieces)
+    assert server.order == ["one"]
+    server.gate.set()
+    assert b"[DONE]" in b"".join(pieces)
+    assert first.answer().end == "whole"
+
+
+def test_a_server_that_shares_nothing_is_believed_after_one_crowd(start):
+    """vLLM is taken to share; what it says that it reused speaks against that."""
+    server = Sharing(shares=False, answers=1.0)
+    proxy = started(start, server)
+    crowd(proxy.address, 2)
+    proxy.wait_for("does not share")
+    mark = proxy.mark()
+    assert "waited" in proxy.output
+    clients = [asks(proxy.address, name, head=HEAD + "Else.") for name in ("three", "four")]
+    assert {client.answer().end for client in clients} == {"whole"}
+    proxy.wait_for("client/four", mark)
+    assert not [line for line in proxy.lines[mark:] if "waited" in line]
