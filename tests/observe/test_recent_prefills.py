@@ -96,6 +96,7 @@ def test_those_that_run_are_shown_until_they_are_over():
         "seconds": 3.0,
         "to_go": None,
         "held": False,
+        "waits_for": "",
     }
     assert (second["session"], second["done"], second["total"]) == ("claude/3f9a77", 2048, 11_000)
     prefills.tell(2, None)

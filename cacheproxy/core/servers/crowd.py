@@ -61,7 +61,7 @@ class Ask:
         return mine in (theirs, other.root) or theirs == self.root
 
 
-class Working(NamedTuple):
+class Busy(NamedTuple):
     """A request that the server works at."""
 
     ask: Ask  #: that was sent
@@ -78,6 +78,7 @@ class _Seat:
     running: int = 0  #: its requests that the server works at
     ended: float | None = None  #: when its last answer ended
     pauses: deque[float] = field(default_factory=lambda: deque(maxlen=_PAUSES))
+    """Seconds between an answer and the next request, the last ones."""
 
     def is_due(self, now: float, most: float) -> bool:
         """Whether its next turn is about to come, by its last pauses; unknown: it is not."""
@@ -98,13 +99,13 @@ class Order:
         self._known: dict[Hashable, _Seat] = {}  # the one used last is the last
         self._seated: list[_Seat] = []  # those that have a place, in the order of their use
 
-    def comes(self, ask: Ask, working: Iterable[Working], terms: Terms, now: float) -> list[Ask]:
+    def comes(self, ask: Ask, working: Iterable[Busy], terms: Terms, now: float) -> list[Ask]:
         """Take ``ask`` in; return all that go now: this one is among them, or in the line."""
         ask.since = now
         self.line.append(ask)
         return self.look(working, terms, now)
 
-    def look(self, working: Iterable[Working], terms: Terms, now: float) -> list[Ask]:
+    def look(self, working: Iterable[Busy], terms: Terms, now: float) -> list[Ask]:
         """Return those of the line that go now, in their order. Each is worked at from now on."""
         busy, gone = list(working), list[Ask]()
         for ask in tuple(self.line):
@@ -119,7 +120,7 @@ class Order:
             )
             self.line.remove(ask)
             self._sit_down(ask, terms)
-            busy.append(Working(ask, left=ask.seconds))
+            busy.append(Busy(ask, left=ask.seconds))
             gone.append(ask)
         return gone
 
@@ -144,7 +145,7 @@ class Order:
             return self._most
         return min(self._most, _BESIDE * ask.head_seconds)
 
-    def _waits_for(self, ask: Ask, busy: list[Working], terms: Terms, now: float) -> Ask | None:
+    def _waits_for(self, ask: Ask, busy: list[Busy], terms: Terms, now: float) -> Ask | None:
         found = None
         if ask.head_seconds and (terms.shares or terms.moves):
             found = self._reader(ask, [one for one in busy if _same(one.ask, ask)], terms)
@@ -153,7 +154,7 @@ class Order:
         return found
 
     @staticmethod
-    def _reader(ask: Ask, same: list[Working], terms: Terms) -> Ask | None:
+    def _reader(ask: Ask, same: list[Busy], terms: Terms) -> Ask | None:
         """Return whose head it waits for, where that saves more than it takes.
 
         Beside that one its own would be read at half the speed.

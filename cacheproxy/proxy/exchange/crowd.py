@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
@@ -20,14 +20,11 @@ from cacheproxy.core.judge.evidence import PARAMETERS
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
 from cacheproxy.core.route.facts import tokens_of
 from cacheproxy.core.servers.belief import SHARES
-from cacheproxy.core.servers.crowd import Ask, Order, Terms, Working
+from cacheproxy.core.servers.crowd import Ask, Busy, Order, Terms
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.proxy.exchange.form import wants_stream
 from cacheproxy.proxy.servers.profiling import Profiling
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.exchange.delivery import Delivery
 
 _log = Logger()
 _SEGMENTS = attrgetter("segments")
@@ -45,9 +42,11 @@ _MOST_OF, _NEXT_TO_NOTHING = 0.5, 0.1
 class Crowd:
     """The order of requests at the server of ``profiling``; ``url``: of that.
 
+    A request is asked about by its ``Delivery``, which imports servers, and so this.
+
     ``speeds`` returns the tokens a second that it reads and generates, None for what is not known.
-    ``most``: seconds that a request waits at most. ``knows``: the change of ``beliefs`` up to which
-    it is known that no place is scarce; -1: they are, and each request has to ask.
+    ``most``: seconds that a request waits at most. ``knows``: the status of ``beliefs`` by
+    which no place is scarce there; any other status: a request that is alone has to ask, too.
     """
 
     def __init__(
@@ -60,8 +59,9 @@ class Crowd:
         speeds: Callable[[str], tuple[float | None, float | None]],
         most: float,
     ) -> None:
-        self.knows, self.beliefs = 0, profiling.beliefs
-        self.under_way: Collection[Delivery] = ()
+        self.knows: object = self
+        self.beliefs = profiling.beliefs
+        self.under_way: Collection[Any] = ()
         self._clock, self._url, self._profiling, self._store = clock, url, profiling, store
         self._speeds = speeds
         self._order = Order(most)
@@ -74,13 +74,13 @@ class Crowd:
         """How many wait."""
         return len(self._waiting)
 
-    async def admit(self, delivery: Delivery, under_way: Collection[Delivery]) -> None:
+    async def admit(self, delivery: Any, under_way: Collection[Any]) -> None:
         """Return when the request of ``delivery`` is to be sent; ``under_way``: those that were."""
         if self._is_closed:
             return
         self.under_way = under_way
         terms, record, now = self._terms(), delivery.record, self._clock.seconds()
-        self.knows = self.beliefs.changes if terms.places is None else -1
+        self.knows = self.beliefs.status if terms.places is None else self
         ask = delivery.ask = self._ask(delivery)
         working = self._working(now)
         if any(one.ask.head == ask.head for one in working) and ask.head is not None:
@@ -107,14 +107,14 @@ class Crowd:
             if early is not None and early.active():
                 early.cancel()
 
-    def left(self, delivery: Delivery) -> None:
+    def left(self, delivery: Any) -> None:
         """Take note that the server has its place back."""
         if delivery.ask is not None:
             self._order.ended(delivery.ask, self._clock.seconds())
         if self._waiting:
             self._look()
 
-    def learn(self, delivery: Delivery) -> None:
+    def learn(self, delivery: Any) -> None:
         """Take note of what an answer beside another with its head reused of it."""
         ask, usage = delivery.ask, delivery.record.usage
         if ask is None or not ask.is_telling or usage.reused is None or not usage.prompt:
@@ -158,7 +158,7 @@ class Crowd:
             places=memory.slots if is_scarce else None,
         )
 
-    def _ask(self, delivery: Delivery) -> Ask:
+    def _ask(self, delivery: Any) -> Ask:
         record, turn, client = delivery.record, delivery.turn, delivery.client
         assert turn is not None
         assert record.session is not None
@@ -180,7 +180,7 @@ class Crowd:
             ask.seconds = tokens_of(turn) / speed if speed else None
         return ask
 
-    def _working(self, now: float) -> list[Working]:
+    def _working(self, now: float) -> list[Busy]:
         """Return those that were sent, as far as they evaluate a prompt."""
         reads, writes = self._speeds(self._url)
         found = []
@@ -204,10 +204,10 @@ class Crowd:
             ends = None
             if left is not None and before is not None and before.generated and writes:
                 ends = left + before.generated / writes - (0.0 if begun is None else now - begun)
-            found.append(Working(ask, one.waits and not is_past, left, ends))
+            found.append(Busy(ask, one.waits and not is_past, left, ends))
         return found
 
-    def _is_read(self, delivery: Delivery, ask: Ask) -> bool:
+    def _is_read(self, delivery: Any, ask: Ask) -> bool:
         """Whether the server has the head already: an answer with it has ended here of late."""
         turn, profile, wall = delivery.turn, self._profiling.profile, delivery.record.wall
         lanes = self._store.mains()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.servers.crowd import Ask, Order, Terms, Working
+from cacheproxy.core.servers.crowd import Ask, Busy, Order, Terms
 
 MOST, LOOKS = 20.0, 0.05
 SHARES, MOVES, ENOUGH = Terms(shares=True), Terms(moves=True), Terms()
@@ -23,11 +23,11 @@ def ask(name="b", **more):
 
 
 def reads(left=3.5, **more):
-    return Working(ask("a", **more), is_reading=True, left=left)
+    return Busy(ask("a", **more), is_reading=True, left=left)
 
 
 def writes(ends=None, **more):
-    return Working(ask("a", **more), is_reading=False, left=0.0, ends=ends)
+    return Busy(ask("a", **more), is_reading=False, left=0.0, ends=ends)
 
 
 HEADS = {
@@ -225,7 +225,7 @@ class Simulation:
 
     def busy(self):
         return [
-            Working(one, self.now < read, max(0.0, read - self.now) if self.known else None, ends)
+            Busy(one, self.now < read, max(0.0, read - self.now) if self.known else None, ends)
             for one, (read, ends) in self.working.items()
         ]
 

@@ -106,9 +106,6 @@ def test_a_head_is_read_once(start, upstream, agents):
     proxy = started(start, through := Sharing())
     seconds = crowd(proxy.address, agents)
     tokens, ideal, most = (sum(each.evaluated.values()) for each in (through, one_by_one, direct))
-    print(
-        f"{agents}: direct {most} ({directly:.2f} s), through {tokens} ({seconds:.2f} s), {ideal}"
-    )
     assert tokens <= 1.1 * ideal < most
     assert seconds < directly
     assert len([line for line in proxy.lines if "s for client/agent" in line]) == agents - 1
@@ -205,7 +202,7 @@ def test_a_stream_that_waits_gets_signs_of_life(kept_back):
 
 
 def test_a_server_that_shares_nothing_is_believed_after_one_crowd(start):
-    """vLLM is taken to share; what it says that it reused speaks against that."""
+    """Servers of its kind do; what it says that it reused speaks against that."""
     server = Sharing(shares=False, answers=1.0)
     proxy = started(start, server)
     crowd(proxy.address, 2)
