@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cacheproxy.core.conversation.speeds import PrefillCost, PrefillSpeed, generation_speed
+from cacheproxy.core.conversation.speeds import (
+    LEAST_EVALUATED,
+    PrefillCost,
+    PrefillSpeed,
+    generation_speed,
+)
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Spared, spared_tokens
 from cacheproxy.core.route.route import Price
@@ -146,9 +151,8 @@ class Pricing:
             known.has_told = known.has_told or own is not None
         elif evaluated:
             known.untimed.answered(cost, reused, evaluated)
-            first, sent = exchange.first_byte, exchange.sent_after
-            if first and sent is not None and body_of(exchange.received).get("stream") is True:
-                known.seen.learn(evaluated, first - sent)
+            if evaluated >= LEAST_EVALUATED and exchange.first_byte is not None:
+                self._see(known.seen, exchange, evaluated)
         if usage.output_seconds:
             known.generation = generation_speed(usage) or known.generation
         if (
@@ -165,6 +169,13 @@ class Pricing:
         price = self.prices.get(exchange.server)
         if price is not None and exchange.turn and usage.prompt is not None:
             exchange.price = price.of(usage.prompt, reused, usage.output or 0)
+
+    @staticmethod
+    def _see(seen: PrefillSpeed, exchange: Exchange, evaluated: int) -> None:
+        """Learn what a first token tells; that of an answer in one piece is its last."""
+        first, sent = exchange.first_byte, exchange.sent_after
+        if first is not None and sent is not None and body_of(exchange.received).get("stream"):
+            seen.learn(evaluated, first - sent)
 
     def speed(self, url: str) -> float | None:
         """Return the tokens a second that ``url`` evaluated lately, None for not known."""

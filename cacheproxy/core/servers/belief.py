@@ -51,7 +51,7 @@ REUSES = Subject("whether it ever reuses anything", True, needs=3)
 REPORTS = Subject("whether answers report reuse", True)
 ZERO = Subject("whether answers report reuse of nothing", True)
 MOVES = Subject("whether its counter of reused tokens moves", True)
-SHARES = Subject("whether requests that run share what they have in common", replaces=True)
+SHARES = Subject("when requests that run share a beginning, as a Sharing", replaces=True)
 TEMPLATE = Subject("what its template does, as a Profile", replaces=True)
 PLACEMENT = Subject("where late system messages go", replaces=True)
 _GROUNDS = {

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
+from cacheproxy.core.servers.profile import Sharing
+
 _BESIDE = 2.0
 """Times as long as alone that a prompt takes beside another: the server divides its speed."""
 _PAUSES, _LEAST_PAUSES = 5, 2
@@ -29,7 +31,8 @@ _MOST_KNOWN = 256
 class Terms(NamedTuple):
     """What a server does with the prompts of several requests."""
 
-    shares: bool = False  #: a head that has been read serves requests beside the one that runs
+    shares: bool = False
+    """A head that has been read serves others at once, and none while it is being read."""
     moves: bool = False  #: it serves one request at a time: the next once that answer has ended
     places: int | None = None  #: prompts that it keeps; None: enough
 
@@ -52,8 +55,8 @@ class Ask:
     since: float = 0.0  #: when it came, in seconds of a monotonic clock
     until: float | None = None  #: when it goes at the latest; None: it has not waited
     waits_for: Ask | None = None  #: whom it waits for, or waited for last
-    is_telling: bool = False
-    """It was sent while an answer with its head was generated: its reuse tells of ``shares``."""
+    beside: Sharing | None = None
+    """What the reuse of its head tells, since it was sent beside requests with that."""
 
     def is_kin(self, other: Ask) -> bool:
         """Whether one is the other's conversation, or works for it: one may wait for the other."""
@@ -66,6 +69,7 @@ class Busy(NamedTuple):
 
     ask: Ask  #: that was sent
     is_reading: bool = True  #: it still reads the prompt
+    is_sure: bool = True  #: that is seen; else it follows from the speed
     left: float | None = None  #: seconds until it has; None: nobody knows
     ends: float | None = None  #: seconds until the answer ends; None: nobody knows
 
@@ -115,12 +119,13 @@ class Order:
                 if ask.until is None:
                     ask.until = now + self._longest(ask, terms)
                 continue
-            ask.is_telling = any(
-                not one.is_reading and _same(one.ask, ask) and not ask.is_read for one in busy
-            )
+            same = [one for one in busy if _same(one.ask, ask)]
+            if same and not ask.is_read and all(one.is_sure for one in same):
+                reading = all(one.is_reading for one in same)
+                ask.beside = Sharing.READING if reading else Sharing.READ
             self.line.remove(ask)
             self._sit_down(ask, terms)
-            busy.append(Busy(ask, left=ask.seconds))
+            busy.append(Busy(ask, is_sure=False, left=ask.seconds))
             gone.append(ask)
         return gone
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.servers.profile import Memory, Reporting, ServerFacts
+from cacheproxy.core.servers.profile import Memory, Reporting, ServerFacts, Sharing
 from cacheproxy.core.servers.status import Answers, CacheConfig, Look, number, text
 
 Json = dict[str, Any]
@@ -126,8 +126,8 @@ class ServerKind:
     the server is told another; 0: it has no slots."""
     batches: bool = False
     """It works at as many prompts at a time as its memory holds: none waits for another's end."""
-    shares: bool = False
-    """Requests that run share what their prompts have in common, until answers show otherwise."""
+    shares: Sharing = Sharing.NEVER
+    """When requests that run share the beginning of their prompts, until answers show otherwise."""
     moves_heads: bool = False
     """The beginning of a prompt serves one request at a time, and is free when that answer has
     ended: a request waits for that, where it is sooner than the beginning would be read."""

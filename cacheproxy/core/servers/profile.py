@@ -83,6 +83,18 @@ class MemoryKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Sharing(StrEnum):
+    """When a server gives one request the beginning of a prompt that it reads for another.
+
+    ``READING``: while it reads that one. ``READ``: once it has, and answers. ``NEVER``: not before
+    that answer has ended.
+    """
+
+    READING = "while it is read"
+    READ = "once it is read"
+    NEVER = "not while both run"
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What holds the prompts; None for what is not told."""

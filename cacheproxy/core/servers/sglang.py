@@ -9,14 +9,14 @@ leaves a zero out.
 from __future__ import annotations
 
 from cacheproxy.core.servers.kind import CounterNames, FlagAdvice, ServerKind
-from cacheproxy.core.servers.profile import Reporting
+from cacheproxy.core.servers.profile import Reporting, Sharing
 
 SGLANG = ServerKind(
     "SGLang",
     port=30000,
     owner="sglang",
     batches=True,
-    shares=True,
+    shares=Sharing.READ,
     counters=CounterNames(
         "sglang:",
         {

@@ -22,7 +22,7 @@ from cacheproxy.core.route.facts import tokens_of
 from cacheproxy.core.servers.belief import SHARES
 from cacheproxy.core.servers.crowd import Ask, Busy, Order, Terms
 from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.servers.profile import Profile, Sharing
 from cacheproxy.proxy.exchange.form import wants_stream
 from cacheproxy.proxy.servers.profiling import Profiling
 
@@ -35,6 +35,8 @@ _FRESH = 600.0
 _SURELY = 1.5
 """Times the seconds that a prompt should take, after which one has been read whose answer comes as
 a whole, so that no first token shows it."""
+_LEAST = 256
+"""Tokens of a head that is looked at: of less than a block a server reuses nothing."""
 _MOST_OF, _NEXT_TO_NOTHING = 0.5, 0.1
 """Parts of a head: reuse from here on shows that it was shared, and up to there that it was not."""
 
@@ -85,7 +87,7 @@ class Crowd:
         working = self._working(now)
         if any(one.ask.head == ask.head for one in working) and ask.head is not None:
             ask.is_read = self._is_read(delivery, ask)
-        if ask.seconds is not None and not ask.is_read:
+        if ask.head is not None and ask.seconds is not None and not ask.is_read:
             ask.head_seconds = ask.share * ask.seconds
         self._go(self._order.comes(ask, working, terms, now))
         if ask not in self._order.line:
@@ -117,17 +119,24 @@ class Crowd:
     def learn(self, delivery: Any) -> None:
         """Take note of what an answer beside another with its head reused of it."""
         ask, usage = delivery.ask, delivery.record.usage
-        if ask is None or not ask.is_telling or usage.reused is None or not usage.prompt:
+        if ask is None or ask.beside is None or usage.reused is None or not usage.prompt:
             return
-        head = ask.share * usage.prompt
-        if _NEXT_TO_NOTHING * head < usage.reused < _MOST_OF * head:
+        head, before = ask.share * usage.prompt, self._sharing
+        if usage.reused >= _MOST_OF * head:
+            # That it serves others once it is read follows from serving them before.
+            found = ask.beside if before is not Sharing.READING else before
+        elif usage.reused > _NEXT_TO_NOTHING * head:
             return
-        before, shares = self._terms().shares, usage.reused >= _MOST_OF * head
-        self.beliefs.saw(SHARES, shares)
-        if shares != before:
-            said = "shares" if shares else "does not share"
+        elif ask.beside is Sharing.READ:
+            found = Sharing.NEVER
+        else:
+            found = Sharing.READ if before is Sharing.READING else before
+        self.beliefs.saw(SHARES, found)
+        if found is not before:
             _log.info(
-                "{url} {said} what requests that run have in common", url=self._url, said=said
+                "{url}: the beginning of a prompt serves other requests {found}",
+                url=self._url,
+                found=found,
             )
 
     def close(self) -> None:
@@ -146,14 +155,17 @@ class Crowd:
             if (waiting := self._waiting.pop(ask, None)) is not None:
                 waiting.callback(None)
 
+    @property
+    def _sharing(self) -> Sharing:
+        believed: Sharing | None = self.beliefs.find(SHARES)
+        return believed or kind_of(self._profiling.profile).shares
+
     def _terms(self) -> Terms:
         profile = self._profiling.profile
         kind, memory = kind_of(profile), profile.memory
-        shares = self.beliefs.find(SHARES)
-        shares = kind.shares if shares is None else shares
         is_scarce = memory.has_ram is False and not kind.batches
         return Terms(
-            shares=shares and profile.reuses is not False,
+            shares=self._sharing is Sharing.READ and profile.reuses is not False,
             moves=kind.moves_heads and (memory.slots or 1) > 1,
             places=memory.slots if is_scarce else None,
         )
@@ -176,8 +188,10 @@ class Crowd:
             body = record.received.json or {}
             others = repr([(name, body[name]) for name in PARAMETERS if name in body])
             chars = sum(len(segment.text) for segments in head[1:] for segment in segments)
-            ask.head, ask.share = (head, others, record.received.path), chars / prompt.chars
-            ask.seconds = tokens_of(turn) / speed if speed else None
+            tokens, ask.share = tokens_of(turn), chars / prompt.chars
+            ask.seconds = tokens / speed if speed else None
+            if ask.share * tokens >= _LEAST:
+                ask.head = head, others, record.received.path
         return ask
 
     def _working(self, now: float) -> list[Busy]:
@@ -204,7 +218,7 @@ class Crowd:
             ends = None
             if left is not None and before is not None and before.generated and writes:
                 ends = left + before.generated / writes - (0.0 if begun is None else now - begun)
-            found.append(Busy(ask, one.waits and not is_past, left, ends))
+            found.append(Busy(ask, one.waits and not is_past, not is_whole, left, ends))
         return found
 
     def _is_read(self, delivery: Any, ask: Ask) -> bool:

@@ -1,4 +1,4 @@
-"""Agents at one server that shares heads as vLLM does: a head is read once."""
+"""Agents at one server that shares heads once they are read, as SGLang does: each is read once."""
 
 import json
 import signal
@@ -7,43 +7,47 @@ import time
 
 import pytest
 
+from cacheproxy.core.servers.profile import Sharing
 from tests.proxy.exchange.test_holding import CHAT, TYPE, VLLM, session, word
 from tests.proxy.harness import CHUNKED, LAST, Client, chunk, eventually, whole
 
+SGLANG = {b"GET /v1/models": json.dumps({"data": [{"id": "m", "owned_by": "sglang"}]}).encode()}
 FAST, SLOW, DENSITY = 4000.0, 500.0, 4
 """Tokens a second, and characters of one."""
 HEAD = "You are an agent. " * 450
 """2,025 tokens: half a second, or four."""
 
 
-class Sharing:
+class Scripted:
     """A server that reads one prompt after the other, and has from then on what it has read.
 
-    ``shares``: for other requests, too. ``evaluated``: tokens of each prompt, by the user's text.
+    ``shares``: when others have it, too. ``evaluated``: tokens of prompts, by the user's text.
     ``answers``: seconds that an answer takes. ``gate``: no prompt is read before it is set.
     """
 
-    def __init__(self, *, shares=True, answers=0.3, speed=FAST):
-        self.shares, self.answers, self.speed = shares, answers, speed
+    def __init__(self, *, shares=Sharing.READ, answers=0.3, speed=FAST, pages=SGLANG):
+        self.shares, self.answers, self.speed, self.pages = shares, answers, speed, pages
         self.known, self.evaluated, self.order = set(), {}, []
         self.reading, self.gate = threading.Lock(), threading.Event()
         self.gate.set()
 
     def __call__(self, peer, received):
-        page = VLLM.get(received.line.rpartition(b" ")[0])
+        page = self.pages.get(received.line.rpartition(b" ")[0])
         if page is not None or not received.body:
             peer.send(whole(page, TYPE) if page else whole(b"{}", status=b"404 Not Found"))
             return
         texts = [each["content"] for each in json.loads(received.body)["messages"]]
         self.order.append(texts[1])
         known = self.known.copy()
+        if self.shares is Sharing.READING:
+            self.learn(texts)
         with self.reading:
             self.gate.wait(60)
             cached = max((len(one) for one in known if "".join(texts).startswith(one)), default=0)
             tokens = [len("".join(texts)) // DENSITY, cached // DENSITY]
             time.sleep((tokens[0] - tokens[1]) / self.speed)
-        if self.shares:
-            self.known |= {"".join(texts[:end]) for end in range(1, len(texts) + 1)}
+        if self.shares is Sharing.READ:
+            self.learn(texts)
         self.evaluated[texts[1]] = self.evaluated.get(texts[1], 0) + tokens[0] - tokens[1]
         peer.send(CHUNKED + chunk(word("Hi")))
         time.sleep(self.answers)
@@ -51,6 +55,9 @@ class Sharing:
         usage = {"prompt_tokens": tokens[0], "completion_tokens": 1, "total_tokens": tokens[0] + 1}
         last = word("!", "stop", usage={**usage, "prompt_tokens_details": details})
         peer.send(chunk(last + b"data: [DONE]\n\n") + LAST)
+
+    def learn(self, texts):
+        self.known |= {"".join(texts[:end]) for end in range(1, len(texts) + 1)}
 
 
 def body(text, *more, head=HEAD, stream=True):
@@ -99,11 +106,11 @@ def crowd(address, agents, pause=0.1):
 def test_a_head_is_read_once(start, upstream, agents):
     """Tokens evaluated and the time to the last answer, beside those of the server alone."""
     there = ("127.0.0.1", upstream.port)
-    upstream.reset(direct := Sharing())
+    upstream.reset(direct := Scripted())
     directly = crowd(there, agents)
-    upstream.reset(one_by_one := Sharing())
+    upstream.reset(one_by_one := Scripted())
     crowd(there, agents, pause=None)
-    proxy = started(start, through := Sharing())
+    proxy = started(start, through := Scripted())
     seconds = crowd(proxy.address, agents)
     tokens, ideal, most = (sum(each.evaluated.values()) for each in (through, one_by_one, direct))
     assert tokens <= 1.1 * ideal < most
@@ -122,7 +129,7 @@ def test_a_head_is_read_once(start, upstream, agents):
     ids=["its last byte differs", "another owner's", "switched off", "no time"],
 )
 def test_who_does_not_wait(start, other, options):
-    server = Sharing(answers=0.0)
+    server = Scripted(answers=0.0)
     proxy = started(start, server, *options)
     server.gate.clear()
     first = asks(proxy.address, "one")
@@ -139,7 +146,7 @@ def kept_back(start):
     """A proxy, its server at one prompt, the client of that, and one whose request waits."""
 
     def kept_back(*options):
-        server = Sharing(speed=SLOW, answers=0.0)
+        server = Scripted(speed=SLOW, answers=0.0)
         proxy = started(start, server, *options)
         server.gate.clear()
         first = asks(proxy.address, "one")
@@ -203,13 +210,27 @@ def test_a_stream_that_waits_gets_signs_of_life(kept_back):
 
 def test_a_server_that_shares_nothing_is_believed_after_one_crowd(start):
     """Servers of its kind do; what it says that it reused speaks against that."""
-    server = Sharing(shares=False, answers=1.0)
+    server = Scripted(shares=Sharing.NEVER, answers=1.0)
     proxy = started(start, server)
     crowd(proxy.address, 2)
-    proxy.wait_for("does not share")
-    mark = proxy.mark()
+    proxy.wait_for("serves other requests not while both run")
     assert "waited" in proxy.output
+    nobody_waits(proxy)
+
+
+@pytest.mark.parametrize("pages", [SGLANG, VLLM], ids=["seen", "of its kind"])
+def test_where_a_head_is_shared_while_it_is_read_nobody_waits(start, pages):
+    """What a request reused shows it that was sent at once, since the speed was not known yet."""
+    proxy = start(Scripted(shares=Sharing.READING, pages=pages))
+    crowd(proxy.address, 2)
+    assert ("serves other requests while it is read" in proxy.output) == (pages is SGLANG)
+    nobody_waits(proxy)
+
+
+def nobody_waits(proxy):
+    mark = proxy.mark()
     clients = [asks(proxy.address, name, head=HEAD + "Else.") for name in ("three", "four")]
     assert {client.answer().end for client in clients} == {"whole"}
+    proxy.wait_for("client/three", mark)
     proxy.wait_for("client/four", mark)
     assert not [line for line in proxy.lines[mark:] if "waited" in line]
