@@ -24,7 +24,7 @@ _PAUSES, _LEAST_PAUSES = 5, 2
 """Pauses of a conversation that are remembered, and from which on they tell the next one."""
 _SOON = 1.0
 """Seconds for which a conversation that goes on fast is expected, however short its pauses."""
-_MOST_KNOWN = 256
+_MOST_KNOWN = 64
 """Conversations whose pauses are remembered."""
 
 
@@ -54,7 +54,7 @@ class Ask:
     label: str = ""  #: for people
     since: float = 0.0  #: when it came, in seconds of a monotonic clock
     until: float | None = None  #: when it goes at the latest; None: it has not waited
-    waits_for: Ask | None = None  #: whom it waits for, or waited for last
+    waits_for: Ask | None = None  #: whom it waits for
     beside: Sharing | None = None
     """What the reuse of its head tells, since it was sent beside requests with that."""
 
@@ -123,14 +123,15 @@ class Order:
             if same and not ask.is_read and all(one.is_sure for one in same):
                 reading = all(one.is_reading for one in same)
                 ask.beside = Sharing.READING if reading else Sharing.READ
-            self.line.remove(ask)
+            self.leaves(ask)
             self._sit_down(ask, terms)
             busy.append(Busy(ask, is_sure=False, left=ask.seconds))
             gone.append(ask)
         return gone
 
     def leaves(self, ask: Ask) -> None:
-        """Let go of one that waits no more: its client has left."""
+        """Let go of one that waits no more."""
+        ask.waits_for = None  # else each would keep the one before, and that the one before it
         if ask in self.line:
             self.line.remove(ask)
 

@@ -1,13 +1,14 @@
 """mlx-lm's server. Read and measured: 0.32 (``mlx_lm.server --help``).
 
 It is built on Python's own HTTP server, and lists models as owned by nobody. One thread serves all,
-and searches the disk for its list of models.
+and searches the disk for its list of models. A request has the beginning of a prompt as soon as
+that was read for another one, and not before.
 """
 
 from __future__ import annotations
 
 from cacheproxy.core.servers.kind import FlagAdvice, ServerKind
-from cacheproxy.core.servers.profile import Reporting
+from cacheproxy.core.servers.profile import Reporting, Sharing
 from cacheproxy.core.servers.status import Answers
 
 _PYTHON = "BaseHTTP"
@@ -23,6 +24,7 @@ MLX_LM = ServerKind(
     port=8080,
     is_at=_is_at,
     reporting=Reporting.ALWAYS,
+    shares=Sharing.READ,
     room=(
         FlagAdvice("--prompt-cache-size 20", "the number of prompts that are kept; 10 by default"),
         FlagAdvice("--prompt-cache-bytes N", "a larger limit, if one was set"),

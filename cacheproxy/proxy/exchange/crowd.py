@@ -83,6 +83,8 @@ class Crowd:
         self.under_way = under_way
         terms, record, now = self._terms(), delivery.record, self._clock.seconds()
         self.knows = self.beliefs.status if terms.places is None else self
+        if terms == Terms() and kind_of(self._profiling.profile).similarity:
+            return  # a slot's memory is its own: there is nothing to wait for, nor to learn
         ask = delivery.ask = self._ask(delivery)
         working = self._working(now)
         if any(one.ask.head == ask.head for one in working) and ask.head is not None:
@@ -157,8 +159,9 @@ class Crowd:
 
     @property
     def _sharing(self) -> Sharing:
-        believed: Sharing | None = self.beliefs.find(SHARES)
-        return believed or kind_of(self._profiling.profile).shares
+        kind = kind_of(self._profiling.profile)
+        believed: Sharing | None = None if kind.similarity else self.beliefs.find(SHARES)
+        return believed or kind.shares
 
     def _terms(self) -> Terms:
         profile = self._profiling.profile
