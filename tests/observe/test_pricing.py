@@ -194,6 +194,31 @@ def untimed():
     return Untimed()
 
 
+STREAM = {"stream": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "paces"),
+    [
+        ({"seconds": 2.0}, (500.0, None)),
+        ({"first_byte": 4.1, "sent_after": 0.1, "body": STREAM}, (pytest.approx(250.0), None)),
+        ({"first_byte": 4.1, "sent_after": 0.1, "body": {}}, (None, None)),
+        ({"first_byte": 4.1, "sent_after": 0.1, "body": STREAM, "evaluated": 60}, (None, None)),
+        ({"output_seconds": 0.5}, (None, 40.0)),
+    ],
+    ids=["as it says", "by a first token", "an answer in one piece", "too few", "generation"],
+)
+def test_how_fast_an_upstream_is_where_it_decides_who_waits(given, paces):
+    known = {"evaluated": 1000, "seconds": None, "output_seconds": None, "body": {}, **given}
+    usage = Usage(known["evaluated"], 0, 20, known["seconds"], known["output_seconds"])
+    times = {name: given[name] for name in ("first_byte", "sent_after") if name in given}
+    one = exchange(known["body"], usage=usage, **times)
+    pricing = Pricing(lambda _: None)
+    pricing([one])
+    assert pricing.paces(one.upstream) == paces
+    assert pricing.paces("http://elsewhere") == (None, None)
+
+
 def test_counters_are_ahead_of_answers(untimed):
     """They hold a prompt while its answer is still being generated, at whichever look."""
     cost = PrefillCost()

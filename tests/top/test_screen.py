@@ -63,6 +63,9 @@ SCREENS = {
     "many are read": (told(conversation(), data={"prefills": [PREFILL] * 9}),),
     "how far is not known": (told(conversation(), data={"prefills": [UNKNOWN]}),),
     "its client has left": (told(conversation(), data={"prefills": [PREFILL | {"held": True}]}),),
+    "it waits for another": (
+        told(conversation(), data={"prefills": [UNKNOWN | {"waits_for": "claude/77b0"}]}),
+    ),
     "a break": (told(conversation(breaks=1), breaks=(BREAK,)),),
     "breaks without a cure": (
         told(
