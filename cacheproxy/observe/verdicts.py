@@ -20,7 +20,7 @@ from cacheproxy.core.judge.advice import is_curable
 from cacheproxy.core.judge.evidence import NOTHING_SEEN, Evidence, Meanwhile, slot_of
 from cacheproxy.core.judge.judge import judge, order_of
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_of, reordered
-from cacheproxy.core.servers.belief import MEMORY, ORDER, REPORTS, Beliefs
+from cacheproxy.core.servers.belief import MEMORY, ORDER, REPORTS, TAKEN, Beliefs
 from cacheproxy.core.servers.profile import UNKNOWN, MemoryKind, Profile, Thinking
 from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record.exchange import WHOLE, Exchange
@@ -232,7 +232,7 @@ def _infer(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
 
 
 def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
-    """Learn from rendered prompts how a memory can be gone back in.
+    """Learn from rendered prompts how a memory can be gone back in, and whether others fit in.
 
     A checkpoint is seen only if nothing else can have taken the rest: its slot was this turn's
     alone, and was not emptied. A prompt that was gone back in to the token was taken by nothing.
@@ -246,6 +246,8 @@ def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
     is_close = _REWOUND < further <= _BEFORE_THE_END and proof.lost > 0
     kind = None
     if verdict.reason is Reason.EVICTED:
+        if turn.meanwhile.others and not turn.meanwhile.restarted:
+            beliefs.saw(TAKEN, True)
         return
     if abs(further) <= _REWOUND and proof.lost > _BEFORE_THE_END:
         kind = MemoryKind.REWINDABLE

@@ -52,6 +52,7 @@ REPORTS = Subject("whether answers report reuse", True)
 ZERO = Subject("whether answers report reuse of nothing", True)
 MOVES = Subject("whether its counter of reused tokens moves", True)
 SHARES = Subject("when requests that run share a beginning, as a Sharing", replaces=True)
+TAKEN = Subject("whether others take a conversation's place, and it is read again", replaces=True)
 TEMPLATE = Subject("what its template does, as a Profile", replaces=True)
 PLACEMENT = Subject("where late system messages go", replaces=True)
 _GROUNDS = {
@@ -100,11 +101,12 @@ class Beliefs:
     prompt, by the model that it asked for. ``mends``: of any placement, see ``Placement``.
     ``taught``: what refusals taught, by the adaptation's name and the key (``core.adapt``).
     ``probed``: when it was asked what by a request of our own, and what it said to it.
+    ``places`` grows whenever something else may be known of how many conversations it keeps.
     ``wall`` returns seconds since the epoch. Each subject is fed on one thread, and read on any.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
-        self.changes = 0
+        self.changes = self.places = 0
         self.mends = False
         self.who: Identity | None = None
         self._wall = wall
@@ -136,6 +138,7 @@ class Beliefs:
         self.status: Profile | None = None
         self.formats: tuple[str, ...] = ()
         self.changes += 1
+        self.places += 1
 
     def told(self, status: Profile, formats: tuple[str, ...]) -> None:
         """Take note of what its pages say."""
@@ -143,6 +146,7 @@ class Beliefs:
         if status != self.status:
             self.status = status
             self.changes += 1
+            self.places += 1
 
     def saw(self, subject: Subject, value: Hashable, key: Key = _ANY) -> None:
         """Take note of one piece of evidence for ``value``."""
@@ -160,6 +164,7 @@ class Beliefs:
         belief.saw(value, self._wall())
         if len(beliefs) > _MOST:
             del beliefs[next(iter(beliefs))]
+        self.places += subject is TAKEN
         if subject is PLACEMENT:
             self._gone.pop(key, None)
             placed = (*self._gone.values(), *beliefs.values())

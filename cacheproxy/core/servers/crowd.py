@@ -55,6 +55,7 @@ class Ask:
     since: float = 0.0  #: when it came, in seconds of a monotonic clock
     until: float | None = None  #: when it goes at the latest; None: it has not waited
     waits_for: Ask | None = None  #: whom it waits for
+    was_taken: bool = False  #: another conversation had taken its place before it came back
     beside: Sharing | None = None
     """What the reuse of its head tells, since it was sent beside requests with that."""
 
@@ -200,6 +201,7 @@ class Order:
         if terms.places is None:
             return
         key, seated = (ask.conversation, ask.lane), self._seated
+        ask.was_taken = key in self._known and self._known[key] not in seated
         seat = self._known.pop(key, None) or _Seat(ask)
         self._known[key] = seat
         if len(self._known) > _MOST_KNOWN:

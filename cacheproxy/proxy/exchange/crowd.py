@@ -19,7 +19,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.judge.evidence import PARAMETERS
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
 from cacheproxy.core.route.facts import tokens_of
-from cacheproxy.core.servers.belief import SHARES
+from cacheproxy.core.servers.belief import SHARES, TAKEN
 from cacheproxy.core.servers.crowd import Ask, Busy, Order, Terms
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile, Sharing
@@ -47,8 +47,8 @@ class Crowd:
     A request is asked about by its ``Delivery``, which imports servers, and so this.
 
     ``speeds`` returns the tokens a second that it reads and generates, None for what is not known.
-    ``most``: seconds that a request waits at most. ``knows``: the status of ``beliefs`` by
-    which no place is scarce there; any other status: a request that is alone has to ask, too.
+    ``most``: seconds that a request waits at most. ``knows``: the ``places`` of ``beliefs``
+    by which none is scarce there; any other: a request that is alone has to ask, too.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Crowd:
         speeds: Callable[[str], tuple[float | None, float | None]],
         most: float,
     ) -> None:
-        self.knows: object = self
+        self.knows = -1
         self.beliefs = profiling.beliefs
         self.under_way: Collection[Any] = ()
         self._clock, self._url, self._profiling, self._store = clock, url, profiling, store
@@ -82,7 +82,7 @@ class Crowd:
             return
         self.under_way = under_way
         terms, record, now = self._terms(), delivery.record, self._clock.seconds()
-        self.knows = self.beliefs.status if terms.places is None else self
+        self.knows = self.beliefs.places if terms.places is None else -1
         if terms == Terms() and kind_of(self._profiling.profile).similarity:
             return  # a slot's memory is its own: there is nothing to wait for, nor to learn
         ask = delivery.ask = self._ask(delivery)
@@ -119,22 +119,27 @@ class Crowd:
             self._look()
 
     def learn(self, delivery: Any) -> None:
-        """Take note of what an answer beside another with its head reused of it."""
-        ask, usage = delivery.ask, delivery.record.usage
-        if ask is None or ask.beside is None or usage.reused is None or not usage.prompt:
+        """Take note of what an answer reused of what others had read, or of its place."""
+        ask, usage, turn = delivery.ask, delivery.record.usage, delivery.turn
+        if ask is None or usage.reused is None or not usage.prompt:
             return
-        head, before = ask.share * usage.prompt, self._sharing
+        before = None if turn is None or turn.lane is None else turn.lane.before
+        if ask.was_taken and before is not None and before.tokens:
+            self.beliefs.saw(TAKEN, usage.reused < _MOST_OF * before.tokens)
+        if ask.beside is None:
+            return
+        head, known = ask.share * usage.prompt, self._sharing
         if usage.reused >= _MOST_OF * head:
             # That it serves others once it is read follows from serving them before.
-            found = ask.beside if before is not Sharing.READING else before
+            found = ask.beside if known is not Sharing.READING else known
         elif usage.reused > _NEXT_TO_NOTHING * head:
             return
         elif ask.beside is Sharing.READ:
             found = Sharing.NEVER
         else:
-            found = Sharing.READ if before is Sharing.READING else before
+            found = Sharing.READ if known is Sharing.READING else known
         self.beliefs.saw(SHARES, found)
-        if found is not before:
+        if found is not known:
             _log.info(
                 "{url}: the beginning of a prompt serves other requests {found}",
                 url=self._url,
@@ -166,11 +171,11 @@ class Crowd:
     def _terms(self) -> Terms:
         profile = self._profiling.profile
         kind, memory = kind_of(profile), profile.memory
-        is_scarce = memory.has_ram is False and not kind.batches
+        is_scarce = memory.has_ram is False or (memory.has_ram is None and self.beliefs.find(TAKEN))
         return Terms(
             shares=self._sharing is Sharing.READ and profile.reuses is not False,
             moves=kind.moves_heads and (memory.slots or 1) > 1,
-            places=memory.slots if is_scarce else None,
+            places=memory.slots if is_scarce and kind.similarity else None,
         )
 
     def _ask(self, delivery: Any) -> Ask:

@@ -62,7 +62,7 @@ class Sending:
             if (
                 crowd is not None
                 and record.turn
-                and (server.under_way or crowd.knows is not crowd.beliefs.status)
+                and (server.under_way or crowd.knows != crowd.beliefs.places)
             ):
                 await crowd.admit(delivery, server.under_way)
                 if (left := delivery.head_after) is not None:
