@@ -9,7 +9,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign
 from cacheproxy.core.judge.evidence import Proof
-from cacheproxy.core.servers.belief import MEMORY
+from cacheproxy.core.servers.belief import MEMORY, TAKEN
 from cacheproxy.core.servers.profile import Memory, MemoryKind, says
 from cacheproxy.core.servers.status import (
     Look,
@@ -331,6 +331,7 @@ def test_what_came_between_is_known_of_a_turn_that_was_counted(asking, delivered
     asked(asking, (), server, *answers, proof, turns=[first, second, other, third])
     verdict = delivered[-1].verdict
     assert (verdict.reason, verdict.evidence) == (Reason.EVICTED, (Sign.OTHERS,))
+    assert server.beliefs.find(TAKEN)
 
 
 def test_a_turn_that_was_counted_elsewhere_has_moved(asking, delivered):

@@ -55,6 +55,7 @@ class Ask:
     since: float = 0.0  #: when it came, in seconds of a monotonic clock
     until: float | None = None  #: when it goes at the latest; None: it has not waited
     waits_for: Ask | None = None  #: whom it waits for
+    pause: float | None = None  #: seconds since its conversation's last answer, where that is known
     was_taken: bool = False  #: another conversation had taken its place before it came back
     beside: Sharing | None = None
     """What the reuse of its head tells, since it was sent beside requests with that."""
@@ -208,8 +209,12 @@ class Order:
             gone = self._known.pop(next(iter(self._known)))
             if gone in seated:
                 seated.remove(gone)
-        if seat.ended is not None and not seat.running:
-            seat.pauses.append(ask.since - seat.ended)
+        if seat.running:
+            ask.pause = None
+        elif seat.ended is not None:
+            ask.pause = ask.since - seat.ended
+        if ask.pause is not None:
+            seat.pauses.append(ask.pause)
         seat.ask, seat.running = ask, seat.running + 1
         if seat in seated:
             seated.remove(seat)

@@ -190,6 +190,8 @@ class Crowd:
             names_agents=client is not None and client.names_agents,
             label=record.session.label,
         )
+        if turn.lane is not None and turn.lane.before is not None:
+            ask.pause = max(0.0, record.wall - turn.lane.before.ended)
         prompt, speed = turn.prompt, self._speeds(self._url)[0]
         if prompt is not None and prompt.chars:
             head = _head_of(prompt, self._profiling.profile)

@@ -150,6 +150,24 @@ def test_a_free_place_is_taken_by_whoever_comes_first():
     assert order.look([], terms, 21.1) == [fourth]
 
 
+def test_who_comes_back_to_a_place_that_was_taken_tells_whether_it_had_to_be_read_again():
+    order, terms, turns = Order(MOST), Terms(places=1), []
+    for name, start in (("a", 0.0), ("b", 2.0), ("a", 4.0), ("a", 6.0)):
+        turns.append(ask(name))
+        assert order.comes(turns[-1], [], terms, start) == turns[-1:]
+        order.ended(turns[-1], start + 1.0)
+    assert [each.was_taken for each in turns] == [False, False, True, False]
+
+
+def test_a_pause_from_before_places_were_scarce_counts():
+    order, terms, other = Order(MOST), Terms(places=1), ask("b")
+    for start in (0.0, 2.0):
+        order.comes(one := ask("a", pause=1.0), [], terms, start)
+        order.ended(one, start + 1.0)
+    assert order.comes(other, [], terms, 3.5) == []
+    assert order.look([], terms, 5.0) == [other]
+
+
 # Schedules: agents that run by turns at a server of any kind, on a virtual clock.
 
 
