@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
-from cacheproxy.core.servers.profile import Sharing
+from cacheproxy.core.servers.profile import Shares
 
 _BESIDE = 2.0
 """Times as long as alone that a prompt takes beside another: the server divides its speed."""
@@ -57,7 +57,7 @@ class Ask:
     waits_for: Ask | None = None  #: whom it waits for
     pause: float | None = None  #: seconds since its conversation's last answer, where that is known
     was_taken: bool = False  #: another conversation had taken its place before it came back
-    beside: Sharing | None = None
+    beside: Shares | None = None
     """What the reuse of its head tells, since it was sent beside requests with that."""
 
     def is_kin(self, other: Ask) -> bool:
@@ -124,7 +124,7 @@ class Order:
             same = [one for one in busy if _same(one.ask, ask)]
             if same and not ask.is_read and all(one.is_sure for one in same):
                 reading = all(one.is_reading for one in same)
-                ask.beside = Sharing.READING if reading else Sharing.READ
+                ask.beside = Shares.READING if reading else Shares.READ
             self.leaves(ask)
             self._sit_down(ask, terms)
             busy.append(Busy(ask, is_sure=False, left=ask.seconds))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.servers.profile import Memory, Reporting, ServerFacts, Sharing
+from cacheproxy.core.servers.profile import Memory, Reporting, ServerFacts, Shares
 from cacheproxy.core.servers.status import Answers, CacheConfig, Look, number, text
 
 Json = dict[str, Any]
@@ -126,7 +126,7 @@ class ServerKind:
     the server is told another; 0: it has no slots."""
     batches: bool = False
     """It works at as many prompts at a time as its memory holds: none waits for another's end."""
-    shares: Sharing = Sharing.NEVER
+    shares: Shares = Shares.NEVER
     """When requests that run share the beginning of their prompts, until answers show otherwise."""
     moves_heads: bool = False
     """The beginning of a prompt serves one request at a time, and is free when that answer has

@@ -8,7 +8,7 @@ that was read for another one, and not before.
 from __future__ import annotations
 
 from cacheproxy.core.servers.kind import FlagAdvice, ServerKind
-from cacheproxy.core.servers.profile import Reporting, Sharing
+from cacheproxy.core.servers.profile import Reporting, Shares
 from cacheproxy.core.servers.status import Answers
 
 _PYTHON = "BaseHTTP"
@@ -24,7 +24,7 @@ MLX_LM = ServerKind(
     port=8080,
     is_at=_is_at,
     reporting=Reporting.ALWAYS,
-    shares=Sharing.READ,
+    shares=Shares.READ,
     room=(
         FlagAdvice("--prompt-cache-size 20", "the number of prompts that are kept; 10 by default"),
         FlagAdvice("--prompt-cache-bytes N", "a larger limit, if one was set"),

@@ -83,7 +83,7 @@ class MemoryKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Sharing(StrEnum):
+class Shares(StrEnum):
     """When a server gives one request the beginning of a prompt that it reads for another.
 
     ``READING``: while it reads that one. ``READ``: once it has, and answers. ``NEVER``: not before

@@ -9,14 +9,14 @@ leaves a zero out.
 from __future__ import annotations
 
 from cacheproxy.core.servers.kind import CounterNames, FlagAdvice, ServerKind
-from cacheproxy.core.servers.profile import Reporting, Sharing
+from cacheproxy.core.servers.profile import Reporting, Shares
 
 SGLANG = ServerKind(
     "SGLang",
     port=30000,
     owner="sglang",
     batches=True,
-    shares=Sharing.READ,
+    shares=Shares.READ,
     counters=CounterNames(
         "sglang:",
         {

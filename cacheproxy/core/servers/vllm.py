@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from cacheproxy.core.servers.kind import CounterNames, FlagAdvice, RenderingPage, Repair, ServerKind
-from cacheproxy.core.servers.profile import Memory, MemoryKind, Reporting, Sharing
+from cacheproxy.core.servers.profile import Memory, MemoryKind, Reporting, Shares
 from cacheproxy.core.servers.status import MODELS, CacheConfig, Look
 
 _LINE = Repair(re.compile(r"x-anthropic-billing-header[^\n]*\n?"), "")
@@ -82,7 +82,7 @@ VLLM = ServerKind(
     port=8000,
     owner="vllm",
     batches=True,
-    shares=Sharing.READING,
+    shares=Shares.READING,
     pages=(MODELS,),
     more=("/version",),
     version_page="/version",

@@ -22,7 +22,7 @@ from cacheproxy.core.route.facts import tokens_of
 from cacheproxy.core.servers.belief import SHARES, TAKEN
 from cacheproxy.core.servers.crowd import Ask, Busy, Order, Terms
 from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.profile import Profile, Sharing
+from cacheproxy.core.servers.profile import Profile, Shares
 from cacheproxy.proxy.exchange.form import wants_stream
 from cacheproxy.proxy.servers.profiling import Profiling
 
@@ -131,13 +131,13 @@ class Crowd:
         head, known = ask.share * usage.prompt, self._sharing
         if usage.reused >= _MOST_OF * head:
             # That it serves others once it is read follows from serving them before.
-            found = ask.beside if known is not Sharing.READING else known
+            found = ask.beside if known is not Shares.READING else known
         elif usage.reused > _NEXT_TO_NOTHING * head:
             return
-        elif ask.beside is Sharing.READ:
-            found = Sharing.NEVER
+        elif ask.beside is Shares.READ:
+            found = Shares.NEVER
         else:
-            found = Sharing.READ if known is Sharing.READING else known
+            found = Shares.READ if known is Shares.READING else known
         self.beliefs.saw(SHARES, found)
         if found is not known:
             _log.info(
@@ -163,9 +163,9 @@ class Crowd:
                 waiting.callback(None)
 
     @property
-    def _sharing(self) -> Sharing:
+    def _sharing(self) -> Shares:
         kind = kind_of(self._profiling.profile)
-        believed: Sharing | None = None if kind.similarity else self.beliefs.find(SHARES)
+        believed: Shares | None = None if kind.similarity else self.beliefs.find(SHARES)
         return believed or kind.shares
 
     def _terms(self) -> Terms:
@@ -173,7 +173,7 @@ class Crowd:
         kind, memory = kind_of(profile), profile.memory
         is_scarce = memory.has_ram is False or (memory.has_ram is None and self.beliefs.find(TAKEN))
         return Terms(
-            shares=self._sharing is Sharing.READ and profile.reuses is not False,
+            shares=self._sharing is Shares.READ and profile.reuses is not False,
             moves=kind.moves_heads and (memory.slots or 1) > 1,
             places=memory.slots if is_scarce and kind.similarity else None,
         )

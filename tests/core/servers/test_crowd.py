@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.servers.crowd import Ask, Busy, Order, Terms
-from cacheproxy.core.servers.profile import Sharing
+from cacheproxy.core.servers.profile import Shares
 
 MOST, LOOKS = 20.0, 0.05
 SHARES, MOVES, ENOUGH = Terms(shares=True), Terms(moves=True), Terms()
@@ -75,7 +75,7 @@ def test_all_go_once_the_head_is_read_and_one_at_a_time_where_its_reader_is_gone
     for each in waiting:
         order.comes(each, [first], SHARES, 0.0)
     assert order.look([writes()], SHARES, 1.0) == waiting
-    assert waiting[0].beside is Sharing.READ
+    assert waiting[0].beside is Shares.READ
     order, waiting = Order(MOST), [ask(name) for name in "bcd"]
     for each in waiting:
         order.comes(each, [first], SHARES, 0.0)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cacheproxy.core.servers.profile import Sharing
+from cacheproxy.core.servers.profile import Shares
 from tests.proxy.exchange.test_holding import CHAT, TYPE, VLLM, session, word
 from tests.proxy.harness import CHUNKED, LAST, Client, chunk, eventually, whole
 
@@ -25,7 +25,7 @@ class Scripted:
     ``answers``: seconds that an answer takes. ``gate``: no prompt is read before it is set.
     """
 
-    def __init__(self, *, shares=Sharing.READ, answers=0.3, speed=FAST, pages=SGLANG):
+    def __init__(self, *, shares=Shares.READ, answers=0.3, speed=FAST, pages=SGLANG):
         self.shares, self.answers, self.speed, self.pages = shares, answers, speed, pages
         self.known, self.evaluated, self.order = set(), {}, []
         self.reading, self.gate = threading.Lock(), threading.Event()
@@ -39,14 +39,14 @@ class Scripted:
         texts = [each["content"] for each in json.loads(received.body)["messages"]]
         self.order.append(texts[1])
         known = self.known.copy()
-        if self.shares is Sharing.READING:
+        if self.shares is Shares.READING:
             self.learn(texts)
         with self.reading:
             self.gate.wait(60)
             cached = max((len(one) for one in known if "".join(texts).startswith(one)), default=0)
             tokens = [len("".join(texts)) // DENSITY, cached // DENSITY]
             time.sleep((tokens[0] - tokens[1]) / self.speed)
-        if self.shares is Sharing.READ:
+        if self.shares is Shares.READ:
             self.learn(texts)
         self.evaluated[texts[1]] = self.evaluated.get(texts[1], 0) + tokens[0] - tokens[1]
         peer.send(CHUNKED + chunk(word("Hi")))
@@ -210,7 +210,7 @@ def test_a_stream_that_waits_gets_signs_of_life(kept_back):
 
 def test_a_server_that_shares_nothing_is_believed_after_one_crowd(start):
     """Servers of its kind do; what it says that it reused speaks against that."""
-    server = Scripted(shares=Sharing.NEVER, answers=1.0)
+    server = Scripted(shares=Shares.NEVER, answers=1.0)
     proxy = started(start, server)
     crowd(proxy.address, 2)
     proxy.wait_for("serves other requests not while both run")
@@ -221,7 +221,7 @@ def test_a_server_that_shares_nothing_is_believed_after_one_crowd(start):
 @pytest.mark.parametrize("pages", [SGLANG, VLLM], ids=["seen", "of its kind"])
 def test_where_a_head_is_shared_while_it_is_read_nobody_waits(start, pages):
     """What a request reused shows it that was sent at once, since the speed was not known yet."""
-    proxy = start(Scripted(shares=Sharing.READING, pages=pages))
+    proxy = start(Scripted(shares=Shares.READING, pages=pages))
     crowd(proxy.address, 2)
     assert ("serves other requests while it is read" in proxy.output) == (pages is SGLANG)
     nobody_waits(proxy)
