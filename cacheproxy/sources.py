@@ -25,8 +25,8 @@ from cacheproxy.words import meant
 
 _GONE = {
     "pin_slots": "no longer exists: with llama-server's defaults a pinned conversation reuses "
-    "nothing. Remove the setting, and start llama-server with "
-    "--slot-prompt-similarity 0.5 instead",
+    "nothing. Remove the setting; cacheproxy doctor names the setting of llama-server that keeps "
+    "conversations apart, where one does",
     "workers": "no longer exists: one process serves a team. Remove the setting; docs/running.md "
     "shows how to run several proxies behind HAProxy or nginx",
 }

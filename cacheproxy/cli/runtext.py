@@ -10,6 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site, is_loopback, proxy_option, shown
 from cacheproxy.cli.running import get_json
+from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.servers.placement import DOES, Late
@@ -74,7 +75,7 @@ class Run:
         failed = sum(row["failed"] for row in rows)
         said += [f"{counted(failed, 'request')} refused"] if failed else []
         if not breaks:
-            return f"{', '.join([*said, 'no break'])}."
+            return visible(f"{', '.join([*said, 'no break'])}. {self._crowd()}".rstrip())
         kinds = dict.fromkeys(str(row["shape"] or row["reason"]) for row in breaks)
         said.append(f"{counted(len(breaks), 'break')} ({', '.join(kinds).replace('_', ' ')})")
         return visible(f"{', '.join(said)}. {self._cured(breaks, cure=cure)}".rstrip())
@@ -123,7 +124,17 @@ class Run:
                 return f"Cure: cacheproxy diagnose {number} --propose --apply{option}"
         except CommandError:
             pass  # no rule can cure it
+        if dearest["reason"] == Reason.EVICTED and (crowd := self._crowd()):
+            return crowd
         return self._advice(number) if self.is_own else f"Why: cacheproxy diagnose {number}{option}"
+
+    def _crowd(self) -> str:
+        """Return which setting the conversations at this server need, "" if none is known."""
+        try:
+            cards = get_json(self.site.url, _DATA, self.site.headers)["todo"]
+        except (CommandError, NoAnswerError):
+            return ""
+        return next((card["why"] for card in cards if card["id"] == "crowd"), "")
 
     def _advice(self, number: int) -> str:
         try:

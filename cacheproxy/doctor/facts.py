@@ -210,7 +210,7 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
         evicted=tuple(
             (card["title"], card["why"])
             for card in (site.tell(_DATA) or {}).get("todo", ())
-            if card["id"] == Reason.EVICTED
+            if card["id"] in (Reason.EVICTED, "crowd")
         ),
         profile=_profile(page),
         placement=page.get("placement"),

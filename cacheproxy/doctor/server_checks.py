@@ -175,11 +175,7 @@ def memory(facts: Examination) -> Iterator[Finding]:
     """How its memory can be gone back in, and what its slots cost the conversations.
 
     Which setting helps where a conversation lost its slot is for the proxy to say, which saw what
-    ran meanwhile. Measured with llama.cpp (xllamacpp 2026.10) on five turns of a conversation of
-    14,000 tokens with titles and forks between them: 11,478 tokens evaluated with its defaults,
-    1,607 (no more than is new) with ``--slot-prompt-similarity 0.5``; 70,564 with one slot and
-    ``--cache-ram 0``. Without a RAM cache, 0.5 with four slots halves it (31,515 to 15,678). Fewer
-    or split slots alone change nothing (31,515 with ``--parallel 2 --no-kv-unified``).
+    ran meanwhile: see ``core.servers.crowds``.
     """
     if facts.server is None:
         return

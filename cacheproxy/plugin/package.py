@@ -27,6 +27,7 @@ from cacheproxy.core.rules.checks import RULE_FIELDS, RuleError
 from cacheproxy.core.rules.code_rule import CodeRule, Normalizer, quick, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
 from cacheproxy.core.servers import kinds
+from cacheproxy.core.servers.crowds import CrowdSetting
 from cacheproxy.core.servers.kind import ServerKind
 from cacheproxy.core.servers.profile import UNKNOWN_KIND, Memory, ServerFacts
 from cacheproxy.core.servers.status import CacheConfig, Look
@@ -348,6 +349,7 @@ def _guarded(server: ServerKind, name: str, failed: Failed) -> ServerKind:
         look=guard(server.look, Look, lambda look, _: look),
         memory=guard(server.memory, Memory, lambda _, before: before),
         room_for=guard(server.room_for, tuple, lambda **_: ()),
+        for_crowd=guard(server.for_crowd, CrowdSetting | None, lambda *_: None),  # type: ignore[arg-type]
         start=start,
         counters=counters,
         rendering=page,

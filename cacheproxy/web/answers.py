@@ -7,16 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.explain import BROKEN, FELT, phrase, share_in_words
+from cacheproxy.core.servers.crowds import Crowd
 from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
+from cacheproxy.observe.crowd import SeenCrowd
 from cacheproxy.observe.failures import cure_of
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.web.pages import Json
-from cacheproxy.words import counted
+from cacheproxy.words import counted, span
 
 _LITTLE = 0.5
 _IDLE = ("nothing", "see", "see all")
@@ -25,6 +28,13 @@ _MOST_CAUSES = 3
 _RULE = "a rule"
 _DOWN = "Start", "does not answer"
 _COMMAND = re.compile(r"cacheproxy (?:diagnose \d+|env [a-z][\w-]*)(?: --[a-z]+)*")
+_CROWDS = {
+    Crowd.TURNS: "Conversations by turns lose their place to one another",
+    Crowd.HEAD: "Conversations that begin alike lose their place to one another",
+    Crowd.SUBAGENTS: "Subagents and titles take the place of their main thread",
+    Crowd.TOGETHER: "Conversations that start together each have the same head read",
+}
+"""Titles of crowds."""
 _SPARED = (
     "estimate: where prompts part with and without us; each priced once, when it happened, at the "
     "speed of prefill that its server showed then"
@@ -101,14 +111,30 @@ def todo(
     sums: Mapping[str, Any],
     breaks: Sequence[Mapping[str, Any]],
     report_on: Callable[[int], TurnReport | None],
+    *,
+    crowd: SeenCrowd | None = None,
 ) -> list[Json]:
     """Return the page's To do: obstacles to the cache with their cures, the costliest first.
 
     ``look``: the last look at the upstream. ``sums`` and ``breaks`` are the window's.
     ``report_on`` returns the report on the exchange with that number, None if nothing is left to do
-    about it.
+    about it. ``crowd``: the crowd that the last day's turns show; its setting stands in place of
+    advice on single dropped prompts.
     """
-    return [*_server(profile, look, sums), *_causes(breaks, report_on)]
+    crowded = [] if crowd is None else [*_crowd(profile, crowd)]
+    if crowded:
+        breaks = [each for each in breaks if each["reason"] != Reason.EVICTED]
+    return [*_server(profile, look, sums), *crowded, *_causes(breaks, report_on)]
+
+
+def _crowd(profile: Profile, seen: SeenCrowd) -> Iterator[Json]:
+    kind = kind_of(profile)
+    setting = kind.for_crowd(seen.crowd, profile.memory) if kind.for_crowd is not None else None
+    if setting is not None:
+        about = "about " if seen.crowd is Crowd.TOGETHER else ""  # heads' tokens are estimated
+        why = f"{kind.called}: {setting.says}. In the last {span(seen.seconds)} "
+        why += f"it would have saved at most {about}{seen.lost:,} tokens"
+        yield _card("crowd", f"{_CROWDS[seen.crowd]} ({seen.conversations})", why)
 
 
 def failing(

@@ -18,6 +18,7 @@ from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.servers.profile import Profile
 from cacheproxy.core.servers.status import Look
+from cacheproxy.observe.crowd import crowd_of
 from cacheproxy.observe.failures import stuck
 from cacheproxy.observe.recent import Latest, Recent
 from cacheproxy.record.exchange import Exchange
@@ -171,7 +172,14 @@ class Dashboard:
             },
             "todo": [
                 *failing(failed, self.upstreams()),
-                *todo(self.profile(), look, sums, found["breaks"], self._open_report),
+                *todo(
+                    self.profile(),
+                    look,
+                    sums,
+                    found["breaks"],
+                    self._open_report,
+                    crowd=crowd_of(self.recent, self.url, now / 1e3),
+                ),
             ],
             "last_failure": failed[-1][0] if failed else None,
             **found,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.servers.crowds import Crowd, CrowdSetting
 from cacheproxy.core.servers.profile import Memory, Reporting, ServerFacts, Shares
 from cacheproxy.core.servers.status import Answers, CacheConfig, Look, number, text
 
@@ -148,13 +149,14 @@ class ServerKind:
     room_for: Callable[..., Iterable[FlagAdvice]] | None = None
     """Of these, what helps where a prompt was dropped. Takes by name: ``was_taken`` (by another
     conversation), ``is_full``, ``has_ram`` and ``slots`` (see Memory). None: all of ``room``."""
+    for_crowd: Callable[[Crowd, Memory], CrowdSetting | None] | None = None
+    """The setting that several conversations at once need; returns None where its own fits."""
     caching: FlagAdvice | None = None  #: how it is started to keep any
     context: str = ""  #: a longer one
     kwargs: str = ""  #: sets chat_template_kwargs for all requests, {} standing for their JSON
     template: str = ""  #: has it use another chat template
     points: tuple[FlagAdvice, ...] = ()  #: more places to go back to
     models: str = ""  #: keeps several models loaded
-    slots: str = ""  #: keeps a conversation's slot from others
     ram: str = ""  #: keeps what leaves a slot, where that is off
     log: LogAdvice = _NO_LOG  #: about what its log tells, if it can be read
 

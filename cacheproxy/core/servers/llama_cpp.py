@@ -22,6 +22,7 @@ from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.servers.clock import clock_formats
+from cacheproxy.core.servers.crowds import setting_for
 from cacheproxy.core.servers.kind import (
     UNLIKE,
     CounterNames,
@@ -47,11 +48,6 @@ SIMILARITY = FlagAdvice(
     "--slot-prompt-similarity 0.9",
     "a prompt that shares less than that with what the only slot holds has it kept in RAM, and "
     "looks there for its own beginning. Measured: half to three quarters of the tokens",
-)
-DEFAULT_SIMILARITY = FlagAdvice(
-    "--slot-prompt-similarity 0.1",
-    "the default, which several slots do best with: at 0.5 and more a prompt that grows fast "
-    "loses its slot",
 )
 RAM_CACHE = FlagAdvice(
     "--cache-ram 8192",
@@ -192,13 +188,10 @@ def _room_for(
     """Where slots have a RAM cache behind them, more slots change nothing.
 
     It is looked into only where no slot is as alike as the flag says; without it, the flag changes
-    nothing for a single slot. With two conversations by turns, and with five that share nine
-    tenths, one slot evaluated 4,361 and 5,396 tokens at 0.9, and 8,915 and 7,272 at 0.1; four slots
-    7,299 at 0.1, 7,262 at 0.5, 9,661 at 0.9, and a prompt that trebles 8,067, 9,870 and 12,354.
+    nothing for a single slot. With several, which value is best depends on who else is there: see
+    ``crowds``.
     """
-    if was_taken and slots != 1:
-        yield DEFAULT_SIMILARITY
-    elif was_taken and has_ram is not False:
+    if was_taken and slots == 1 and has_ram is not False:
         yield SIMILARITY
     if has_ram is False:
         yield from (RAM_CACHE, MORE_SLOTS)
@@ -241,6 +234,7 @@ LLAMA_CPP = ServerKind(
     progress=(CHAT, RESPONSES),
     room=_ROOM,
     room_for=_room_for,
+    for_crowd=setting_for,
     caching=FlagAdvice("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),
     context="-c",
     kwargs="--chat-template-kwargs '{}'",
@@ -257,7 +251,6 @@ LLAMA_CPP = ServerKind(
             "to any token, but needs memory for the whole context",
         ),
     ),
-    slots=DEFAULT_SIMILARITY.flag,
     ram=RAM_CACHE.flag,
     log=LogAdvice(
         verbose="start the server with --verbosity 4 to log requests",

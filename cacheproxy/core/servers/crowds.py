@@ -1,0 +1,128 @@
+"""Crowds: what several conversations at one llama-server cost by its settings, and which fits.
+
+Measured on llama.cpp (xllamacpp 2026.10, full attention) by ``benchmarks/crowds.py``, a fresh
+server each. docs/servers.md shows the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from cacheproxy.core.servers.profile import Memory
+
+
+class Crowd(StrEnum):
+    """What the conversations at a server do to one another; each value is a column's title."""
+
+    TURNS = "two by turns, two thirds in common"
+    HEAD = "five by turns, nine tenths in common"
+    SUBAGENTS = "a main thread with subagents and titles"
+    TOGETHER = "four started together, one head"
+
+
+class CrowdSetting(NamedTuple):
+    """Flags for a crowd, and what they change."""
+
+    flags: str  #: as they are written on the command line
+    now: int  #: tokens that the measured crowd evaluated with what the server has now
+    then: int  #: tokens that it evaluated with ``flags``
+    slots: int  #: how many the server has now
+    beside: tuple[str, int] | None = None
+    """Flags that keep these slots, and its tokens then; None: they are kept, or none helps."""
+
+    @property
+    def says(self) -> str:
+        """The flags, and what they do, for people."""
+        text = f"{self.flags}: where it was measured, such a crowd evaluated {self.then:,} tokens "
+        text += f"instead of {self.now:,}"
+        if "--parallel" in self.flags:
+            text += ", but requests wait for one another"
+        if self.beside is not None:
+            text += f"; with {self.slots} slots as now, {self.beside[0]}: {self.beside[1]:,}"
+        return f"{text}. (No page tells the similarity: the default is assumed, 0.1)"
+
+
+SIMILARITIES = (0.1, 0.5, 0.9)
+"""Values of ``--slot-prompt-similarity``; the first is the default."""
+MEASURED: Mapping[tuple[int, bool], Mapping[Crowd, tuple[int, int, int]]] = {
+    (1, True): {
+        Crowd.TURNS: (6110, 6110, 3304),
+        Crowd.HEAD: (5243, 5243, 3897),
+        Crowd.SUBAGENTS: (10_723, 6685, 6343),
+        Crowd.TOGETHER: (3429, 3429, 3259),
+    },
+    (1, False): {
+        Crowd.TURNS: (6110, 6110, 6110),
+        Crowd.HEAD: (5243, 5243, 5243),
+        Crowd.SUBAGENTS: (14_534, 14_534, 14_534),
+        Crowd.TOGETHER: (3429, 3429, 3429),
+    },
+    (2, True): {
+        Crowd.TURNS: (6110, 6110, 5063),
+        Crowd.HEAD: (5243, 5243, 7008),
+        Crowd.SUBAGENTS: (11_427, 7867, 7714),
+        Crowd.TOGETHER: (5194, 5194, 4854),
+    },
+    (2, False): {
+        Crowd.TURNS: (6110, 6110, 5063),
+        Crowd.HEAD: (5243, 5243, 7008),
+        Crowd.SUBAGENTS: (15_023, 15_023, 15_023),
+        Crowd.TOGETHER: (5194, 5194, 5194),
+    },
+    (4, True): {
+        Crowd.TURNS: (6110, 6110, 5063),
+        Crowd.HEAD: (5243, 5243, 7008),
+        Crowd.SUBAGENTS: (11_427, 8909, 8909),
+        Crowd.TOGETHER: (8525, 8525, 7988),
+    },
+    (4, False): {
+        Crowd.TURNS: (6110, 6110, 5063),
+        Crowd.HEAD: (5243, 5243, 10_538),
+        Crowd.SUBAGENTS: (11_427, 9081, 7770),
+        Crowd.TOGETHER: (7988, 7988, 7988),
+    },
+}
+"""Tokens evaluated at each of SIMILARITIES, by the slots (several share one memory), and whether
+there is a RAM cache."""
+_NEAR = 1.05
+"""How much more than the best a setting may cost that changes less."""
+_FELT = 0.9
+"""Share of today's tokens that a setting has to get below to be worth a restart."""
+
+
+def setting_for(crowd: Crowd, memory: Memory) -> CrowdSetting | None:
+    """Return the setting that ``crowd`` needs at a llama-server; None: its own fits, or is unknown.
+
+    The similarity, which no page tells, is taken for the default; a RAM cache of which nothing is
+    known for the default, too, that is, for there. Slots with a memory each were not measured.
+    """
+    slots, has_ram = memory.slots, memory.has_ram is not False
+    if slots is None or (slots > 1 and memory.is_unified is False):
+        return None
+    mine = min(slots, 4) if slots != 3 else 4
+    now = MEASURED[mine, has_ram][crowd][0]
+    cells = {
+        (count, similarity): tokens
+        for (count, ram), row in MEASURED.items()
+        for similarity, tokens in zip(SIMILARITIES, row[crowd], strict=True)
+        if ram
+    }
+
+    def least(among: Collection[tuple[int, float]]) -> tuple[str, int]:
+        found = [
+            cell for cell in among if cells[cell] <= _NEAR * min(cells[each] for each in among)
+        ]
+        count, similarity = min(found, key=lambda cell: (cell[0] != mine, cell[1]))
+        flags = [f"--parallel {count}"] if count != mine else []
+        flags += [f"--slot-prompt-similarity {similarity}"] if similarity != 0.1 else []
+        flags += ["--cache-ram 8192"] if not has_ram else []
+        return " ".join(flags), cells[count, similarity]
+
+    flags, then = least(cells)
+    if then > _FELT * now:
+        return None
+    kept = least([cell for cell in cells if cell[0] == mine])
+    helps = "--parallel" in flags and kept[1] <= _FELT * now
+    return CrowdSetting(flags, now, then, slots, kept if helps else None)

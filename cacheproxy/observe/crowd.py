@@ -1,0 +1,106 @@
+"""Which crowd a server serves: what conversations took from one another, by their last turns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.verdict import Reason, Sign
+from cacheproxy.core.judge.explain import FELT
+from cacheproxy.core.servers.crowds import Crowd
+from cacheproxy.record.exchange import Exchange
+
+_DAY = 86_400.0
+_SAME_HEAD = 0.8
+"""Share of a prompt from which what is left of it is the head of a conversation that begins
+alike: between the two thirds and the nine tenths that were measured."""
+_CLOSE = 0.05
+"""How far the tokens of two heads may be apart that count as one: they are estimated."""
+_AGAIN = 0.5
+"""Share of a head that is read again where it was not shared."""
+_Conversation = tuple[Session | None, int]
+
+
+class SeenCrowd(NamedTuple):
+    """The crowd whose loss is the greatest."""
+
+    crowd: Crowd  #: which one
+    conversations: int  #: how many of its conversations lost something
+    lost: int  #: tokens that they had evaluated again, at most
+    seconds: float  #: since the first of the turns looked at began
+
+
+def crowd_of(exchanges: Iterable[Exchange], url: str, now: float) -> SeenCrowd | None:
+    """Return the crowd at the server ``url`` in the last day; None: none whose loss is felt.
+
+    ``exchanges``: the last ones, in any order; ``now``: seconds since the epoch.
+    """
+    turns = sorted(
+        (
+            one
+            for one in exchanges
+            if one.upstream == url and one.turn and not one.went_wrong and one.wall > now - _DAY
+        ),
+        key=lambda one: one.wall,
+    )
+    lost: defaultdict[Crowd, int] = defaultdict(int)
+    losers: defaultdict[Crowd, set[_Conversation]] = defaultdict(set)
+    for crowd, turn, tokens in (*_taken(turns), *_together(turns)):
+        lost[crowd] += tokens
+        losers[crowd].add(_conversation(turn))
+    prompts = sum(one.usage.prompt or 0 for one in turns)
+    if not lost or max(lost.values()) < FELT * prompts:
+        return None
+    crowd = max(lost, key=lost.__getitem__)
+    return SeenCrowd(crowd, len(losers[crowd]), lost[crowd], now - turns[0].wall)
+
+
+def _conversation(turn: Exchange) -> _Conversation:
+    return turn.session, 0 if turn.place is None else turn.place.lane
+
+
+def _root(turn: Exchange) -> Session | None:
+    return (turn.place.root if turn.place is not None else None) or turn.session
+
+
+def _taken(turns: list[Exchange]) -> Iterator[tuple[Crowd, Exchange, int]]:
+    """Yield turns whose place another conversation had taken, and the tokens that they lost."""
+    last: dict[_Conversation, int] = {}
+    for number, turn in enumerate(turns):
+        before, mine = last.get(_conversation(turn)), _conversation(turn)
+        last[mine] = number
+        verdict, lost = turn.verdict, turn.lost
+        if before is None or verdict is None or verdict.reason is not Reason.EVICTED or not lost:
+            continue
+        if Sign.OTHERS not in verdict.evidence or Sign.RESTARTED in verdict.evidence:
+            continue
+        between = turns[before + 1 : number]
+        if any(_root(one) == _root(turn) and _conversation(one) != mine for one in between):
+            yield Crowd.SUBAGENTS, turn, lost
+            continue
+        kept = turn.usage.reused or 0
+        is_head = kept >= _SAME_HEAD * (kept + lost)
+        yield Crowd.HEAD if is_head else Crowd.TURNS, turn, lost
+
+
+def _together(turns: list[Exchange]) -> Iterator[tuple[Crowd, Exchange, int]]:
+    """Yield first turns that read a head while another had it read, and the tokens of that head.
+
+    Two heads of one client count as one where tools and system text are as long.
+    """
+    firsts: dict[tuple[str, str | None], Exchange] = {}
+    for turn in turns:
+        if turn.parts is None or (turn.place.turn if turn.place is not None else turn.turn) != 1:
+            continue
+        head = turn.parts.tools + turn.parts.system
+        key = turn.client, turn.server
+        other = firsts.get(key)
+        if other is None or other.ended <= turn.wall or other.parts is None:
+            firsts[key] = turn
+            continue
+        its = other.parts.tools + other.parts.system
+        lost = min(head, its) - (turn.usage.reused or 0)
+        if abs(head - its) <= _CLOSE * head and lost > _AGAIN * head:
+            yield Crowd.TOGETHER, turn, lost
