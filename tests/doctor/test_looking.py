@@ -11,13 +11,15 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.diagnose.report import report
-from cacheproxy.core.judge.advice import advice
+from cacheproxy.core.judge.advice import Advice, advice
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.servers.crowds import Crowd
 from cacheproxy.core.servers.placement import Late, alike
 from cacheproxy.core.servers.profile import UNKNOWN, Memory, Profile, ServerFacts
 from cacheproxy.doctor import facts as asking
 from cacheproxy.doctor import record
 from cacheproxy.observe import failures
+from cacheproxy.observe.crowd import SeenCrowd
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import configured
 from cacheproxy.record.exchange import Exchange, Outcome
@@ -122,6 +124,44 @@ def test_what_the_proxy_says_of_dropped_prompts(proxy_of):
     ((title, why),) = proxy_of(health, {"todo": cards}).evicted
     assert title == "The server had dropped the earlier prompt"
     assert why.startswith("llama-server: --cache-ram 8192: ")
+
+
+LLAMA = Profile(server=ServerFacts("llama-server"), memory=Memory(slots=4, has_ram=True))
+ONE_SLOT = "--parallel 1 --slot-prompt-similarity 0.9"
+
+
+@pytest.mark.parametrize(
+    ("crowd", "profile", "said"),
+    [
+        (Crowd.TURNS, LLAMA, "Conversations by turns lose their place to one another (2)"),
+        (Crowd.SUBAGENTS, LLAMA, "Subagents and titles take the place of their main thread (2)"),
+        (
+            *(Crowd.TOGETHER, LLAMA),
+            "Conversations that start together each have the same head read (2)",
+        ),
+        (Crowd.TURNS, Profile(server=ServerFacts("vLLM")), ""),
+        (Crowd.TOGETHER, replace(LLAMA, memory=Memory(slots=1)), ""),
+    ],
+)
+def test_the_setting_for_todays_crowd(proxy_of, crowd, profile, said):
+    """It is told by the To do, and by doctor, instead of what helps one dropped prompt."""
+    sums = {"prompt": 9, "reused": 5, "evaluated": 4}
+    dropped = report(
+        Exchange(Request("POST", ""), number=6), Verdict(Judgement.BREAK, Reason.EVICTED)
+    )
+    dropped = replace(dropped, advice=(Advice("a server", "a flag"),))
+    top = {"number": 6, "reason": "evicted", "shape": None, "share": 0.4}
+    seen_crowd = SeenCrowd(crowd, 2, 12_300, 7_300.0)
+    cards = todo(profile, None, sums, [top], lambda _: dropped, crowd=seen_crowd)
+    health = {"version": "9", "upstream": {"url": SERVER}}
+    ((title, why),) = proxy_of(health, {"todo": cards}).evicted
+    assert title == (said or "The server had dropped the earlier prompt")
+    if not said:
+        assert why == "a server: a flag"
+        return
+    about = "about " if crowd is Crowd.TOGETHER else ""  # by the size of heads, an estimate
+    assert why.startswith(f"llama-server: {ONE_SLOT}: ")
+    assert why.endswith(f"In the last 2 h it would have saved at most {about}12,300 tokens")
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     ),
     "test_as_before": ("*_cost_nothing",),
     "test_crossing": ("*|options0|",),  # law 10 over sockets
+    "test_crowds": ("*",),
     "test_cure": ("test_from_a_break_*",),
     "test_fleet": ("*_a_file_or_a_command_*",),
     "test_metrics": ("*",),

@@ -58,11 +58,12 @@ def test_the_manual_shows_the_same_table():
     crowds = " | ".join(Crowd)
     assert f"| slots, `--cache-ram` | {crowds} |" in MANUAL
     assert " / ".join(map(str, SIMILARITIES)) in MANUAL
+    row = re.compile(r"^ *\| (\d), (8192|0) \| (.*) \|$", re.MULTILINE)
     shown = {
         (int(slots), ram == "8192"): [
             tuple(int(each.replace(",", "")) for each in cell.split(" / "))
             for cell in cells.split(" | ")
         ]
-        for slots, ram, cells in re.findall(r"^ *\| (\d), (8192|0) \| (.*) \|$", MANUAL, re.M)
+        for slots, ram, cells in row.findall(MANUAL)
     }
-    assert shown == {key: [row[crowd] for crowd in Crowd] for key, row in MEASURED.items()}
+    assert shown == {key: [figures[crowd] for crowd in Crowd] for key, figures in MEASURED.items()}
