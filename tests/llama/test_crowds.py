@@ -34,9 +34,12 @@ def test_the_setting_that_is_named_helps(tmp_path):
         eventually(lambda: cards(site))
         (card,) = cards(site)
         assert card["title"] == "Conversations by turns lose their place to one another (2)"
-        assert card["why"].startswith("llama-server: --slot-prompt-similarity 0.9: ")
-        assert (card["title"], card["why"]) in look_at_proxy(proxy.url, {}).evicted
-        assert Run(site, "", began, is_own=True).last_line(cure=False).endswith(card["why"])
+        said, _, saved = card["why"].partition(" In the last ")
+        assert said.startswith("llama-server: --slot-prompt-similarity 0.9: ")
+        assert "it would have saved at most " in saved
+        ((title, why),) = look_at_proxy(proxy.url, {}).evicted
+        assert (title, why.partition(" In the last ")[0]) == (card["title"], said)
+        assert said in Run(site, "", began, is_own=True).last_line(cure=False)
     with started(model, 1, ram=True, similarity=0.9) as llama, ChildProxy(llama.url) as proxy:
         after, site = Server(proxy.url), Site(proxy.url)
         CROWDS[Crowd.TURNS](after)

@@ -12,6 +12,11 @@ from typing import NamedTuple
 
 from cacheproxy.core.servers.profile import Memory
 
+_NEAR = 1.05
+"""How much more than the best a setting may cost that changes less."""
+_FELT = 0.9
+"""Share of the tokens evaluated now that a setting has to get below to be worth a restart."""
+
 
 class Crowd(StrEnum):
     """What the conversations at a server do to one another; each value is a column's title."""
@@ -46,50 +51,10 @@ class CrowdSetting(NamedTuple):
 
 SIMILARITIES = (0.1, 0.5, 0.9)
 """Values of ``--slot-prompt-similarity``; the first is the default."""
-MEASURED: Mapping[tuple[int, bool], Mapping[Crowd, tuple[int, int, int]]] = {
-    (1, True): {
-        Crowd.TURNS: (6110, 6110, 3304),
-        Crowd.HEAD: (5243, 5243, 3897),
-        Crowd.SUBAGENTS: (10_723, 6685, 6343),
-        Crowd.TOGETHER: (3429, 3429, 3259),
-    },
-    (1, False): {
-        Crowd.TURNS: (6110, 6110, 6110),
-        Crowd.HEAD: (5243, 5243, 5243),
-        Crowd.SUBAGENTS: (14_534, 14_534, 14_534),
-        Crowd.TOGETHER: (3429, 3429, 3429),
-    },
-    (2, True): {
-        Crowd.TURNS: (6110, 6110, 5063),
-        Crowd.HEAD: (5243, 5243, 7008),
-        Crowd.SUBAGENTS: (11_427, 7867, 7714),
-        Crowd.TOGETHER: (5194, 5194, 4854),
-    },
-    (2, False): {
-        Crowd.TURNS: (6110, 6110, 5063),
-        Crowd.HEAD: (5243, 5243, 7008),
-        Crowd.SUBAGENTS: (15_023, 15_023, 15_023),
-        Crowd.TOGETHER: (5194, 5194, 5194),
-    },
-    (4, True): {
-        Crowd.TURNS: (6110, 6110, 5063),
-        Crowd.HEAD: (5243, 5243, 7008),
-        Crowd.SUBAGENTS: (11_427, 8909, 8909),
-        Crowd.TOGETHER: (8525, 8525, 7988),
-    },
-    (4, False): {
-        Crowd.TURNS: (6110, 6110, 5063),
-        Crowd.HEAD: (5243, 5243, 10_538),
-        Crowd.SUBAGENTS: (11_427, 9081, 7770),
-        Crowd.TOGETHER: (7988, 7988, 7988),
-    },
+MEASURED: Mapping[tuple[int, bool], tuple[tuple[int, int, int], ...]] = {
 }
-"""Tokens evaluated at each of SIMILARITIES, by the slots (several share one memory), and whether
-there is a RAM cache."""
-_NEAR = 1.05
-"""How much more than the best a setting may cost that changes less."""
-_FELT = 0.9
-"""Share of today's tokens that a setting has to get below to be worth a restart."""
+"""Tokens evaluated by each Crowd at each of SIMILARITIES; by the slots, of which several share one
+memory, and whether there is a RAM cache."""
 
 
 def setting_for(crowd: Crowd, memory: Memory) -> CrowdSetting | None:
@@ -101,28 +66,24 @@ def setting_for(crowd: Crowd, memory: Memory) -> CrowdSetting | None:
     slots, has_ram = memory.slots, memory.has_ram is not False
     if slots is None or (slots > 1 and memory.is_unified is False):
         return None
-    mine = min(slots, 4) if slots != 3 else 4
-    now = MEASURED[mine, has_ram][crowd][0]
+    mine, which = slots if slots < 3 else 4, [*Crowd].index(crowd)
+    now = MEASURED[mine, has_ram][which][0]
     cells = {
         (count, similarity): tokens
         for (count, ram), row in MEASURED.items()
-        for similarity, tokens in zip(SIMILARITIES, row[crowd], strict=True)
+        for similarity, tokens in zip(SIMILARITIES, row[which], strict=True)
         if ram
     }
 
     def least(among: Collection[tuple[int, float]]) -> tuple[str, int]:
-        found = [
-            cell for cell in among if cells[cell] <= _NEAR * min(cells[each] for each in among)
-        ]
+        enough = _NEAR * min(cells[each] for each in among)
+        found = [cell for cell in among if cells[cell] <= enough]
         count, similarity = min(found, key=lambda cell: (cell[0] != mine, cell[1]))
         flags = [f"--parallel {count}"] if count != mine else []
         flags += [f"--slot-prompt-similarity {similarity}"] if similarity != 0.1 else []
-        flags += ["--cache-ram 8192"] if not has_ram else []
-        return " ".join(flags), cells[count, similarity]
+        return " ".join(flags + ["--cache-ram 8192"] * (not has_ram)), cells[count, similarity]
 
     flags, then = least(cells)
-    if then > _FELT * now:
-        return None
     kept = least([cell for cell in cells if cell[0] == mine])
-    helps = "--parallel" in flags and kept[1] <= _FELT * now
-    return CrowdSetting(flags, now, then, slots, kept if helps else None)
+    helps = kept[0] != flags and kept[1] <= _FELT * now
+    return CrowdSetting(flags, now, then, slots, kept if helps else None) if then <= _FELT * now else None
