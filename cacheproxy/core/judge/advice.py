@@ -182,8 +182,8 @@ def _evicted(case: _Case) -> Iterator[Advice]:
         has_ram, slots = memory.has_ram, memory.slots
         room = server.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram, slots=slots)
         if was_taken and slots != 1 and server.for_crowd is not None:
-            yield Advice("see", "cacheproxy doctor names the setting that today's turns need")
-            if not room:
+            yield Advice("see", "cacheproxy doctor names the setting, if this happens often")
+            if not (room := tuple(room)):
                 return
     yield from case.set(room, "that gives prompts more memory")
 

@@ -33,7 +33,7 @@ class CrowdSetting(NamedTuple):
     flags: str  #: as they are written on the command line
     now: int  #: tokens that the measured crowd evaluated with what the server has now
     then: int  #: tokens that it evaluated with ``flags``
-    slots: int  #: how many the server has now
+    memory: Memory  #: what the server has now
     beside: tuple[str, int] | None = None
     """Flags that keep these slots, and its tokens then; None: they are kept, or none helps."""
 
@@ -45,13 +45,25 @@ class CrowdSetting(NamedTuple):
         if "--parallel" in self.flags:
             text += ", but requests wait for one another"
         if self.beside is not None:
-            text += f"; with {self.slots} slots as now, {self.beside[0]}: {self.beside[1]:,}"
-        return f"{text}. (No page tells the similarity: the default is assumed, 0.1)"
+            text += f"; with {self.memory.slots} slots as now, {self.beside[0]}: {self.beside[1]:,}"
+        assumed = " and a RAM cache" if self.memory.has_ram is None else ""
+        return f"{text}. (Defaults are assumed where no page tells: a similarity of 0.1{assumed})"
 
 
 SIMILARITIES = (0.1, 0.5, 0.9)
 """Values of ``--slot-prompt-similarity``; the first is the default."""
 MEASURED: Mapping[tuple[int, bool], tuple[tuple[int, int, int], ...]] = {
+    (1, True): ((8998, 8998, 4796), (7216, 7216, 5425), (10723, 6685, 6343), (4712, 4712, 4461)),
+    (1, False): ((8998, 8998, 8998), (7216, 7216, 7216), (14534, 14534, 14534), (4712, 4712, 4712)),
+    (2, True): ((8998, 8998, 7264), (7216, 7216, 9684), (11427, 7867, 7714), (7180, 7180, 6913)),
+    (2, False): ((8998, 8998, 7264), (7216, 7216, 9684), (15023, 15023, 15023), (7180, 7180, 7180)),
+    (4, True): ((8998, 8998, 7264), (7216, 7216, 9684), (11427, 8909, 8909), (11625, 11865, 11120)),
+    (4, False): (
+        (8998, 8998, 7264),
+        (7216, 7216, 14620),
+        (11427, 9081, 7770),
+        (11120, 11120, 11120),
+    ),
 }
 """Tokens evaluated by each Crowd at each of SIMILARITIES; by the slots, of which several share one
 memory, and whether there is a RAM cache."""
@@ -60,8 +72,8 @@ memory, and whether there is a RAM cache."""
 def setting_for(crowd: Crowd, memory: Memory) -> CrowdSetting | None:
     """Return the setting that ``crowd`` needs at a llama-server; None: its own fits, or is unknown.
 
-    The similarity, which no page tells, is taken for the default; a RAM cache of which nothing is
-    known for the default, too, that is, for there. Slots with a memory each were not measured.
+    The similarity, which no page tells, is taken for the default, and so is a RAM cache of which
+    nothing is known: it is there. Slots with a memory each were not measured.
     """
     slots, has_ram = memory.slots, memory.has_ram is not False
     if slots is None or (slots > 1 and memory.is_unified is False):
@@ -86,4 +98,5 @@ def setting_for(crowd: Crowd, memory: Memory) -> CrowdSetting | None:
     flags, then = least(cells)
     kept = least([cell for cell in cells if cell[0] == mine])
     helps = kept[0] != flags and kept[1] <= _FELT * now
-    return CrowdSetting(flags, now, then, slots, kept if helps else None) if then <= _FELT * now else None
+    found = CrowdSetting(flags, now, then, memory, kept if helps else None)
+    return found if then <= _FELT * now else None
