@@ -90,17 +90,16 @@ def _together(turns: list[Exchange]) -> Iterator[tuple[Crowd, Exchange, int]]:
 
     Two heads of one client count as one where tools and system text are as long.
     """
-    firsts: dict[tuple[str, str | None], Exchange] = {}
+    running: list[tuple[int, Exchange]] = []
     for turn in turns:
         if turn.parts is None or (turn.place.turn if turn.place is not None else turn.turn) != 1:
             continue
+        running = [(size, one) for size, one in running if one.ended > turn.wall]
         head = turn.parts.tools + turn.parts.system
-        key = turn.client, turn.server
-        other = firsts.get(key)
-        if other is None or other.ended <= turn.wall or other.parts is None:
-            firsts[key] = turn
-            continue
-        its = other.parts.tools + other.parts.system
-        lost = min(head, its) - (turn.usage.reused or 0)
-        if abs(head - its) <= _CLOSE * head and lost > _AGAIN * head:
+        lost = head - (turn.usage.reused or 0)
+        is_shared = any(
+            one.client == turn.client and abs(size - head) <= _CLOSE * head for size, one in running
+        )
+        if is_shared and lost > _AGAIN * head:
             yield Crowd.TOGETHER, turn, lost
+        running.append((head, turn))

@@ -70,6 +70,10 @@ CASES = {
     ),
     "started one after the other": ([turn(str(at), 10 * at) for at in range(4)], None),
     "together, with other heads": ([turn("a", 0), turn("b", 1, parts=SMALL)], None),
+    "together, and a title first": (
+        [turn("t", 0, parts=SMALL), *(turn(str(at), at) for at in (1, 2))],
+        (Crowd.TOGETHER, 1, 500),
+    ),
     "together, uncounted": ([turn(str(at), at, parts=None) for at in range(4)], None),
     "the dearest of two": (
         [*by_turns(500, 400), *(turn(str(at), 100 + at / 9) for at in range(9))],
