@@ -46,8 +46,11 @@ class CrowdSetting(NamedTuple):
             text += ", but requests wait for one another"
         if self.beside is not None:
             text += f"; with {self.memory.slots} slots as now, {self.beside[0]}: {self.beside[1]:,}"
-        assumed = " and a RAM cache" if self.memory.has_ram is None else ""
-        return f"{text}. (Defaults are assumed where no page tells: a similarity of 0.1{assumed})"
+        assumed = ["a similarity of 0.1"]
+        assumed += ["a RAM cache"] if self.memory.has_ram is None else []
+        is_open = self.memory.slots != 1 and self.memory.is_unified is None
+        assumed += ["one memory for all slots"] if is_open else []
+        return f"{text}. (Defaults are assumed where no page tells: {', '.join(assumed)})"
 
 
 SIMILARITIES = (0.1, 0.5, 0.9)
