@@ -29,10 +29,11 @@ def memory(slots, has_ram=True, *, unified=True):
         # several: fewer tokens with one, and what helps where they stay
         (BY_TURNS, memory(4), f"{ONE} {NINE}", NINE),
         (ALIKE, memory(4), f"{ONE} {NINE}", None),  # a high similarity costs there
-        (MAIN, memory(4), f"{ONE} {NINE}", FIVE),
+        (MAIN, memory(4), f"{ONE} {NINE}", None),
+        (MAIN, memory(2), f"{ONE} {NINE}", FIVE),
         (START, memory(4), f"{ONE} {NINE}", None),  # a head serves one request at a time
         (MAIN, memory(2, has_ram=False), f"{ONE} {NINE} {RAM}", f"{FIVE} {RAM}"),
-        (MAIN, memory(16), f"{ONE} {NINE}", FIVE),
+        (BY_TURNS, memory(16), f"{ONE} {NINE}", NINE),
         # nothing is guessed
         (MAIN, memory(None), None, None),
         (MAIN, memory(4, unified=False), None, None),
