@@ -151,7 +151,7 @@ def evaluated(model: Path, crowd: Crowd, slots: int, *, ram: bool, similarity: f
         return server.evaluated
 
 
-def as_table(cells: dict[tuple[int, bool], dict[Crowd, tuple[int, ...]]]) -> Iterator[str]:
+def as_table(cells: dict[tuple[int, int], dict[Crowd, tuple[int, ...]]]) -> Iterator[str]:
     """Yield the lines of the table in Markdown."""
     crowds = next(iter(cells.values()))
     yield f"| slots, `--cache-ram` | {' | '.join(crowds)} |"
@@ -220,7 +220,7 @@ def main() -> None:
         cells = {
             (slots, ram): {
                 crowd: tuple(
-                    evaluated(model, crowd, slots, ram=ram, similarity=each)
+                    evaluated(model, crowd, slots, ram=bool(ram), similarity=each)
                     for each in SIMILARITIES
                 )
                 for crowd in Crowd
