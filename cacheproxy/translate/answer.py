@@ -1,6 +1,6 @@
 """A chat server's answer in Anthropic's shape: a whole completion as a message, or an error.
 
-Of any answer, streamed or not: its ids, how it ended, and what it cost.
+Streamed answers take their ids, stop reason and usage from here too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cacheproxy.translate.reading import (
 )
 
 _ANSWER, _CALL, _THEIRS = "msg_", "toolu_", "chatcmpl-"
-"""What ids of answers and of tool calls begin with; chat servers' word for the former."""
+"""Prefixes of ids: of Anthropic's messages and tool calls, and of a chat server's completions."""
 _REASONS = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
@@ -41,28 +41,31 @@ _REASONS = {
     "stop_sequence": "stop_sequence",
     "max_tokens": "max_tokens",
 }
-"""OpenAI's finish reasons, and two of servers that speak half and half; others mean an end."""
+"""Stop reasons by OpenAI's finish reasons and two of Anthropic's that some chat servers send.
+
+Any other finish reason becomes "end_turn".
+"""
 _CUT = frozenset({"abort", "cancelled", "error", "insufficient_system_resource"})
-"""Of vLLM, gateways and DeepSeek: the server gave up, the answer is no whole one."""
+"""Finish reasons of vLLM, gateways and DeepSeek for an answer that the server cut short."""
 _STOPPED_BY = ("stop_reason", "matched_stop")
-"""Where vLLM and SGLang say which stop sequence it was; OpenAI and llama.cpp do not say."""
+"""Members in which vLLM and SGLang name the matched stop sequence; OpenAI and llama.cpp do not."""
 NAMELESS = "the server's answer has a tool call without a name"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One request."""
+    """The parts of a request that its answer depends on."""
 
-    model: str = ""  #: As the client names it.
-    stops: tuple[str, ...] = ()  #: The client's stop sequences.
-    body: bytes = field(default=b"", repr=False)  #: What went up.
+    model: str = ""  #: model name that the client sent
+    stops: tuple[str, ...] = ()  #: the client's stop sequences
+    body: bytes = field(default=b"", repr=False)  #: body sent upstream
 
     def message(
         self, answer: Json, content: list[Json], ended: tuple[str | None, str | None], usage: Json
     ) -> Json:
-        """Return the message that ``answer`` is: with its id and model, where it names them.
+        """Return the message for ``answer``, with the server's id and model if it names them.
 
-        ``ended``: see ``stop_reason``.
+        ``ended``: result of ``stop_reason``, (None, None) at the start of a stream.
         """
         given = string_in(answer.get("id"))
         name = given.removeprefix(_THEIRS).removeprefix(_ANSWER) if given else self._digest
@@ -80,8 +83,7 @@ class Asked:
     def call_id(self, given: Any, number: int) -> str:
         """Return the id of an answer's tool call ``number``: the server's own, if it gives any.
 
-        Else one that follows from the request: the same for the same request, another for the
-        next turn's.
+        Otherwise an id derived from the request: the same for a retry, another for the next turn.
         """
         if isinstance(given, str) and given:
             return given
@@ -97,9 +99,9 @@ def stop_reason(
 ) -> tuple[str, str | None]:
     """Return (stop_reason, stop_sequence) for a choice that has ended.
 
-    ``called``: it has tool calls; ``refused``: it has a refusal. A stop sequence is named only
-    where the server names one of the client's own: else "stop" is the end of the turn.
-    Raises TranslationError if the server says that it gave up.
+    ``called``: the answer has tool calls; ``refused``: it has a refusal. A stop sequence is named
+    only if the server names one of the client's own; otherwise "stop" is the end of the turn.
+    Raises TranslationError for a finish reason by which the server gave up (``_CUT``).
     """
     finish = choice.get("finish_reason")
     if isinstance(finish, str) and finish in _CUT:
@@ -118,9 +120,9 @@ def stop_reason(
 
 
 def usage_for(usage: Usage) -> dict[str, int]:
-    """Return Anthropic's usage: ``input_tokens`` is without what was reused or written (law 6).
+    """Return Anthropic's usage: ``input_tokens`` excludes reused and written tokens (law 6).
 
-    What the server did not say is 0 where the API needs a number, and not there where it does not.
+    A figure that the server did not report is 0 if the API requires it, and missing otherwise.
     """
     said = {"output_tokens": usage.output or 0}
     if usage.prompt is None:
@@ -137,17 +139,17 @@ def usage_for(usage: Usage) -> dict[str, int]:
 class WholeAnswer:
     """A whole response for the client."""
 
-    status: int  #: of the response
-    body: bytes  #: A JSON text.
+    status: int  #: HTTP status
+    body: bytes  #: JSON text
 
 
 def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
-    """Return the message that says what the chat completion ``value`` says, as JSON.
+    """Return the chat completion ``value`` as a message in JSON.
 
-    Blocks: thinking, text (a refusal is text), tool calls. ``input`` is the model's own text of
-    it. Arguments that are no JSON object, as of an answer cut short, stand as a string under
-    "INVALID_JSON", which is what Anthropic's documentation on fine-grained tool streaming has
-    clients do: a tool that checks its input refuses it, and the model can see what it wrote.
+    Its blocks: thinking, text (a refusal is text), tool calls. ``input`` is the arguments' text as
+    the model wrote it. Arguments that are no JSON object, as of an answer cut short, become a
+    string under "INVALID_JSON", as Anthropic's documentation on fine-grained tool streaming advises
+    clients: a tool that checks its input refuses it, and the model can see what it wrote.
     Raises TranslationError if there is no message, or a call without a name.
     """
     choice = choice_of(value)
@@ -169,7 +171,7 @@ def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
 
 
 def _calls(said: Json) -> list[Json]:
-    """Return the tool calls; the ``function_call`` of older servers is one without an id."""
+    """Return the tool calls of a chat message; older servers' ``function_call`` has no id."""
     calls = said.get("tool_calls")
     found = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     if not found and isinstance(said.get("function_call"), dict):
@@ -192,7 +194,7 @@ def _tool_use(call: Json, number: int, asked: Asked, spellings: Spellings) -> Js
 
 
 def error_answer(status: int, body: bytes) -> WholeAnswer:
-    """Return an error response for the client; its status, except where the context overflowed."""
+    """Return the client's error response: the server's status, or 400 if the context overflowed."""
     value = parsed(body)
     status = _status(value, status)
     status, error = _error(value, status, said(status, body))
@@ -200,13 +202,13 @@ def error_answer(status: int, body: bytes) -> WholeAnswer:
 
 
 def error_event(value: Any) -> bytes:
-    """Return the event for an error in mid-stream; ``value``: what the server's event said."""
+    """Return the ``error`` event for an error in mid-stream; ``value``: the server's event data."""
     status = _status(value, 200)
     return event({"type": "error", "error": _error(value, status, refusal(status, value))[1]})
 
 
 def _status(value: Any, status: int) -> int:
-    """Return the status of an error; one below 400 says nothing, where its code may."""
+    """Return an error's status: ``status``, or if that is below 400, the error's code, or 500."""
     code = details_of(value).get("code")
     if status >= 400:
         return status
@@ -214,7 +216,7 @@ def _status(value: Any, status: int) -> int:
 
 
 def _error(value: Any, status: int, message: str) -> tuple[int, dict[str, str]]:
-    """Return the status and the ``error`` object for what a server said: ``message``."""
+    """Return the status and the ``error`` object for a server's error ``message``."""
     overflow = too_long(status, details_of(value), message)
     if overflow is not None:
         status, message = 400, overflow

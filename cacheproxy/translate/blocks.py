@@ -1,9 +1,9 @@
 """The content blocks of a streamed message: one at a time, in the order in which they began.
 
-Chat deltas may say a bit of this call and a bit of that; a message's blocks never overlap. So
-blocks queue. What belongs to the first of them goes on at once, the others wait. Text and thinking
-end when something else begins; a tool call when its arguments are a whole JSON object and another
-block waits; all of them at the end of the message.
+Chat deltas may alternate between calls; a message's blocks never overlap. So blocks queue: pieces
+of the first block are sent at once, those of the others wait. A block of text or thinking ends when
+another block begins; a tool call when its arguments are a whole JSON object and another block
+waits; all blocks at the end of the message.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ _EMPTY = {
     BlockKind.TEXT: b'{"type":"text","text":""}',
     BlockKind.THINKING: b'{"type":"thinking","thinking":"","signature":""}',
 }
-# Clients take thinking for finished when its signature comes; nobody here signs.
+# Clients take thinking for finished when its signature comes; chat servers sign nothing.
 _UNSIGNED = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"signature_delta","signature":""}}\n\n'  # noqa: E501
 
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """One block: what has been said of it, and how much of that went on already."""
+    """One block: the pieces received of it, and how far they have been sent to the client."""
 
-    kind: BlockKind  #: of block
-    id: str = ""  #: of a call, as the client gets it
-    given_id: str = ""  #: of a call, as the server gave it
-    name: str = ""  #: of the tool
-    waiting: list[str] = field(default_factory=list)  #: pieces that have not gone on
+    kind: BlockKind  #: kind of block
+    id: str = ""  #: a call's id, as the client gets it
+    given_id: str = ""  #: a call's id, as the server gave it
+    name: str = ""  #: name of the tool
+    waiting: list[str] = field(default_factory=list)  #: pieces that are not sent yet
     said: list[str] = field(default_factory=list)
     """All pieces of a call's arguments."""
-    started: bool = False  #: its first event has gone on
-    ended: bool = False  #: nothing more comes
+    started: bool = False  #: its start event has been sent
+    ended: bool = False  #: its stop event has been sent
 
     def is_whole(self) -> bool:
-        """Whether a block that came after it may begin."""
+        """Whether the next block may begin."""
         if self.kind is not BlockKind.CALL:
             return True
-        # Only where the last piece could be an end is the text put together and read.
+        # The arguments are joined and parsed only if the last piece may end them.
         ends = bool(self.said) and self.said[-1].rstrip().endswith("}")
         return ends and is_object("".join(self.said))
 
 
 class Blocks:
-    """Makes the events of content blocks. The methods return what can go to the client now."""
+    """The maker of content block events; its methods return those that can be sent now."""
 
     def __init__(self, asked: Asked, spellings: Spellings) -> None:
         self._asked = asked
@@ -69,10 +69,10 @@ class Blocks:
         self._calls: dict[int | None, _Block] = {}
         self._index = 0
         self.called = 0
-        """How many tool calls there were."""
+        """Number of tool calls so far."""
 
     def say(self, kind: BlockKind, piece: str) -> bytes:
-        """Take a piece of text or thinking."""
+        """Add a piece of text or thinking; return the events that can be sent now."""
         if not piece:
             return b""
         if self._queue and self._queue[-1].kind is kind:
@@ -84,11 +84,11 @@ class Blocks:
         return self._flow()
 
     def call(self, index: int | None, call_id: str, name: str, piece: str) -> bytes:
-        """Take a piece of a tool call's arguments.
+        """Add a piece of a tool call's arguments; return the events that can be sent now.
 
-        ``index``: which call of the message, None if the server does not count; ``call_id`` and
-        ``name``: "" where this delta does not say. Raises TranslationError if a call goes on
-        after its end.
+        ``index``: the call's number in the message, None if the server does not count; ``call_id``
+        and ``name``: "" if the delta lacks them. Raises TranslationError if a call goes on after
+        its end.
         """
         block = self._calls.get(index)
         if block is None or _is_another(block, call_id, name, counted=index is not None):
@@ -111,7 +111,7 @@ class Blocks:
         return self._flow()
 
     def close(self) -> bytes:
-        """End all blocks. Raises TranslationError for a call without a name."""
+        """Return the events that end all blocks; raises TranslationError for a nameless call."""
         events = [self._flow()]
         while self._queue:
             block = self._queue[0]
@@ -134,7 +134,7 @@ class Blocks:
         return events
 
     def _say(self, block: _Block) -> bytes:
-        """Begin ``block`` if it has not begun, and say what waits of it."""
+        """Return the start event of ``block`` if it is due, and a delta of its waiting pieces."""
         events = b""
         if not block.started:
             block.started = True
@@ -166,8 +166,8 @@ class Blocks:
 def _is_another(block: _Block, call_id: str, name: str, *, counted: bool) -> bool:
     """Whether a delta at the index of ``block`` begins another call.
 
-    Some servers give all calls the index 0, some give none; then a new id with a name tells, and
-    without ids a name after whole arguments.
+    Some servers give all calls the index 0, some give none. A new id with a name then begins
+    another call; without ids and indexes, so does a name after whole arguments.
     """
     if not name:
         return False

@@ -1,7 +1,7 @@
 """The messages of a conversation, and the system text, as chat messages.
 
-Each message is translated by itself, from nothing but its own text and what the model wrote in its
-tool calls: what stood in an earlier request comes out as it did then, byte for byte.
+Each message is translated by itself, from nothing but its own text and the spelling that the model
+gave its tool calls: a message of an earlier request is translated to the same bytes again.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below
 _FAILED = "Error: "
 _LEFT_OUT = ("redacted_thinking", "container_upload")
 _ENDS = ("_tool_use", "_tool_result")
-"""Blocks of an answer that only Anthropic's own servers understand; so are the calls and results of
-its server-run tools (``server_tool_use``, ``web_search_tool_result``, by their endings)."""
+"""Blocks of an answer that only Anthropic's own servers understand, and the endings of the types of
+calls and results of its server-run tools (``server_tool_use``, ``web_search_tool_result``)."""
 _MODELS = frozenset({"tool_use", "thinking", "tool_result"})
-"""Blocks that stand elsewhere: in an answer, or by themselves in a user's message."""
+"""Blocks that cannot be parts: they belong in an answer, or directly in a user's message."""
 _PDF = "application/pdf"
 
 
 def chat_messages(body: Document, spellings: Spellings) -> list[Json]:
     """Return the chat messages of a Messages ``body``. Raises TranslationError naming the place.
 
-    * All system blocks are one system message, its texts joined by a newline; system messages
-      between the others stay where they are. ``cache_control`` is nowhere seen.
-    * Tool results are ``tool`` messages in their order, before what else the user's message
-      holds. A tool message takes text only with most servers: images and documents in results
-      follow in the user's message, marked in the text where they stood. A result that is an error
-      begins with "Error: ".
-    * Thinking is ``reasoning_content``, joined; what an answer said is joined without a seam, as
-      chat servers do. Its tool calls follow, their arguments as the model wrote them if
-      ``spellings`` knows it, else as the client did.
-    * What says nothing (an empty list of blocks) is left out. A block that Chat Completions has no
-      word for becomes a line of text that says what stood there.
+    * All system blocks become one system message, its texts joined by a newline; system messages
+      between the others stay where they are. ``cache_control`` is dropped.
+    * Tool results become ``tool`` messages in their order, before the rest of the user's message.
+      Most servers take only text in a tool message: images and documents of results follow in the
+      user's message, with a mark in the text where they were. The result of a failed tool begins
+      with "Error: ".
+    * Thinking becomes ``reasoning_content``; an answer's texts are joined without a seam, as chat
+      servers do. Tool calls follow, their arguments as the model spelled them if ``spellings``
+      knows it, otherwise as the client did.
+    * A message with an empty list of blocks is left out. A block that Chat Completions has no word
+      for becomes a line of text that names it.
     """
     said: list[Json] = []
     system = body.value.get("system")
@@ -84,7 +84,7 @@ def _user(content: Any, path: Path) -> list[Json]:
 
 
 def _result(block: Json, path: Path, shown: list[Json]) -> Json:
-    """Return the tool message for a result; what is no text is added to ``shown``."""
+    """Return the tool message for a result; its images and documents are added to ``shown``."""
     call = text_in(block, "tool_use_id", path)
     content = block.get("content")
     texts = []
@@ -141,7 +141,7 @@ def parts_of(content: Any, path: Path) -> list[Json]:
     """Return the chat parts for ``content``, a string or a list of blocks at ``path``.
 
     Parts: ``{"type": "text"}``, ``{"type": "image_url"}`` and ``{"type": "file"}`` as in OpenAI's
-    API reference. Raises TranslationError for a block that cannot be said so.
+    API reference. Raises TranslationError for a block that cannot be a part.
     """
     if isinstance(content, str):
         return [_text(content)]
@@ -154,7 +154,7 @@ def parts_of(content: Any, path: Path) -> list[Json]:
 def part_of(block: Json, path: Path) -> list[Json]:
     """Return the chat parts for one block."""
     kind = block.get("type")
-    if kind == "text":  # by far the most of them
+    if kind == "text":  # by far the most frequent
         return [_text(text_in(block, "text", path))]
     if not isinstance(kind, str) or kind in _MODELS:
         raise wrong((*path, "type"), "a block of this type cannot be said in chat completions here")
@@ -163,10 +163,10 @@ def part_of(block: Json, path: Path) -> list[Json]:
 
 
 def content_of(parts: list[Json]) -> str | list[Json]:
-    """Return a chat message's ``content``: one string where all parts are text.
+    """Return a chat message's ``content``: one string if all parts are text, otherwise the parts.
 
-    Many servers and templates take nothing else; and a client that writes a text now as a string
-    and then as a block must not change the prompt.
+    Many servers and templates take only strings; and the prompt must stay the same if a client
+    sends a text first as a string and later as a block.
     """
     if all(part["type"] == "text" for part in parts):
         return SEAM.join(part["text"] for part in parts)
@@ -174,7 +174,7 @@ def content_of(parts: list[Json]) -> str | list[Json]:
 
 
 def _said(block: Json) -> str:
-    """Return the text of a block that has no other place."""
+    """Return the text of a block that has no chat part of its own, or a line that names it."""
     text = text_of(block)
     return worded(block) if text is None else text
 
@@ -196,7 +196,7 @@ def _image(block: Json, path: Path) -> list[Json]:
 
 
 def _document(block: Json, path: Path) -> list[Json]:
-    """A text as text; a base64 PDF as a file; a URL or an uploaded file in words."""
+    """Return a document's parts: text as text, a base64 PDF as a file, others as a line of text."""
     title, context = block.get("title"), block.get("context")
     path = (*path, "source")
     source = needed(dict, block.get("source"), path)
@@ -224,7 +224,7 @@ def _search_result(block: Json, path: Path) -> list[Json]:
 
 
 def _tool_reference(block: Json, path: Path) -> list[Json]:
-    """What a tool search found. The tool itself is among the definitions from the start."""
+    """Return the name of a tool that a tool search found: its definition is sent from the start."""
     return [_text(text_in(block, "tool_name", path))]
 
 

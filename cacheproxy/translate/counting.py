@@ -1,7 +1,7 @@
 """Counting the tokens of a Messages body: three steps with llama-server, or an estimate.
 
-The steps: POST ``template_body`` to ``/apply-template``, ``tokenize_body`` of its answer to
-``/tokenize``, and ``count`` of that answer is the client's (llama.cpp, tools/server/README.md).
+The steps: POST ``template_body`` to ``/apply-template``, POST ``tokenize_body`` of that answer to
+``/tokenize``, and return ``count`` of that one to the client (llama.cpp, tools/server/README.md).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ APPLY_TEMPLATE, TOKENIZE = "/apply-template", "/tokenize"
 _WORDS = (string.ascii_letters + " ").encode()
 _OTHERS = bytes(set(range(128)) - set(_WORDS))
 _BYTES_PER_TOKEN = (4.4, 2.2, 3.5)
-"""Of words; of digits, signs and JSON; of other scripts in UTF-8."""
+"""Density of words; of digits, signs and JSON; of other scripts in UTF-8."""
 _PER_MESSAGE = 4
 _PER_PICTURE = 1500
-"""Tokens of what stands around a message; of an image or a document, whatever its size."""
+"""Tokens of the template's text around a message; of an image or a document of any size."""
 
 
 def template_body(request: Request, spellings: Spellings) -> bytes:
@@ -34,7 +34,8 @@ def template_body(request: Request, spellings: Spellings) -> bytes:
 def tokenize_body(answer: bytes) -> bytes:
     """Return the JSON body for TOKENIZE from the answer of APPLY_TEMPLATE.
 
-    The text is read as the server reads a chat's prompt. Raises TranslationError if there is none.
+    The server tokenizes it as a chat's prompt, special tokens included. Raises TranslationError if
+    the answer has no prompt.
     """
     value = read(answer)
     prompt = value.get("prompt") if isinstance(value, dict) else None
@@ -44,9 +45,9 @@ def tokenize_body(answer: bytes) -> bytes:
 
 
 def count(answer: bytes) -> bytes:
-    """Return the client's answer from the answer of TOKENIZE.
+    """Return the answer for the client from the answer of TOKENIZE.
 
-    Images are not in it. Raises TranslationError if there are no tokens.
+    Images are not counted. Raises TranslationError if the answer has no tokens.
     """
     value = read(answer)
     tokens = value.get("tokens") if isinstance(value, dict) else None
@@ -56,11 +57,12 @@ def count(answer: bytes) -> bytes:
 
 
 def estimate(request: Request) -> bytes:
-    """Return an answer for where the server cannot count: it has ``"estimated": true``.
+    """Return the answer if the server cannot count: an estimate with ``"estimated": true``.
 
-    The bytes of tools and messages by their density, as vocabularies of 100,000 words and more
-    have it: 4.4 a token in words, 2.2 in digits and signs, 3.5 in other scripts; 4 tokens for
-    each message; 1,500 for an image or a document. Raises TranslationError naming the place.
+    It divides the bytes of tools and messages by the density of vocabularies of 100,000 tokens and
+    more: 4.4 bytes a token in words, 2.2 in digits and signs, 3.5 in other scripts; and adds 4
+    tokens for each message, 1,500 for an image or a document. Raises TranslationError naming the
+    place.
     """
     prompt = _prompt(request, Spellings())
     pictures = sum(_without_pictures(message) for message in prompt["messages"])
@@ -81,7 +83,7 @@ def _prompt(request: Request, spellings: Spellings) -> Json:
 
 
 def _without_pictures(message: Json) -> int:
-    """Take images and documents out of ``message``, and return how many there were."""
+    """Remove images and documents from ``message``, and return their number."""
     content: Any = message["content"]
     if isinstance(content, str):
         return 0

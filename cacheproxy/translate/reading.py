@@ -1,7 +1,7 @@
-"""Values: read from what servers send, checked in what clients send, and written as JSON text.
+"""JSON values: read from servers' answers, checked in clients' requests, and written as text.
 
-Texts and arguments of calls come in several shapes. What is written may hold finished pieces of
-text, as the values of a body are spelled in it.
+Texts and arguments of calls come in several shapes. A written value may contain finished JSON text,
+so that values of a body keep their spelling.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cacheproxy.core.prompt.request import Request
 
 Json = dict[str, Any]
 SEAM = "\n"
-"""Between texts that become one, as llama.cpp and vLLM join them for templates that take text."""
+"""Separator of joined texts, the one of llama.cpp and vLLM for templates that take only text."""
 _encode = msgspec.json.Encoder().encode
 _LONE = re.compile("[\ud800-\udfff]")
 _KINDS: dict[type[Any], str] = {str: "a string", dict: "an object", list: "an array"}
@@ -30,10 +30,10 @@ _WORDS = {None: "null", True: "true", False: "false"}
 
 
 class TranslationError(ValueError):
-    """Something that cannot be said in the other dialect.
+    """A request or answer that cannot be translated into the other dialect.
 
-    ``place``: the JSON pointer of what is wrong in the body it was read from, "" for all of it.
-    The message names the place and never quotes what a user, a tool or a model wrote.
+    ``place``: JSON pointer to the wrong value in its body, "" for the whole body.
+    The message names the place and never quotes text of a user, a tool or a model.
     """
 
     def __init__(self, message: str, place: str = "") -> None:
@@ -42,9 +42,9 @@ class TranslationError(ValueError):
 
 
 class NoTranslationError(TranslationError):
-    """A request before a server that speaks another API alone, into which nothing translates.
+    """A request for a server that speaks only an API into which nothing is translated.
 
-    ``message``: what is said of it, with ``{upstream}`` for the server.
+    ``message``: text for the client, with ``{upstream}`` for the server.
     """
 
     def at(self, upstream: str) -> str:
@@ -53,11 +53,11 @@ class NoTranslationError(TranslationError):
 
 
 def read(data: bytes | str) -> Any:
-    """Return the JSON value ``data``. Raises TranslationError if it is none."""
+    """Return the value of the JSON text ``data``. Raises TranslationError if it is no JSON."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass  # a lone surrogate, as a server that cuts between tokens may send, or no JSON
+        pass  # no JSON, or a lone surrogate (from a server that cuts between tokens)
     try:
         return json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -80,7 +80,7 @@ def is_object(text: str) -> bool:
 
 
 def plain_text(content: Any) -> str:
-    """Return a chat message's content as text: it is a string, a list of parts, or null."""
+    """Return the text of a chat message's ``content``, which is a string, parts, or null."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -90,7 +90,7 @@ def plain_text(content: Any) -> str:
 
 
 def thinking_of(message: dict[str, Any]) -> str:
-    """Return the thinking in a message or delta.
+    """Return the thinking in a chat message or delta, "" if it has none.
 
     llama.cpp, SGLang and DeepSeek call it ``reasoning_content``; vLLM and OpenRouter ``reasoning``.
     """
@@ -102,9 +102,9 @@ def thinking_of(message: dict[str, Any]) -> str:
 
 
 def function_in(function: Any) -> tuple[str, str]:
-    """Return the name in a call, or in a piece of one, and the text of its arguments.
+    """Return the name and the arguments' text of a call, or of a piece of one.
 
-    Some servers give these as an object.
+    Some servers send the arguments as an object.
     """
     if not isinstance(function, dict):
         return "", ""
@@ -118,7 +118,7 @@ def function_in(function: Any) -> tuple[str, str]:
 
 
 def choice_of(value: Any) -> dict[str, Any] | None:
-    """Return the first choice of a completion or chunk, or None; other choices nobody asked for."""
+    """Return the first choice of a completion or chunk, or None; no request is sent for others."""
     choices = value.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and choice.get("index") in (None, 0):
@@ -133,9 +133,9 @@ def _refuse(_: str) -> NoReturn:
 def write(value: Any) -> bytes:
     """Return ``value`` as compact JSON in UTF-8.
 
-    It is made of dicts, lists, strings, ints, bools, None and ``msgspec.Raw``, whose text goes in
-    as it is. msgspec refuses strings with lone surrogates: these are written as escapes, by a
-    second way that spells everything else alike.
+    ``value``: of dicts, lists, strings, ints, bools, None and ``msgspec.Raw``, whose text is
+    inserted as it is. msgspec refuses strings with lone surrogates: a second encoder, with the same
+    spelling otherwise, writes these as escapes.
     """
     try:
         return _encode(value)
@@ -144,7 +144,7 @@ def write(value: Any) -> bytes:
 
 
 def raw(text: str) -> msgspec.Raw:
-    """Return the JSON ``text`` as a value to write; lone surrogates in it become escapes."""
+    """Return JSON ``text`` as a value for ``write``; lone surrogates in it become escapes."""
     return msgspec.Raw(_escaped(text))
 
 
@@ -176,34 +176,34 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def document_of(request: Request) -> Document:
-    """Return the body of ``request``. Raises TranslationError where it is no JSON object."""
+    """Return the body of ``request``. Raises TranslationError if it is no JSON object."""
     if request.document is None:
         raise TranslationError(f"the body cannot be read: {request.not_understood}")
     return request.document
 
 
 def raw_at(body: Document, path: Path) -> msgspec.Raw:
-    """Return the text of the value at ``path`` as it stands there, for another JSON text."""
+    """Return the JSON text of the value at ``path``, unchanged, as a value for ``write``."""
     try:
         entry = body.entry(path)
-    except PathError as error:  # it is there, but nested too deeply
+    except PathError as error:  # the value is nested too deeply
         raise wrong(path, str(error)) from None
     return msgspec.Raw(body.body[entry.value_start : entry.end])
 
 
 def wrong(path: Path, message: str) -> TranslationError:
-    """Return the error that ``message`` is wrong with the value at ``path``."""
+    """Return the error ``message`` about the value at ``path``."""
     return TranslationError(message, to_pointer(path))
 
 
 def needed(kind: type[_T], value: Any, path: Path) -> _T:
-    """Return ``value`` if it is of ``kind``; raises TranslationError naming ``path``."""
+    """Return ``value`` if it is a ``kind``; otherwise raises TranslationError naming ``path``."""
     if not isinstance(value, kind):
         raise wrong(path, f"{_KINDS[kind]} is needed here")
     return value
 
 
 def text_in(holder: dict[str, Any], name: str, path: Path) -> str:
-    """Return the string ``name`` of ``holder``, which stands at ``path``; raises as ``needed``."""
+    """Return string member ``name`` of ``holder``, the object at ``path``; raises as ``needed``."""
     value = holder.get(name)
     return value if isinstance(value, str) else needed(str, value, (*path, name))

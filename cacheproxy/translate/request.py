@@ -29,14 +29,14 @@ from cacheproxy.translate.reading import (
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
 _NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")
 _EFFORTS = {"xhigh": "high", "max": "high"} | {name: name for name in ("low", "medium", "high")}
-"""Anthropic's words for effort, in those that all chat servers know."""
+"""Efforts that all chat servers know, by Anthropic's words for effort."""
 _BUDGETS = ((4_096, "low"), (16_384, "medium"))
-"""Tokens for reasoning, up to which the effort is what stands beside; "high" beyond."""
+"""Reasoning tokens at most, and the effort for such a budget; beyond all of them it is "high"."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def chat_request(request: Request, spellings: Spellings) -> Request:
-    """Return ``request`` for POST ``…/v1/chat/completions``.
+    """Return the Messages ``request`` as POST ``…/v1/chat/completions``.
 
     A query (``?beta=true``) is dropped. Raises TranslationError for another path or a bad body.
     """
@@ -51,10 +51,10 @@ def chat_request(request: Request, spellings: Spellings) -> Request:
 
 
 def chat_headers(headers: Headers) -> Headers:
-    """Return ``headers`` as a chat server wants them.
+    """Return ``headers`` for a chat server.
 
     The key in ``x-api-key`` becomes a bearer token, unless there is an Authorization already.
-    Anthropic's own headers go. The answer has to be read: it is asked for uncompressed.
+    Anthropic's own headers are dropped. Accept-Encoding is "identity", as the answer is parsed.
     """
     kept = tuple(
         (name, value)
@@ -70,14 +70,14 @@ def chat_headers(headers: Headers) -> Headers:
 def chat_body(body: Document, spellings: Spellings) -> Json:
     """Return the chat completions body for a Messages ``body``.
 
-    Handed on: model, max_tokens, temperature, top_p, top_k (local servers know it),
+    Translated members: model, max_tokens, temperature, top_p, top_k (local servers know it),
     stop_sequences, tools, tool_choice, metadata.user_id, stream, the JSON schema of
     ``output_config.format`` or ``output_format``, the effort or the budget for reasoning, and
-    chat_template_kwargs, which is meant for a local server. A streamed answer is asked to state its
-    usage.
+    chat_template_kwargs, which is meant for a local server. ``stream_options`` requests the usage
+    of a streamed answer.
 
-    All else is dropped, known or new: it steers what only Anthropic's servers have (caching,
-    context edits, service tiers, betas).
+    All other members, known or new, are dropped: they control features of Anthropic's servers alone
+    (caching, context edits, service tiers, betas).
     """
     value = body.value
     said: Json = {}
@@ -123,7 +123,7 @@ def _number(body: Document, name: str) -> msgspec.Raw:
 
 
 def _effort(value: Json) -> Json:
-    """Return how much reasoning is asked for, where anything is said of it."""
+    """Return ``reasoning_effort`` for the body's effort or reasoning budget, {} without either."""
     config, thinking = value.get("output_config"), value.get("thinking")
     effort = config.get("effort") if isinstance(config, dict) else None
     if isinstance(effort, str) and effort in _EFFORTS:
@@ -135,7 +135,7 @@ def _effort(value: Json) -> Json:
 
 
 def _possible(choice: Json, tools: list[Json]) -> Json:
-    """Return ``choice`` without the name of a tool that was left out."""
+    """Return ``choice``, without its ``tool_choice`` if that names a tool that was left out."""
     wanted = choice.get("tool_choice")
     names = [tool["function"]["name"] for tool in tools]
     if isinstance(wanted, dict) and wanted["function"]["name"] not in names:
@@ -159,14 +159,14 @@ def _response_format(body: Document) -> Json:
 def chat_tools(body: Document) -> list[Json]:
     """Return the function definitions of a Messages ``body``, in their order.
 
-    Schemas keep their own text: templates print it. A description is always there, since some
-    templates join it to others. Deferred tools (``defer_loading``) are given from the start: a
-    list that grew as they are found would change the head of the prompt.
+    Schemas keep their own text: templates print it. Every tool gets a description, since some
+    templates join it to other strings. Deferred tools (``defer_loading``) are sent from the start:
+    a list that grows as tools are found would change the head of the prompt.
 
-    Tools of Anthropic's own types are left out where they have no schema: those that its servers
-    run (``web_search_…``), because nobody behind a chat server runs them, and those whose schema
-    its models alone know (``bash_…``). Clients do without where a model never calls them. Any other
-    tool without ``input_schema`` raises TranslationError, which names the place.
+    Tools of Anthropic's own types without a schema are left out: those that its servers run
+    (``web_search_…``), because no chat server runs them, and those whose schema only its models
+    know (``bash_…``). Clients cope with a model that never calls them. Any other tool without
+    ``input_schema`` raises TranslationError, which names the place.
     """
     tools = body.value.get("tools")
     found: list[Json] = []
@@ -191,7 +191,7 @@ def chat_tools(body: Document) -> list[Json]:
 
 
 def tool_choice(body: Document) -> Json:
-    """Return ``tool_choice`` and ``parallel_tool_calls`` as far as ``body`` says something."""
+    """Return ``tool_choice`` and ``parallel_tool_calls``, each only if ``body`` has it."""
     choice = body.value.get("tool_choice")
     if choice is None:
         return {}

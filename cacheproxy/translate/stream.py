@@ -26,22 +26,22 @@ from cacheproxy.translate.reading import (
 
 _COMMENT = re.compile(rb"(?<=[\r\n]):")
 COMMENT = b""
-"""Not a piece of the stream, but the word that a comment begins with the next one."""
+"""Marker among the pieces of a stream: a comment begins with the next piece."""
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _STOPPED = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
 
 class CommentFinder:
-    """Cuts a stream before its comment lines: each is announced by ``COMMENT``.
+    """The finder of comment lines in a stream: it cuts before each and marks it by ``COMMENT``.
 
-    The pieces joined are the stream, whatever the chunks it came in.
+    The pieces joined are the stream, however it was chunked.
     """
 
     def __init__(self) -> None:
         self._at_line_start = True
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """Return the pieces of ``data``, and ``COMMENT`` before those that begin a comment."""
+        """Yield the pieces of ``data``, and ``COMMENT`` before each piece that begins a comment."""
         if not data:
             return
         if self._at_line_start and data.startswith(b":"):
@@ -60,13 +60,13 @@ class MessageStream:
     """The transform: ``feed`` the server's bytes, ``close`` when its body has ended.
 
     ``message_start`` comes with the first chunk; its usage is two zeros, which the API needs: chat
-    servers count at the end, so the figures stand in ``message_delta``, where SDKs take them from.
-    A comment becomes a ``ping`` (and the server's own ``ping`` events too). Arguments of calls go
-    on byte for byte; those that are no JSON are the client's to find so. A server's error becomes
-    an ``error`` event, after which nothing more comes and ``close`` is content.
+    servers count at the end, so the figures are in ``message_delta``, from which SDKs take them.
+    A comment becomes a ``ping``, as does the server's own ``ping`` event. Arguments of calls are
+    sent byte for byte; the client finds out if they are no JSON. A server's error becomes an
+    ``error`` event, after which ``feed`` and ``close`` return nothing.
 
-    What makes no sense raises TranslationError, after all that made sense was handed out: in the
-    next call.
+    An event that makes no sense raises TranslationError in the call after the one that returned
+    the events before it.
     """
 
     def __init__(self, asked: Asked, spellings: Spellings) -> None:
@@ -76,11 +76,11 @@ class MessageStream:
         self._blocks = Blocks(asked, spellings)
         self._has_begun = False
         self._is_over = False
-        """The answer has ended, or the server failed and the client was told."""
+        """Whether the answer has ended, by its last event or an ``error`` event."""
         self._wrong: TranslationError | None = None
         self._usage = Usage()
         self._last: Json | None = None
-        """The choice that had the finish reason; usage may follow."""
+        """The choice with the finish reason; usage may follow."""
         self._refused = False
 
     def feed(self, data: bytes) -> bytes:
@@ -99,9 +99,9 @@ class MessageStream:
         return b"".join(events)
 
     def close(self) -> bytes:
-        """Return the rest. Raises TranslationError if the stream was not whole.
+        """Return the last events. Raises TranslationError if the stream was not whole.
 
-        The proxy then breaks the client's answer off, so that a part is never taken for the whole.
+        The proxy then aborts the client's response, so that a part is never taken for the whole.
         """
         if self._wrong is not None:
             raise self._wrong
@@ -111,7 +111,7 @@ class MessageStream:
         return b"" if self._is_over else _PING
 
     def _event(self, event: Event) -> bytes:
-        """Return the events for an event of the server. Raises TranslationError."""
+        """Return the client's events for an event of the server. Raises TranslationError."""
         if self._is_over:
             return b""
         if event.type == b"ping":
@@ -135,7 +135,7 @@ class MessageStream:
         return self._chunk(value)
 
     def _end(self) -> bytes:
-        """Return the end of the message. Raises TranslationError if no finish reason was given."""
+        """Return the message's last events. Raises TranslationError without a finish reason."""
         if self._last is None:
             raise TranslationError(CUT)
         self._is_over = True
@@ -154,7 +154,7 @@ class MessageStream:
         choice = choice_of(value)
         if choice is None:
             return events
-        if choice.get("finish_reason"):  # some say "" where others say null
+        if choice.get("finish_reason"):  # some servers send "" instead of null
             self._last = choice
         delta = choice.get("delta")
         return events + (self._delta(delta) if isinstance(delta, dict) else b"")

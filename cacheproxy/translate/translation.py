@@ -1,4 +1,7 @@
-"""One exchange between a Messages client and a Chat Completions server; any prompt as a chat."""
+"""The translation of an exchange between a Messages client and a Chat Completions server.
+
+``chat_of`` returns the chat body of a request in any dialect.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,18 @@ from cacheproxy.translate.request import chat_headers, chat_request
 from cacheproxy.translate.stream import MessageStream
 
 _UNKNOWN = "1970-01-01T00:00:00Z"
-"""As Anthropic's API reference says of a release date that is unknown: "an epoch value"."""
+"""Release date if it is unknown: "an epoch value", by Anthropic's API reference."""
 _NO_LIST = "the server's answer is no list of models"
 _KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")
-"""What a template sees. ``response_format`` and the like bind the answer alone."""
+"""Members that a template sees. ``response_format`` and the like only bind the answer."""
 
 
 class MessagesToChat:
-    """A client of Anthropic's Messages API before a chat server: ``sent`` is ``request`` for it.
+    """The exchange of a Messages client with a chat server: ``sent`` is ``request`` for the server.
 
-    ``spellings``: what is known of earlier answers' tool calls; shared by all exchanges that
-    may belong to one conversation. See ``chat_messages``, ``chat_tools`` and ``chat_body`` for
-    what becomes of a request, ``message`` and ``MessageStream`` for answers.
+    ``spellings``: arguments of earlier answers' tool calls as the model spelled them; shared by all
+    exchanges that may belong to one conversation. ``chat_messages``, ``chat_tools`` and
+    ``chat_body`` translate a request, ``message`` and ``MessageStream`` answers.
 
     Raises TranslationError naming the place, for which the client gets 400.
     """
@@ -44,9 +47,9 @@ class MessagesToChat:
         )
 
     def answer(self, status: int, body: bytes) -> WholeAnswer:
-        """Return the server's unstreamed answer, or its error, for the client.
+        """Return the response for the client to the server's unstreamed answer, or to its error.
 
-        Raises TranslationError where ``body`` makes no sense, for which the client gets 502.
+        Raises TranslationError if ``body`` makes no sense, for which the client gets 502.
         """
         if status >= 300:
             return error_answer(status, body)
@@ -63,32 +66,32 @@ class MessagesToChat:
 
 
 def asks_for_list(request: Request) -> bool:
-    """Whether a client of Anthropic's API asks for the list of models."""
+    """Whether ``request`` is for the list of models, and by a client of Anthropic's API."""
     if request.method != "GET" or not request.path.rstrip("/").endswith("/models"):
         return False
     return request.first_header(VERSION_HEADERS) is not None
 
 
 class ListOfModels:
-    """A client of Anthropic's API before a chat server: ``sent`` is ``request`` for it."""
+    """The exchange of an Anthropic client that lists a chat server's models; ``sent``: as above."""
 
     def __init__(self, request: Request) -> None:
         self.sent = replace(request, headers=chat_headers(request.headers))
 
     def answer(self, status: int, body: bytes) -> WholeAnswer:
-        """Return the list, or the error, for the client."""
+        """Return the list of models, or the error, for the client."""
         return error_answer(status, body) if status >= 300 else WholeAnswer(status, models(body))
 
     def stream(self) -> NoReturn:
-        """Refuse: no list comes as a stream. Raises TranslationError."""
+        """Raise TranslationError: a list of models never comes as a stream."""
         raise TranslationError(_NO_LIST)
 
 
 def models(body: bytes) -> bytes:
-    """Return the answer to GET ``/v1/models`` for the chat server's own answer ``body``.
+    """Return the answer to GET ``/v1/models`` in Anthropic's shape for a chat server's ``body``.
 
-    ``max_input_tokens`` is there where the server says how much fits: llama.cpp
-    (``meta.n_ctx``), vLLM (``max_model_len``). Raises TranslationError if it is no list of models.
+    ``max_input_tokens`` is set if the server reports its context size: llama.cpp (``meta.n_ctx``),
+    vLLM (``max_model_len``). Raises TranslationError if ``body`` is no list of models.
     """
     value = read(body)
     listed = value.get("data") if isinstance(value, dict) else None
@@ -134,12 +137,11 @@ def _date(seconds: Any) -> str:
 
 
 def chat_of(request: Request) -> dict[str, Any] | None:
-    """Return the chat body of ``request``; None where it has no conversation that is understood.
+    """Return the chat body of ``request``; None if it has no conversation that is understood.
 
-    It is what servers render for us: llama-server's POST ``/apply-template`` and vLLM's POST
-    ``/tokenize`` take messages of Chat Completions. What a server makes of Messages or Responses
-    inside may differ in a mark or two; who compares the result checks it by the count of its
-    tokens.
+    Probes have the server render it: llama-server's POST ``/apply-template`` and vLLM's POST
+    ``/tokenize`` take messages of Chat Completions. A server's own rendering of Messages or
+    Responses may differ in a few characters; callers that compare verify it by the token count.
     """
     try:
         body = _chat(request)
