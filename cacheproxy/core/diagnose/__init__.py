@@ -1,1 +1,1 @@
-"""Recorded conversations inspected: what changes, why it broke, which rule would cure it."""
+"""The inspection of recorded conversations: changes, causes of breaks, and rules that cure them."""

@@ -22,23 +22,23 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """One request of a conversation, as it came."""
+    """One captured request of a conversation."""
 
-    index: int  #: among all that were given, from 0
-    record: Exchange  #: as it was captured
-    request: Request  #: that it holds
-    prompt: Prompt  #: what the request says
-    place: Place  #: where it belongs
+    index: int  #: its number among all records, from 0
+    record: Exchange  #: the captured exchange
+    request: Request  #: the request as received
+    prompt: Prompt  #: its prompt
+    place: Place  #: its place in the conversation
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedLane:
-    """Requests that extend one another."""
+    """A lane: captured requests, each of which extends the one before."""
 
-    session: Session  #: whose they are
-    turns: tuple[RecordedTurn, ...]  #: in their order
-    is_side: bool  #: whether they are beside a conversation
-    parent: Session | None = None  #: of a lane beside it, its conversation's
+    session: Session  #: session of the requests
+    turns: tuple[RecordedTurn, ...]  #: the requests, in their order
+    is_side: bool  #: whether they are side requests
+    parent: Session | None = None  #: session of the conversation that side requests belong to
 
 
 def lanes_of(
@@ -50,9 +50,9 @@ def lanes_of(
 ) -> list[RecordedLane]:
     """Return the lanes of all conversations, in the order of their first requests.
 
-    ``session``: says whose a request is (see ``Packages.session``); ``clients``: those that are
-    known. Requests without a prompt belong to none, nor do those of our own doctor, nor those that
-    failed if only the ``answered`` are asked for.
+    ``session``: returns a request's session (see ``Packages.session``); ``clients``: the known
+    clients. Requests without a prompt belong to no lane, nor do those of our own doctor, nor failed
+    ones if ``answered`` is set.
     """
     store = Store(sys.maxsize)
     sessions: dict[Session, _Session] = {}
@@ -79,17 +79,17 @@ def lanes_of(
 
 
 def is_doctors(record: Exchange) -> bool:
-    """Whether our own doctor sent it: since it marks its requests, none comes into a capture."""
+    """Whether our own doctor sent the request; newer ones are marked, and never captured."""
     return record.client == DOCTOR
 
 
 @dataclass(eq=False, slots=True)
 class _Session:
-    """What is gathered of one session."""
+    """The records of one session."""
 
-    session: Session  #: which
-    known: Conversation  #: what is remembered of it
-    turns: list[RecordedTurn] = field(default_factory=list)  #: so far
+    session: Session  #: the session
+    known: Conversation  #: its conversation in the store
+    turns: list[RecordedTurn] = field(default_factory=list)  #: its turns so far
 
     @property
     def main(self) -> list[RecordedTurn]:
@@ -106,7 +106,7 @@ class _Session:
 
 
 def _resumed(turn: Turn, known: Iterable[_Session]) -> _Session | None:
-    """Return the session that a turn goes on with, though its first message has changed."""
+    """Return the session that a turn continues although its first message has changed, or None."""
     if turn.session.is_named or turn.prompt is None:
         return None
     candidates = [
@@ -120,7 +120,7 @@ def _resumed(turn: Turn, known: Iterable[_Session]) -> _Session | None:
 
 
 def _parent(one: _Session, others: Sequence[_Session]) -> Session | None:
-    """Return the session that ``one`` works for: named by its client, or wrapped around it."""
+    """Return the session that ``one`` works for: named by the client, or enclosing its turns."""
     for other in others:
         if other is one or other.session.client != one.session.client:
             continue

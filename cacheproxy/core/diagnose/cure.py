@@ -1,6 +1,6 @@
-"""A cure for one broken turn: rules proven on its two requests, and what each of them wins.
+"""A cure for one broken turn: rules proven on its two requests, and the tokens that they save.
 
-It says nothing of the requests but the rules and the figures: a running proxy gives it away.
+It contains nothing of the requests but rules and figures, since a running proxy returns it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 
 _LEAST, _LEAST_SHARE = 200, 0.01
-"""Tokens, and their share of the prompt, that a rule has to save."""
+"""Tokens, and their share of the prompt, that a rule has to save at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,48 +32,48 @@ class Found:
     path: str  #: as in ``volatile.Field``
     label: str  #: as in ``volatile.Field``
     kind: str  #: as in ``volatile.Field``
-    name: str = ""  #: of the rule that was proven, "" for none
-    toml: str = ""  #: that rule, as the config file has it
-    won: Won | None = None  #: what it wins
-    why: str = ""  #: there is none; one sentence
-    rules: tuple[str, ...] = ()  #: those that there are for it already
-    on: tuple[str, ...] = ()  #: of these, those that are on
+    name: str = ""  #: name of the proven rule, "" for none
+    toml: str = ""  #: the proven rule as a table of the config file
+    won: Won | None = None  #: tokens that the proven rules save
+    why: str = ""  #: reason why there is no rule, in one sentence
+    rules: tuple[str, ...] = ()  #: names of existing rules for the field
+    on: tuple[str, ...] = ()  #: names of the active ones of these
     seen: tuple[int, int] | None = None
-    """In how many turns of how many it changed; None: what is cured is one turn."""
+    """Turns in which the field changed, and all turns; None in the cure of a single turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cure(AsJson):
-    """What can be done about a request by a rule."""
+    """The rules that cure a request, or all captured ones."""
 
-    number: int = 0  #: the request's; 0: all that were captured
-    file: str = ""  #: the config file that the proxy reads when it is asked to, if it is there
-    edits: bool = True  #: whether its rules are used with this upstream
+    number: int = 0  #: number of the request; 0: all that were captured
+    file: str = ""  #: the config file that a reload reads, if it exists
+    edits: bool = True  #: whether rules apply to this upstream
     found: tuple[Found, ...] = ()  #: the fields that changed
 
     @property
     def tables(self) -> list[str]:
-        """The rules to be written, as tables of the config file."""
+        """New rules, as tables of the config file."""
         return [one.toml for one in self.found if one.toml]
 
     @property
     def off(self) -> list[str]:
-        """The names of rules that are there, and only to be switched on."""
+        """Names of existing rules that only have to be switched on."""
         return list(dict.fromkeys(one.rules[0] for one in self.found if one.rules and not one.on))
 
     @property
     def names(self) -> list[str]:
-        """The names of all rules that can be applied."""
+        """Names of all rules that can be applied."""
         return [one.name for one in self.found if one.toml] + self.off
 
     @property
     def can_apply(self) -> bool:
-        """Whether there is a rule to be written, or to be switched on."""
+        """Whether there is a rule to write or to switch on."""
         return bool(self.names)
 
     @property
     def why_not(self) -> str | None:
-        """Why nothing can be applied, in a sentence; None if something can be."""
+        """Reason why nothing can be applied, in a sentence; None if something can be."""
         if not self.edits:
             return "Rules change nothing here: the upstream is not a local server (edit_remote)."
         on = [name for one in self.found for name in one.on[:1]]
@@ -93,13 +93,13 @@ def cures(
     tokens: int | None = None,
     reused: int | None = None,
 ) -> Iterable[Found]:
-    """Yield what changed from one request of ``pair`` to the next, and the rule for each.
+    """Yield the fields that changed from one request of ``pair`` to the next, each with its rule.
 
-    ``rules``: all that there are, on or off; ``active``: the names of those that are on.
-    ``client``: whose requests they are, None if a rule could not tell. ``others``: requests in
-    which a rule may do no harm either. ``order``: of the prompt's parts, None: the one that fits
-    best what was ``reused``; ``tokens``: of the later prompt, if counted. Rules that together would
-    save next to nothing are not proposed, nor where more than they save changed elsewhere.
+    ``rules``: all existing rules; ``active``: names of the active ones. ``client``: the client of
+    the requests, None if a rule could not recognize it. ``others``: further requests in which a
+    rule must do no harm. ``order``: order of the prompt's parts, None for the one that fits
+    ``reused`` best; ``tokens``: size of the later prompt, if counted. No rules are proposed that
+    together save next to nothing, or less than what changes elsewhere costs.
     """
     on = frozenset(active)
     step = (pair.before, pair.after)
@@ -130,7 +130,7 @@ def cures(
 
 
 def found_of(proposal: Proposal, seen: tuple[int, int] | None = None) -> Found:
-    """Return what is told of a field and the rule for it; ``seen``: see ``Found``."""
+    """Return the field of ``proposal`` with its rule, for a cure; ``seen``: see ``Found``."""
     field, rule = proposal.field, proposal.rule
     line = field.sightings[0].change.before
     return Found(
@@ -146,18 +146,18 @@ def found_of(proposal: Proposal, seen: tuple[int, int] | None = None) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """What rules win together: tokens of the prompt that the turn before had already, estimated."""
+    """The gain of rules together: estimated tokens that a prompt shares with the turn before."""
 
-    prompt: int  #: all tokens of it
-    shared: int  #: tokens without the rules
-    kept: int  #: tokens with them
-    tried: int = 1  #: how many requests they were proven on
-    rules: int = 1  #: how many they are
-    rest: int = 0  #: tokens that the server had and still reads again, since something else changed
+    prompt: int  #: all tokens of the prompt
+    shared: int  #: shared tokens without the rules
+    kept: int  #: shared tokens with the rules
+    tried: int = 1  #: number of requests that the rules were proven on
+    rules: int = 1  #: number of rules
+    rest: int = 0  #: cached tokens evaluated again all the same, for what changed elsewhere
 
     @property
     def says(self) -> str:
-        """Return it as a sentence."""
+        """The gain as sentences."""
         shares = [min(1.0, tokens / max(1, self.prompt)) for tokens in (self.shared, self.kept)]
         one, all_of_it = ("this rule", "it")
         if self.rules > 1:
@@ -176,7 +176,7 @@ class Won:
 
     @property
     def why_not(self) -> str | None:
-        """Why such rules are not proposed, in a sentence; None where they are."""
+        """Reason why such rules are not proposed, in a sentence; None if they are."""
         if self.saved < max(_LEAST, _LEAST_SHARE * self.prompt):
             return f"a rule would save ≈{self.saved:,} tokens: too few"
         if self.rest > self.saved:
@@ -194,10 +194,10 @@ def won_by(
     tokens: int | None = None,
     reused: int | None = None,
 ) -> Won | None:
-    """Return what ``rules`` win together at ``step``; None for no rules, or no prompt.
+    """Return the gain of ``rules`` together at ``step``; None for no rules, or no prompt.
 
-    ``order``: of the prompt's parts, None: the one that fits best what was ``reused``; ``tokens``:
-    of the later prompt, if counted.
+    ``order``: order of the prompt's parts, None for the one that fits ``reused`` best; ``tokens``:
+    size of the later prompt, if counted.
     """
     sent = folded(step, rules)
     prompt = prompt_of(sent[1])
@@ -220,10 +220,10 @@ def worth(
     others: Sequence[Normalizer] = (),
     told: Sequence[tuple[int | None, int | None]] = (),
 ) -> Iterator[Proposal]:
-    """Yield them, those without their rule that win too little wherever their field changed.
+    """Yield ``proposals``, without their rule if it saves too little wherever their field changed.
 
-    ``others``: rules that are on; ``told``: of each step, the tokens of its later prompt and of
-    these the reused ones, if they are known.
+    ``others``: active rules; ``told``: for each step, the tokens of its later prompt and the reused
+    ones of these, if known.
     """
     rules = [one.rule for one in proposals if one.rule is not None]
 
@@ -244,7 +244,7 @@ def worth(
 
 
 def _parted(step: Step, order: PromptOrder) -> tuple[int, int]:
-    """Return the characters that two prompts share, and those of the first that are read again."""
+    """Return the characters that two prompts share, and those of the first evaluated again."""
     found = parted(step, order)
     if found is None:
         return 0, 0

@@ -1,4 +1,4 @@
-"""What captured requests say about the prompt cache: sizes, changes, volatile fields, reuse."""
+"""The inspection of captured requests: sizes, changes, volatile fields, possible reuse."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class SessionView:
     """One conversation."""
 
     client: str  #: the client's name
-    id: str  #: the conversation's
-    turns: int  #: how many
-    chars: int  #: its largest prompt, in characters
-    models: tuple[str, ...]  #: that it asked for
+    id: str  #: id of the conversation
+    turns: int  #: number of turns
+    chars: int  #: size of its largest prompt, in characters
+    models: tuple[str, ...]  #: models that it requested
 
 
 @dataclass(frozen=True, slots=True)
 class SideView:
-    """Requests beside a conversation."""
+    """One lane of side requests."""
 
-    session: str  #: of whom
-    requests: int  #: how many
-    chars: int  #: the largest, in characters
-    tools: int  #: how many its first request has
+    session: str  #: label of its conversation
+    requests: int  #: number of requests
+    chars: int  #: size of the largest prompt, in characters
+    tools: int  #: number of tools in the first request
     evictions: int
-    """How often one or several in a row came between two turns, so that a server with one slot lost
-    the conversation."""
+    """Steps of the conversation with such requests between two turns: a server with one slot then
+    loses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,45 +49,45 @@ class PartView:
     """One part of the prompts."""
 
     name: str  #: ``tools``, ``system``, ``history`` or ``last message``
-    chars: float  #: characters of an average turn
-    share: float  #: of all, 0 to 1
-    changed: int  #: in how many steps from a turn to the next
-    breaks: int  #: in how many of these the prompts part here
-    breaks_at: int | None  #: the first such place, in characters from the start of the prompt
+    chars: float  #: characters in an average turn
+    share: float  #: share of all characters, 0 to 1
+    changed: int  #: number of steps (from a turn to the next) in which it changed
+    breaks: int  #: number of steps in which the prompts diverge here
+    breaks_at: int | None  #: earliest of these divergences, in characters from the prompt's start
 
 
 @dataclass(frozen=True, slots=True)
 class ReuseView:
-    """Share of the later prompts that the turns before have already (0 to 1), estimated."""
+    """Estimated share (0 to 1) of later prompts that the turn before has already."""
 
-    order: PromptOrder  #: what the template prints first
-    without: float  #: without rules
-    with_rules: float  #: with those that are on
+    order: PromptOrder  #: order of the template's parts
+    without: float  #: share without rules
+    with_rules: float  #: share with the active rules
     with_more: float
-    """With those that are off, too, but take away a field that none that is on does."""
+    """Share with inactive rules too, if they cover a field that no active rule covers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Everything ``cacheproxy inspect`` prints."""
+    """Everything that ``cacheproxy inspect`` prints."""
 
-    requests: int  #: all that were given
-    prompts: int  #: those with a prompt we can read
-    seconds: float | None  #: from the first request to the last; None: unknown
+    requests: int  #: number of requests
+    prompts: int  #: number of requests with a prompt that is understood
+    seconds: float | None  #: seconds from the first request to the last; None: unknown
     sessions: tuple[SessionView, ...]  #: the conversations
-    sides: tuple[SideView, ...]  #: what ran beside them
-    steps: int  #: from a turn to the next
-    replaced: int  #: how often a history was written anew
-    late: int  #: the requests with system messages that come late in the list
-    most_late: int  #: as many as one has
-    parts: tuple[PartView, ...]  #: of the prompts
-    fields: tuple[Field, ...]  #: that change within a conversation
-    between: tuple[Field, ...]  #: those that change from one conversation to the next of a client
-    reuse: tuple[ReuseView, ...]  #: what is had already, by the order of the template
-    rules: tuple[str, ...]  #: the names of those that are on and edited something
-    more: tuple[str, ...]  #: those that are off and would help
-    chars_per_token: float  #: measured by a server, else the usual 4
-    measured: bool  #: whether a server measured it
+    sides: tuple[SideView, ...]  #: the lanes of side requests
+    steps: int  #: number of steps from a turn to the next
+    replaced: int  #: number of steps in which the history was written anew
+    late: int  #: number of requests with late system messages
+    most_late: int  #: late system messages in one request, at most
+    parts: tuple[PartView, ...]  #: the parts of the prompts
+    fields: tuple[Field, ...]  #: fields that change within a conversation
+    between: tuple[Field, ...]  #: fields that change between conversations of a client
+    reuse: tuple[ReuseView, ...]  #: possible reuse for each order of the template
+    rules: tuple[str, ...]  #: names of active rules that edited something
+    more: tuple[str, ...]  #: names of inactive rules that would help
+    chars_per_token: float  #: characters per token, measured by a server or the usual 4
+    measured: bool  #: whether a server measured ``chars_per_token``
 
 
 def inspect(
@@ -99,11 +99,11 @@ def inspect(
     session: Callable[[Request], Session] = session_of,
     clients: Clients = NOBODY,
 ) -> Inspection:
-    """Inspect captured requests, in the order in which they were sent.
+    """Return the inspection of captured requests, given in the order in which they were sent.
 
-    ``rules``: all that there are; ``active``: the names of those that are on (None: their
-    defaults); ``orders``: what the server's template prints first, the parts by the first of
-    them (None: all that make a difference); ``session``, ``clients``: see ``lanes_of``.
+    ``rules``: all existing rules; ``active``: names of the active ones (None: their defaults);
+    ``orders``: possible orders of the template's parts, of which the first is used for ``parts``
+    (None: all that make a difference); ``session``, ``clients``: see ``lanes_of``.
     """
     on = {rule.name for rule in rules if rule.default} if active is None else set(active)
     records = [record for record in records if not is_doctors(record)]
@@ -171,7 +171,7 @@ def _sides(lanes: Sequence[RecordedLane], mains: Sequence[RecordedLane]) -> Iter
 
 
 def _evictions(lane: RecordedLane, main: RecordedLane | None) -> int:
-    """In how many steps of the conversation ``lane`` came in between."""
+    """Return the number of steps of the conversation ``main`` with requests of ``lane`` between."""
     indexes = [turn.index for turn in lane.turns]
     return sum(
         any(turn.index < index < later.index for index in indexes)
@@ -180,7 +180,7 @@ def _evictions(lane: RecordedLane, main: RecordedLane | None) -> int:
 
 
 def _between(mains: Sequence[RecordedLane]) -> list[Step]:
-    """The first turns of conversations with the same client and the same tools, in pairs."""
+    """Return pairs of consecutive first turns of conversations with equal clients and tools."""
     groups: dict[tuple[str, frozenset[str]], list[Request]] = {}
     for lane in mains:
         first = lane.turns[0]
@@ -224,7 +224,7 @@ def _parts(
 
 
 def _late(prompt: Prompt) -> int:
-    """How many system messages come late."""
+    """Return the number of late system messages."""
     return sum(map(is_late, prompt.pieces))
 
 
@@ -239,7 +239,7 @@ def _message(segment: Segment) -> str:
 def _sent(
     lanes: Iterable[RecordedLane], rules: Sequence[Normalizer]
 ) -> tuple[list[Step], set[str]]:
-    """The steps as they would be sent with ``rules``, and the names of those that did something."""
+    """Return the steps as sent with ``rules``, and the names of the rules that edited something."""
     steps: list[Step] = []
     used: set[str] = set()
     for lane in lanes:
@@ -264,7 +264,7 @@ def _reuse(steps: Iterable[Step], order: PromptOrder) -> float:
 
 
 def _density(lanes: Iterable[RecordedLane]) -> float | None:
-    """Characters per token, where a server has counted the tokens."""
+    """Return the characters per token, None if no server has counted tokens."""
     turns = [turn for lane in lanes for turn in lane.turns if turn.record.usage.prompt]
     tokens = sum(turn.record.usage.prompt or 0 for turn in turns)
     return sum(turn.prompt.chars for turn in turns) / tokens if tokens else None

@@ -1,6 +1,6 @@
 r"""Rules for volatile fields that no rule covers yet.
 
-A proposal anchors the token in the text around it on its line, at the places where it was seen. It
+A proposal anchors the token in the text around it on its line, at the paths where it was seen. It
 is valid only after a run over the whole capture (see ``cacheproxy.core.diagnose.prove``): a wrong
 rule would do more harm than the field.
 """
@@ -51,9 +51,9 @@ _KEPT = "kept as first seen; the model is told when it changes"
 _BEFORE, _AFTER = 40, 20
 """Characters of an anchor, at most."""
 _MOST_VALUE = 300
-"""Characters of a value that is kept whole."""
+"""Characters of a pinned value, at most."""
 _STRONG = 6
-"""Letters and digits from which an anchor tells its token from other text."""
+"""Letters and digits that suffice for an anchor to tell its token from other text."""
 _CUT_WORD = re.compile(r"(?<![0-9A-Za-z])[0-9A-Za-z]+\Z")
 _LITERAL = re.compile(r"[A-Za-z_=:;.,() -]+")
 _WITHOUT = re.compile(r"\\g<\w+>")
@@ -63,14 +63,14 @@ _WRITERS = {"user": "the user", "model": "the model", "tool": "a tool"}
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A rule for a field that keeps its promises over all that was captured, or why none does."""
+    """A volatile field with a rule proven on all that was captured, or the reason for none."""
 
-    field: Field  #: that it takes away
-    rule: Rule | None = None  #: that was proven
-    why: str = ""  #: there is none: one sentence, without the field's text
+    field: Field  #: field that the rule covers
+    rule: Rule | None = None  #: the proven rule
+    why: str = ""  #: reason why there is none: one sentence, without the field's text
 
     def toml(self) -> str:
-        """Return it as a table of the config file, "" if there is none."""
+        """Return the rule as a table of the config file, "" if there is none."""
         return "" if self.rule is None else rule_toml(self.rule)
 
 
@@ -83,10 +83,10 @@ def propose(
 ) -> list[Proposal]:
     """Return a rule, or the reason why there is none, for each field without one.
 
-    ``fields``: as found in ``steps``; ``requests``: all that were captured, whatever their
-    conversation; ``taken``: names of rules that exist; ``whose``: the client that a request is of,
-    None if that cannot be told. A field seen in one client alone gets a rule for that client; if
-    its name is a library's, only for those of its requests that begin like these.
+    ``fields``: fields found in ``steps``; ``requests``: all captured requests of all conversations;
+    ``taken``: names of existing rules; ``whose``: returns a request's client, None if not known. A
+    field seen in one client alone gets a rule for that client; if the client's name is a library's,
+    only for requests whose system text begins like that of these.
     """
     proposals: list[Proposal] = []
     made: dict[tuple[str | tuple[str, ...], str], str] = {}
@@ -111,7 +111,7 @@ def propose(
 
 
 def _is_named(field: Field) -> bool:
-    """Whether each of its lines is a name with a colon, and the value."""
+    """Whether each line of the field is a name with a colon, and the value."""
     before = (one.change.before for one in field.sightings)
     return all(NAMED.match(text) for text in before)
 
@@ -135,7 +135,7 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         if _strength(heading) < 2 or not heading.isprintable():
             raise RefusedError("no text above it tells it from other text")
         anchor = _Anchor(heading[-_BEFORE:], "", is_line=len(heading) <= _BEFORE, is_first=False)
-        # The lines below a heading, as many as there are.
+        # All status lines below the heading.
         below = rf"\n(?P<{VOLATILE}>{STATUS_LINE}(?:\n{STATUS_LINE})*)(?=\n|\Z)"
         pattern, constant, note = anchor.start + below, None, git_note(heading)
     else:
@@ -163,9 +163,9 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
 
 
 def _try_next(pattern: str, changes: Sequence[Change], *, is_pin: bool) -> None:
-    """Raise RefusedError where ``pattern`` would miss a value that may come next.
+    """Raise RefusedError if ``pattern`` would miss a value that may come next.
 
-    Or where a pin of it would have another value, too, which one note cannot tell.
+    Likewise if a pin would match several values in one text, which one note cannot tell apart.
     """
     search = re.compile(pattern)
     if is_pin and any(
@@ -182,7 +182,7 @@ def _try_next(pattern: str, changes: Sequence[Change], *, is_pin: bool) -> None:
 
 
 def _around(changes: Sequence[Change]) -> Iterator[tuple[str, str, bool]]:
-    """Yield what stands before and after on the line, and whether it is the first, each time."""
+    """Yield, for each text, the line before and behind the token, and whether it is the first."""
     for text, (start, end) in chain.from_iterable(map(lines_of, changes)):
         line = text.rfind("\n", 0, start) + 1
         stop = text.find("\n", end)
@@ -191,17 +191,17 @@ def _around(changes: Sequence[Change]) -> Iterator[tuple[str, str, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """What all sightings have before and after on their line."""
+    """The text around the token on its line that all sightings share."""
 
-    before: str  #: text
-    after: str  #: text
-    is_line: bool  #: whether ``before`` is the line up to the token
-    is_first: bool  #: whether it is also the text up to it
-    is_end: bool = False  #: whether ``after`` is the line behind the token
+    before: str  #: shared text before the token
+    after: str  #: shared text behind the token
+    is_line: bool  #: whether ``before`` is all of the line up to the token
+    is_first: bool  #: whether that line is also the text's first
+    is_end: bool = False  #: whether ``after`` is all of the line behind the token
 
     @property
     def start(self) -> str:
-        """The pattern up to the token."""
+        """Pattern up to the token."""
         return self._edge + _regex(self.before)
 
     @property
@@ -210,13 +210,13 @@ class _Anchor:
 
     @property
     def whole(self) -> str:
-        """The pattern of a whole value between them, whatever it is."""
+        """Pattern of any whole value between ``before`` and ``after``."""
         end = r"(?=\n|\Z)" if self.is_end else ""
         before, after = map(_escaped, (self.before, self.after))
         return f"{self._edge}{before}(?P<{VOLATILE}>[^\\n]{{1,{_MOST_VALUE}}}?){after}{end}"
 
     def pattern(self, shape: str) -> str:
-        """Return the pattern of the token between them."""
+        """Return the pattern of a token of ``shape`` between ``before`` and ``after``."""
         head = EDGE_BEFORE if not self.before or self.before[-1].isalnum() else ""
         tail = EDGE_AFTER if not self.after or self.after[0].isalnum() else ""
         return f"{self.start}{head}(?P<{VOLATILE}>{shape}){tail}{_regex(self.after)}"
@@ -244,7 +244,7 @@ def _anchor(changes: Sequence[Change], *, is_whole: bool) -> _Anchor:
 
 
 def _last_words(text: str, *, whole: bool) -> str:
-    """Return as many of the last words as make an anchor, none of them cut short."""
+    """Return the last words of ``text``, as many as an anchor needs, the first one not cut."""
     starts = [found.start() for found in re.finditer(r"(?<=\s)\S", text)] or [len(text)]
     starts = [0, *starts] if whole else starts
     strength, end = 0, len(text)
@@ -261,12 +261,12 @@ def _strength(anchor: str) -> int:
 
 
 def _regex(anchor: str) -> str:
-    """``anchor`` as a pattern; numbers in it (versions) may be others."""
+    """Return ``anchor`` as a pattern that matches other numbers (versions) too."""
     return re.sub(r"[0-9]+", r"\\d+", _escaped(anchor))
 
 
 def _escaped(anchor: str) -> str:
-    return re.sub(r"\\([ #&~-])", r"\1", re.escape(anchor))  # these mean nothing outside brackets
+    return re.sub(r"\\([ #&~-])", r"\1", re.escape(anchor))  # no meaning outside brackets
 
 
 def _literals(anchor: _Anchor) -> tuple[str, ...]:
@@ -276,7 +276,7 @@ def _literals(anchor: _Anchor) -> tuple[str, ...]:
 
 
 def _place(request: Request, pointer: str) -> str:
-    """Return a path pattern for ``pointer``: of its role, type or tool, wherever that stands."""
+    """Return ``pointer`` as a path pattern: roles, names or types instead of indexes."""
     value: Any = request.json
     pattern = ""
     for step in parse_pointer(pointer):
@@ -290,7 +290,7 @@ def _place(request: Request, pointer: str) -> str:
 
 
 def _condition(value: Any) -> str:
-    """The role of a message, the name of a tool, the type of a block: the first that it has."""
+    """Return a path pattern's condition: a message's role, a tool's name, or a block's type."""
     if not isinstance(value, dict):
         return ""
     for key in ("role", "name", "type"):

@@ -1,7 +1,7 @@
-"""Whether a rule keeps its promises, tried on captured requests.
+"""The proof of a proposed rule on captured requests.
 
-It must make the prompts of consecutive turns equal wherever it fires, never fire in text that a
-user, a tool or the model wrote, be idempotent, and leave every other byte as it was.
+A proven rule makes the prompts of consecutive turns equal wherever it fires, never fires in text
+that a user, a tool or the model wrote, is idempotent, and leaves every other byte as it was.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNCLEAN = "the rule is not idempotent, or changes more than it names"
 def objection(
     rule: Rule, field: Field, steps: Sequence[Step], requests: Iterable[Request]
 ) -> str | None:
-    """Return why ``rule`` will not do for ``field``, or None. Quotes nothing of the requests."""
+    """Return the reason against ``rule`` for ``field``, which quotes no request; None if proven."""
     spy = Rule(rule.name, rule.where, rule.pattern, _MARK)
     for request in requests:
         if not is_for(rule, request):
@@ -61,7 +61,7 @@ def objection(
 
 
 def _is_clients(spy: Rule, request: Request) -> bool:
-    """Whether each place where the pattern matches is text of the client's own."""
+    """Whether the pattern matches only in text that the client itself wrote."""
     edits = list(spy.edits(request))
     if not edits:
         return True
@@ -73,7 +73,7 @@ def _is_clients(spy: Rule, request: Request) -> bool:
 
 
 def _is_clean(rule: Rule, request: Request, previous: Request | None = None) -> bool:
-    """Whether a second pass changes nothing, and the first nothing but its spans."""
+    """Whether a first pass changes nothing but the spans it names, and a second pass nothing."""
     once = normalize(request, [rule], previous)
     if any(report.error for report in once.reports):
         return False
@@ -83,7 +83,7 @@ def _is_clean(rule: Rule, request: Request, previous: Request | None = None) -> 
 
 
 def _only_there(was: Document | None, now: Document | None, edits: Sequence[Edit]) -> bool:
-    """Whether two texts are equal but for the spans that ``edits`` name."""
+    """Whether two bodies are equal but for the spans that ``edits`` name."""
     if was is None or now is None:
         return was is now
     inside: dict[str, list[Edit]] = {}
@@ -99,7 +99,7 @@ def _only_there(was: Document | None, now: Document | None, edits: Sequence[Edit
 
 
 def _without_added(now: Document, edits: Sequence[Edit]) -> Iterator[Edit]:
-    """Yield what takes out of ``now`` the elements that ``edits`` have put behind others."""
+    """Yield edits that remove from ``now`` the elements that ``edits`` have added to arrays."""
     for place in dict.fromkeys(edit.path for edit in edits if edit.adds):
         array = now.resolve(parse_pointer(place)[:-1])
         last, count = len(now.get(array)), sum(edit.path == place for edit in edits)
@@ -115,7 +115,10 @@ def _edited(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _mends(rule: Rule, before: Request, after: Request, wanted: Key | None) -> bool:
-    """Whether, where ``rule`` fires, nothing differs any more; ``wanted``: what must be gone."""
+    """Whether ``rule`` leaves no difference where it fires.
+
+    ``wanted``: key of the change that must be gone, None if the rule need not fire.
+    """
     step = before, after
     trial = tried(rule, step, changes(before, after))
     if trial is None:
@@ -132,7 +135,7 @@ def _mends(rule: Rule, before: Request, after: Request, wanted: Key | None) -> b
 
 
 def _landed(edits: Sequence[Edit]) -> list[Edit]:
-    """Return ``edits`` with their spans as they are in the text that was edited."""
+    """Return ``edits`` of texts, with their spans in the edited text."""
     landed: list[Edit] = []
     shifts: dict[str, int] = {}
     for edit in sorted(edits, key=lambda edit: edit.span or (0, 0)):
@@ -146,6 +149,6 @@ def _landed(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def _lost(step: Step, order: PromptOrder) -> int:
-    """How many characters of the earlier prompt the later one does not begin with."""
+    """Return the characters of the earlier prompt that are no prefix of the later one."""
     found = parted(step, order)
     return 0 if found is None else found.was.chars - found.left.shared

@@ -38,29 +38,29 @@ from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import WHOLE, Exchange
 
 _OF_VERDICT = {*Verdict.__struct_fields__} - {"where", "expected", "lost", "unedited"}
-"""Fields that a report has as the verdict does."""
+"""Fields that a report takes from the verdict unchanged."""
 _LOSSES = (Judgement.BREAK, Judgement.CUT)
 _LEFT, _RIGHT = 48, 36
 """Characters of an excerpt before and after the difference."""
 
 
 class ReportError(ValueError):
-    """Not the JSON of what was expected."""
+    """JSON that is not of the expected class."""
 
 
 class AsJson:
-    """What a running proxy tells of a turn. It quotes the prompt: for the user who asks, only."""
+    """The base of a running proxy's reports on a turn: they quote prompts, so only on request."""
 
     __slots__ = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the report as a JSON object."""
         built: dict[str, Any] = msgspec.to_builtins(self)
         return built
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """Return what ``value`` is; raises ReportError."""
+        """Return the report in the JSON object ``value``; raises ReportError."""
         try:
             return msgspec.convert(value, cls)
         except msgspec.ValidationError as error:
@@ -71,8 +71,8 @@ class AsJson:
 class Excerpts:
     """The line that changed."""
 
-    was: str  #: before
-    now: str  #: now
+    was: str  #: the line in the turn before
+    now: str  #: the line in this turn
     marked: tuple[int, int]  #: (start, end) of the change in ``now``, in characters
 
 
@@ -80,27 +80,27 @@ class Excerpts:
 class TurnReport(AsJson):
     """One turn, compared with the turn before."""
 
-    number: int  #: of the exchange, or its place in the captures
+    number: int  #: number of the exchange, or its place in the captures
     client: str  #: the client's name
-    session: str  #: as the log calls it
-    turn: int  #: its number in the session, from 1
-    side: bool  #: a request beside the conversation
+    session: str  #: id of the session in the log
+    turn: int  #: number of the turn in the session, from 1
+    side: bool  #: whether it is a side request
     judgement: Judgement  #: as in ``Verdict``
     reason: Reason | None  #: as in ``Verdict``
-    prompt: TokenCount | None  #: its tokens
+    prompt: TokenCount | None  #: tokens of the prompt
     equal: TokenCount | None  #: tokens that it shares with the turn before
-    reused: int | None  #: tokens, as the server said
-    evaluated: int | None  #: tokens, as the server said
-    seconds: float | None  #: of reading the prompt, as the server said
-    path: str | None = None  #: JSON pointer to where they part
+    reused: int | None  #: reused tokens, by the server
+    evaluated: int | None  #: evaluated tokens, by the server
+    seconds: float | None  #: seconds of prefill, by the server
+    path: str | None = None  #: JSON pointer to the divergence
     byte: int | None = None  #: offset in the text there
     excerpts: Excerpts | None = None  #: the line that changed
-    kind: ChangeKind | None = None  #: the shape of what changed
-    frequency: str = ""  #: in how many turns the same field changed, for people
-    source: str = ""  #: who wrote it
-    rules: tuple[str, ...] = ()  #: those that take the field away
-    on: tuple[str, ...] = ()  #: of these, those that are on
-    seen: tuple[int, int] | None = None  #: in how many steps of how many the same field changed
+    kind: ChangeKind | None = None  #: shape of the change
+    frequency: str = ""  #: turns in which the same field changed, in words
+    source: str = ""  #: writer of the field
+    rules: tuple[str, ...] = ()  #: names of rules that cover the field
+    on: tuple[str, ...] = ()  #: names of the active ones of these
+    seen: tuple[int, int] | None = None  #: steps in which the same field changed, and all steps
     lost: TokenCount | None = None  #: as in ``Verdict``
     seconds_lost: float | None = None  #: as in ``Verdict``
     saved: TokenCount | None = None  #: as in ``Verdict``
@@ -110,8 +110,8 @@ class TurnReport(AsJson):
     evidence: tuple[Sign, ...] = ()  #: as in ``Verdict``
     ruled_out: tuple[str, ...] = ()  #: as in ``Verdict``
     whole: TokenCount | None = None  #: as in ``Verdict``
-    says: str = ""  #: why it broke, in a sentence
-    advice: tuple[Advice, ...] = ()  #: what can be done
+    says: str = ""  #: cause of the break, in a sentence
+    advice: tuple[Advice, ...] = ()  #: advice for the user
 
 
 def report(
@@ -127,10 +127,10 @@ def report(
 ) -> TurnReport:
     """Return the report on a turn.
 
-    ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
-    with the rules that cover it, if the bodies are at hand. ``active``: the names of the rules
-    that are on. ``captures``: files or folders of them, ``clients``: those that packages declare,
-    and ``is_captured``: no running proxy remembers it, for the advice.
+    ``verdict``: the original verdict with its excerpts. ``field``: the volatile field at the break,
+    with the rules that cover it, if the bodies are at hand. ``active``: names of the active rules.
+    For the advice: ``captures``: files or folders of captures, ``clients``: the clients that
+    packages declare, ``is_captured``: whether no running proxy remembers the turn.
     """
     where = verdict.where
     usage = exchange.usage
@@ -149,7 +149,7 @@ def report(
         evaluated=usage.evaluated,
         seconds=usage.prompt_seconds,
         path=(where.path.removesuffix("/role") or None) if where is not None else None,
-        # What a template did stands in no request: its excerpts are of the rendered prompts.
+        # A template's change is in no request: its excerpts are of the rendered prompts.
         byte=where.byte if where is not None and verdict.rewrite is None else None,
         excerpts=_excerpts(where) if where is not None else None,
         kind=kind,
@@ -169,7 +169,7 @@ def report(
 
 
 def failed(exchange: Exchange, number: int | None = None) -> str:
-    """Return why there is no report on a request that failed. ``number``: as in ``report``."""
+    """Return the reason for no report on a failed request; ``number``: see ``TurnReport``."""
     number = exchange.number if number is None else number
     said = f" ({exchange.error})" if exchange.error else ""
     return (
@@ -187,7 +187,7 @@ def _prompt(exchange: Exchange) -> TokenCount | None:
 
 
 def _excerpts(where: Break) -> Excerpts | None:
-    """Cut a break's excerpts to the line in which they differ."""
+    """Return a break's excerpts, cut to the line in which they differ."""
     was, now = where.was, where.now
     if not was and not now:
         return None
@@ -196,7 +196,7 @@ def _excerpts(where: Break) -> Excerpts | None:
     start = now.rfind("\n", 0, at) + 1
     start = max(start, (token.now[0] if token is not None else at) - _LEFT)
     lines = [text[start : at + _RIGHT] for text in (was, now)]
-    # A change that begins with a new line is shown with it, else there would be nothing to see.
+    # A change that begins with a newline is shown with it, as the line itself would be empty.
     lines = [text.split("\n")[0] or text.replace("\n", "⏎") for text in lines]
     span = token.now if token is not None else (at, at + 1)
     marked = (span[0] - start, min(span[1] - start, len(lines[1])))
@@ -214,7 +214,8 @@ def report_captured(
 ) -> TurnReport:
     """Return the report on turn ``index`` (from 0) of a captured lane.
 
-    ``captures``: where they are, and ``clients``: those that packages declare, for the advice.
+    For the advice: ``captures``: files or folders of captures, ``clients``: the clients that
+    packages declare.
     """
     turn = lane.turns[index]
     record = replace(
@@ -237,7 +238,7 @@ def report_captured(
         verdict = named if recorded is None else verdict
         seen = (field.count, len(steps)) if field is not None else None
         if field is not None and recorded is not None and verdict.where is not None:
-            field = replace(field, kind=verdict.where.kind)  # of this turn, not of all that were
+            field = replace(field, kind=verdict.where.kind)  # the kind in this turn, not in all
     return report(
         record,
         verdict,
@@ -251,9 +252,9 @@ def report_captured(
 
 
 def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
-    """Return the ``recorded`` verdict with what ``now`` quotes: more was known when it was reached.
+    """Return the ``recorded`` verdict with the excerpts of ``now``, which is based on less.
 
-    A running proxy asks the server what it rendered, and knows what happened meanwhile.
+    A running proxy has the server render prompts, and knows what happened between turns.
     """
     where = recorded.where
     if where is None:
@@ -265,10 +266,10 @@ def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
 
 
 def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) -> Verdict:
-    """Return the verdict on a captured turn; where no server has counted, by our own estimate.
+    """Return the verdict on a captured turn; tokens that no server has counted are estimated.
 
-    ``replaced``: see ``Place``. ``where`` is there for every turn that does not extend the
-    one before, a break or not.
+    ``replaced``: see ``Place``. Every turn that does not extend the one before, a break or not,
+    gets a ``where``.
     """
     order = _order(after)
     sent, unedited = prompt_of(_sent(after), order), prompt_of(after.received, order)
@@ -304,7 +305,7 @@ def judged(before: Exchange | None, after: Exchange, *, replaced: bool = False) 
 
 
 def _floor(before: Exchange) -> int | None:
-    """Return how many tokens a captured prompt has at least, where its count does not tell."""
+    """Return the least size of a captured prompt in tokens, None if its count is its size."""
     if before.usage.prompt is None:
         return 0
     whole = None if before.verdict is None else before.verdict.whole
@@ -322,7 +323,7 @@ def _sent(record: Exchange) -> Request:
 def _named(
     found: Sequence[Field], step: int, verdict: Verdict, order: PromptOrder
 ) -> tuple[Field | None, Verdict]:
-    """Return the field that was seen in ``step`` where the prompts part, and where that is."""
+    """Return the field that diverges in ``step``, and the verdict with the field's place."""
     where = verdict.where
     here = [(field, one.change) for field in found for one in field.sightings if one.step == step]
     if where is None or not here:
@@ -330,7 +331,7 @@ def _named(
     for field, change in here:
         if is_related(where.path, change.path):
             return field, verdict
-    # The prompts part in what follows, where a text has lost its end.
+    # If a text has lost its end, the prompts diverge only behind it.
     field, change = min(here, key=lambda one: _place(one[1], order))
     byte = len((change.now_text or "")[: change.now_span[0]].encode("utf-8", "surrogatepass"))
     where = structs.replace(where, path=change.path, byte=byte)
@@ -338,7 +339,7 @@ def _named(
 
 
 def _place(change: Change, order: PromptOrder) -> tuple[int, list[tuple[int, str]]]:
-    """Where a change stands in a prompt, for comparing."""
+    """Return the sort key of a change's place in a prompt."""
     system_first = order is PromptOrder.SYSTEM_FIRST
     parts = (Part.SYSTEM, Part.TOOLS) if system_first else (Part.TOOLS, Part.SYSTEM)
     steps = change.path.split("/")

@@ -1,4 +1,4 @@
-"""What a turn that broke says where it leaves the turn before, for the user who asks for it."""
+"""The lines in which a broken turn diverges from the turn before, for a user who requests them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, prompt_of
 
 _ONWARD = 8000
-"""Characters behind the difference that are looked at: more than is shown."""
+"""Characters compared behind the difference: more than are shown."""
 _LONGEST = 1000
-"""Characters of a credential: one that is cut short might not be known as one."""
+"""Characters behind those in which a credential may end: one cut short may not be recognized."""
 
 _MOST_SEGMENTS = 1000
 _BEFORE, _AFTER = 2, 4
-"""Lines before that of the difference, and from it on."""
+"""Lines shown before the line of the difference, and from it on."""
 _LOOKED_AT = 40
-"""Lines that are compared, so that what only moved is not marked."""
+"""Lines compared: more than are shown, so that no line is marked that only moved."""
 WIDEST = 400
-"""Characters of a line."""
+"""Characters shown of a line, at most."""
 _LEFT = 160
-"""Characters before the difference in its own line, where that is long."""
+"""Characters shown before the difference in its own line, at most."""
 CUT = "…"
 
 _Span = tuple[int, int]
@@ -39,14 +39,14 @@ _Span = tuple[int, int]
 class Texts:
     """The lines around the first difference."""
 
-    was: tuple[DiffLine, ...]  #: as they were
-    now: tuple[DiffLine, ...]  #: as they are
+    was: tuple[DiffLine, ...]  #: lines of the turn before
+    now: tuple[DiffLine, ...]  #: lines of the broken turn
 
 
 def texts_of(pair: Pair, order: PromptOrder) -> Texts | None:
-    """Return the lines in which the prompts of ``pair`` differ first, None if nowhere.
+    """Return the lines around the first difference of the prompts of ``pair``, None if equal.
 
-    Without credentials. It takes some ten milliseconds with prompts of 2 MB.
+    Credentials are hidden. Prompts of 2 MB take some ten milliseconds.
     """
     before, after = prompt_of(pair.before, order), prompt_of(pair.after, order)
     if before is None or after is None:
@@ -59,13 +59,16 @@ def texts_of(pair: Pair, order: PromptOrder) -> Texts | None:
             carried(request.headers, request.target) for request in (pair.before, pair.after)
         )
     )
-    same = min(left.was_at, left.now_at)  # they may begin at other places of their texts
+    same = min(left.was_at, left.now_at)  # the segments may diverge at different offsets
     was = _from(before, left.was, left.was_at, same, known)
     return quoted(was, _from(after, left.now, left.now_at, same, known))
 
 
 def quoted(was: str, now: str) -> Texts | None:
-    """Return the lines of two excerpts; None where they do not differ, but for a credential."""
+    """Return the lines around the first difference of two excerpts, None if they are equal.
+
+    Excerpts that differ only in a (hidden) credential are equal.
+    """
     if was == now:
         return None
     left, right = side_by_side(was, now, common_prefix(was, now))
@@ -75,7 +78,7 @@ def quoted(was: str, now: str) -> Texts | None:
 def _from(
     prompt: Prompt, segment: Segment | None, at: int, same: int, known: Collection[bytes]
 ) -> str:
-    """Return the text of ``segment`` from ``same`` before ``at``, and what follows that."""
+    """Return the prompt's text from ``same`` characters before ``at`` in ``segment``."""
     if segment is None:
         return ""
     text, most = "", at + _ONWARD + _LONGEST
@@ -87,16 +90,16 @@ def _from(
 
 
 class DiffLine(NamedTuple):
-    """One line of two texts shown side by side."""
+    """A line of one of two texts shown side by side."""
 
-    n: int  #: its number in its text, from 1
-    parts: tuple[tuple[str, bool], ...]  #: its text in pieces, and whether each changed
+    n: int  #: number of the line in its text, from 1
+    parts: tuple[tuple[str, bool], ...]  #: pieces of its text, and whether each changed
 
 
 def side_by_side(was: str, now: str, at: int) -> tuple[list[DiffLine], list[DiffLine]]:
     """Return lines of both texts around ``at``, up to which they are equal; none of an empty one.
 
-    Where they go on for longer than is shown, the last difference may only be that of the cut.
+    In texts longer than the excerpt, the last difference may only be due to the cut.
     """
     line = was.rfind("\n", 0, at) + 1
     number = was.count("\n", 0, line) + 1
@@ -127,7 +130,7 @@ def _cut(line: str) -> str:
 def _marked(
     lines: Sequence[str], spans: Sequence[_Span], number: int, *, is_cut: bool
 ) -> Iterator[DiffLine]:
-    """Yield ``lines``, cut in pieces where one of ``spans`` of all of them begins or ends."""
+    """Yield ``lines`` in pieces, cut at the ends of ``spans``, which are offsets in all of them."""
     offset = 0
     for count, line in enumerate(lines[:_AFTER]):
         parts: list[tuple[str, bool]] = [(CUT, False)] if is_cut and not count else []

@@ -1,8 +1,8 @@
-"""The whole value that a changed token is part of, ids that mean nothing, and values to come.
+"""Values of volatile fields: the whole value around a token, meaningless ids, possible next values.
 
-The model may act on a path, a port, a count, a commit: such a value is pinned as a whole, with
-what belongs to it on its line, and told when it changes. Only an id to which nothing else in the
-request refers may be made constant (law 11).
+The model may act on a path, a port, a count, a commit: such a value is pinned as a whole, with the
+words that belong to it on its line, and a note reports its changes. Only an id to which nothing
+else in the request refers may be made constant (law 11).
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.prompt.request import Request
 
 _SHORT = 200
-"""Characters of a line, at most, that is told whole."""
+"""Characters of a line, at most, whose value reaches from its name to the line's end."""
 NAMED = re.compile(r"\A\s*+(?:\d++[.)]\s++)?(?:<[\w-]++>|[^\d=/\\\n]*?(?::[ \t]+|=[ \t]*))")
-"""What a line says before its value: a tag, or a name with a colon."""
+"""Pattern of a line's text before its value: a tag, or a name with a colon."""
 _WORDS = re.compile(r"(?:[^\s\d/\\@]+[ \t]+)*")
 _END = re.compile(r"(?:</[\w-]++>|(?<![.,;|\s]))[.,;|\s]*+\Z")
-"""What stands behind the value of a whole line."""
+"""Pattern of a line's end behind its value."""
 _CLAUSE = re.compile(r"[.!?;](?=\s|\Z)|</|\Z")
 _TOKEN = re.compile(r"(?<![.,;:!?)\"'`])[.,;:!?)\"'`]*+(?:\s|\Z)|</")
 _STARTED = re.compile(r"(?:(?<=[:=])[ \t]+[^\n]{0,24}|[^\s=(\"'`<>\[{]*)\Z")
-"""What of a value stands before its changed token: all behind a colon, else its own word."""
+"""Pattern of a value's text before its token: all behind a colon, otherwise the token's word."""
 _MOST_CLAUSE = 160
 _ID_NAMED = re.compile(
     r"(?i)(?:\A|[.;,|{(\[>!?:]|(?<!\s)\s{2})[\s*\"'<-]{,16}+(?:(?:the|this|current|x)[ -])?"
     r"((?:request|trace|span|correlation|run|build|invocation|session)[ _-]?id"
     r"|nonce|stamp|cch|uuid|guid)[\"'>*]*+\s*+(?:[:=#]|is\b)?[\s\"'(`]*\Z"
 )
-"""Names of ids that programs write for themselves. Of others (of a job, a message, a process) the
-model may make use."""
+"""Pattern of names of ids that only programs use; other ids (of a job, a message, a process) the
+model may use."""
 _ID_ENDS = re.compile(r"[\"'`)\]}>]*(?:\Z|[.!?](?=\s|\Z)|;|\||</|,\s*[\"']?[\w-]+[\"']?\s*[:=])")
 _POINTS_BACK = re.compile(
     r"(?i)\b(?:it|its|(?:this|that|the above) (?:id|value|one|nonce|stamp))\b"
 )
 _NEAR = 120
 _SPELLED = r"(?:[\s\\\"':=#*(`>]{0,6}|\s?is\s)[0-9a-f-]{3,}"
-"""What follows its name where the id itself stands, in JSON."""
+"""Pattern of JSON text behind an id's name if the id itself follows."""
 ID = r"[0-9A-Za-z][0-9A-Za-z_-]*"
-"""Pattern of an id, of whatever letters the next one may be."""
+"""Pattern of any id: the next value may have other letters."""
 _IDS = (ChangeKind.UUID, ChangeKind.NONCE)
 _LETTER = re.compile(r"[0-9A-Za-z]")
 _STAMP, _LEAP = 4, 500
-"""Digits of a stamp, at least, and how far two of them lie apart: a counter goes step by step."""
+"""Digits of a stamp, and the distance of two stamps, at least: a counter takes smaller steps."""
 _BREAK = re.compile(r"\n")
 _RUN = re.compile(r"\d+")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?=[A-Fa-f]*+\d)[0-9A-Fa-f]{6,}+")
@@ -61,7 +61,7 @@ def lines_of(change: Change) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def shared_start(texts: Iterable[str]) -> str:
-    """Return what all of ``texts`` begin with."""
+    """Return the common prefix of all ``texts``."""
     return reduce(lambda one, other: one[: common_prefix(one, other)], texts)
 
 
@@ -112,8 +112,8 @@ def constant_of(
 ) -> str | None:
     """Return the constant for an id that means nothing to the model, None for any other value.
 
-    ``requests``: those in which ``changes`` were seen. Nothing else in them has the id, or speaks
-    of it by its name.
+    ``requests``: the requests with ``changes``. The id means something if another text in them
+    contains it or mentions its name.
     """
     if kind not in _IDS and not all(map(_is_leap, changes)):
         return None
@@ -137,7 +137,7 @@ def constant_of(
 
 
 def _is_leap(change: Change) -> bool:
-    """Whether a number is none that counts, but a stamp that happened to have no letter."""
+    """Whether a number is no counter, but a stamp that happened to have no letter."""
     return (
         change.kind is ChangeKind.COUNTER
         and len(change.was) == len(change.now) >= _STAMP
@@ -146,7 +146,7 @@ def _is_leap(change: Change) -> bool:
 
 
 def invented(value: str) -> Iterator[str]:
-    """Yield values that may come after ``value``: counted on, shorter, longer, of other letters."""
+    """Yield values that may follow ``value``: counted up, shorter, longer, of other letters."""
     yield _RUN.sub(lambda found: str(int(found[0]) + 1).zfill(len(found[0])), value)
     yield _RUN.sub("9", value)
     yield _RUN.sub(lambda found: f"1{found[0]}", value)

@@ -20,9 +20,9 @@ from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import Normalized, may_fire, normalize
 
 Step = tuple[Request, Request]
-"""A turn and the one after it, of one conversation."""
+"""A turn and the next one of the same conversation."""
 Key = tuple[str, str, str, str]
-"""General path, kind, label, who wrote it."""
+"""General path, kind, label, and part with writer: equal for all sightings of a field."""
 _LABEL = re.compile(r"(?:\S*\s*[^\s0-9A-Za-z]+|\S*)\s*\Z")
 _LABEL_LENGTH = 32
 _REACH = 200
@@ -36,28 +36,28 @@ _NUMBERS = (ChangeKind.COUNTER, ChangeKind.NONCE)
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A change where it was seen."""
+    """One occurrence of a change."""
 
-    step: int  #: in which of the steps
-    change: Change  #: what changed
+    step: int  #: index of the step
+    change: Change  #: the change
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One volatile field."""
 
-    path: str  #: a pattern: the JSON pointer, with ``*`` for an index that differs
-    kind: ChangeKind  #: the shape of what changes
-    part: Part  #: of the prompt
-    source: str  #: who wrote it (see prompt.Segment)
-    label: str  #: what stands before it on its line
-    was: str  #: an example, before
-    now: str  #: the same example, after
-    count: int  #: in how many steps it was seen
-    rules: tuple[str, ...] = ()  #: the names of those that take it away, in the order given
-    covered: int = 0  #: in how many of the steps the first of them does
+    path: str  #: path pattern: the JSON pointer, with ``*`` for an index that differs
+    kind: ChangeKind  #: shape of the changes
+    part: Part  #: part of the prompt
+    source: str  #: writer of the field (see prompt.Segment)
+    label: str  #: words before the field on its line
+    was: str  #: an example of its text before a step
+    now: str  #: the same example after the step
+    count: int  #: number of steps with a change of the field
+    rules: tuple[str, ...] = ()  #: names of rules that cover it, in the order given
+    covered: int = 0  #: number of steps in which the first of these rules does
     sightings: tuple[Sighting, ...] = field(default=(), repr=False, compare=False)
-    """Where it was seen."""
+    """All changes of the field."""
 
 
 def fields(
@@ -65,7 +65,7 @@ def fields(
 ) -> tuple[Field, ...]:
     """Return the volatile fields of ``steps``, in the order in which they were first seen.
 
-    Each rule is run alone; which are switched on is not asked here.
+    Each rule is run alone, whether it is active or not.
     """
     wanted = frozenset(parts)
     changed = [changes(*step, wanted) for step in steps]
@@ -87,7 +87,7 @@ def fields(
 
 
 def key_of(change: Change) -> Key:
-    """Return what is equal for all sightings of one field."""
+    """Return the key of the field that ``change`` belongs to."""
     kind = change.kind.value
     label = label_of(change)
     heading = git_heading(change)
@@ -111,9 +111,9 @@ def label_of(change: Change) -> str:
 
 
 def git_heading(change: Change) -> str | None:
-    """Return the line above the git status (or the commits) that changed, None where it is none.
+    """Return the line above the git status (or commits) that changed, None for other changes.
 
-    Some of its lines may have come or gone.
+    The status may have gained or lost lines.
     """
     if change.was_text is None or change.now_text is None:
         return None
@@ -140,7 +140,7 @@ def general(path: str) -> str:
 def _field(
     sightings: list[Sighting], tried: Sequence[tuple[str, Sequence[RuleTrial | None]]]
 ) -> Field:
-    """Return the field of ``sightings``; ``tried``: each rule in each step."""
+    """Return the field of ``sightings``; ``tried``: names of rules, and their trials by step."""
     found = [sighting.change for sighting in sightings]
     kinds = {change.kind for change in found}
     if git_heading(found[0]) is not None:
@@ -179,16 +179,16 @@ def _pattern(paths: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RuleTrial:
-    """What one rule does in a step."""
+    """The trial of one rule in a step."""
 
-    step: Step  #: which
-    changed: Sequence[Change]  #: the changes without it
-    sent: Step  #: the step with it
-    edits: tuple[tuple[Edit, ...], tuple[Edit, ...]]  #: its edits in either turn
-    left: Sequence[Change]  #: the changes that it leaves
+    step: Step  #: the step without the rule
+    changed: Sequence[Change]  #: the changes without the rule
+    sent: Step  #: the step with the rule
+    edits: tuple[tuple[Edit, ...], tuple[Edit, ...]]  #: the rule's edits in either turn
+    left: Sequence[Change]  #: the changes with the rule
 
     def takes_away(self, change: Change) -> bool:
-        """Whether ``change`` is gone, and by an edit that meets it."""
+        """Whether the rule makes ``change`` disappear, by an edit that meets it."""
         if key_of(change) in map(key_of, self.left):
             return False
         place = general(change.path)
@@ -196,7 +196,7 @@ class RuleTrial:
             sum(is_related(place, general(one.path)) for one in found)
             for found in (self.changed, self.left)
         )
-        if now >= was:  # the same change, only told in another way
+        if now >= was:  # the same change, described in another way
             return False
         return any(
             meets(edit, request, change, text)
@@ -210,7 +210,10 @@ class RuleTrial:
 def tried(
     rule: Normalizer, step: Step, changed: Sequence[Change], parts: frozenset[Part] = ALL
 ) -> RuleTrial | None:
-    """Return what ``rule`` alone does in ``step``, where ``changed`` differs; None: nothing."""
+    """Return the trial of ``rule`` alone in ``step``, None if it edits nothing.
+
+    ``changed``: the changes in ``step``.
+    """
     before, after = step
     if not (may_fire(rule, before) or may_fire(rule, after)):
         return None
@@ -223,30 +226,30 @@ def tried(
 
 
 def folded(step: Step, rules: Sequence[Normalizer]) -> Step:
-    """Return ``step`` as it would be sent with ``rules``."""
+    """Return ``step`` as sent with ``rules``."""
     before = normalize(step[0], rules).request
     return before, normalize(step[1], rules, before).request
 
 
 def parted(step: Step, order: PromptOrder) -> Parted | None:
-    """Return the prompts of ``step`` in ``order``, and where they part; None where one has none."""
+    """Return the prompts of ``step`` in ``order`` and their divergence, None without a prompt."""
     was, now = (prompt_of(request, order) for request in step)
     return None if was is None or now is None else Parted(was, now, parting(was, now))
 
 
 def edits_of(result: Normalized) -> tuple[Edit, ...]:
-    """Return all edits that were made."""
+    """Return all edits of all rules in ``result``."""
     return tuple(edit for report in result.reports for edit in report.edits)
 
 
 def meets(edit: Edit, request: Request, change: Change, text: str | None) -> bool:
-    """Whether ``edit`` of ``request`` is made where ``change`` is: there, around or inside it.
+    """Whether ``edit`` of ``request`` overlaps ``change``: at its place, around it or inside it.
 
-    ``text``: the string that the change is in, in that request (``was_text`` or ``now_text``).
+    ``text``: the string with the change in that request (``was_text`` or ``now_text``).
     """
     ours, theirs = general(edit.path), general(change.path)
     if ours != theirs:
-        # What has come or gone as a whole is not mended by an edit somewhere inside it.
+        # A block that came or went as a whole is not mended by an edit inside it.
         is_inside = ours.startswith(f"{theirs}/") and change.kind not in _WHOLE
         return is_inside or theirs.startswith(f"{ours}/")
     if edit.span is None or text is None:
@@ -257,5 +260,5 @@ def meets(edit: Edit, request: Request, change: Change, text: str | None) -> boo
 
 
 def is_related(one: str, other: str) -> bool:
-    """Whether two paths lead to one value, or to a value and a part of it."""
+    """Whether two paths are equal, or one leads into the value of the other."""
     return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")

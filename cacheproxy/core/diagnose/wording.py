@@ -1,7 +1,7 @@
-"""A proposed rule in words: whose requests it edits, what it tells the model, its table.
+"""The texts of a proposed rule: its client, its note for the model, its table in the config file.
 
-A pin's note is in words that a client would use. Never all programs of a library are edited,
-because one has a date.
+A pin's note is in words that a client would use. A rule for one program never edits the requests of
+all programs that use the same library.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _VOLATILE = r"\g<volatile>"
 _CALENDAR = re.compile(r"(?i)\b(?:week|kw|cw|day|month|quarter|year|hour|minute)\W*\Z")
 _TODAY = re.compile(r"(?i)\b(?:today|current|now)\b|\A\W*(?:the )?date\W*\Z")
 _NAMES = re.compile(r"(?i)(?:[:=>(\"'`|]|\b(?:is|was|are))\s*\Z")
-"""What stands behind the name of a value."""
+"""Pattern of what separates a name from its value."""
 _LABEL = re.compile(r"(?<![A-Za-z0-9 '_-])[0-9 '_-]*+([A-Za-z][A-Za-z0-9 '_-]*)\Z")
 _IS = re.compile(r"(?i)(?<!\s)\s*\b(?:is|was|are)\Z")
 _LEAST = 8
 _HEAD, _TELLING = 80, 16
-"""Characters of a system text's beginning, at most; letters and digits of it, at least."""
+"""Characters of a system text's head, at most; letters and digits in it, at least."""
 
 
 def notes_for(kind: ChangeKind, before: str) -> Iterator[str]:
-    """Yield notes for a rule (see ``rules.note``), the best first: one may match its pattern.
+    """Yield notes for a rule (see ``rules.note``), the best first: some may match its own pattern.
 
-    ``before``: what the line says before the value. Where that is no name, the note quotes it.
+    ``before``: the line's text before the value, which the note quotes if it is no name.
     """
     if kind is ChangeKind.DATE and _TODAY.search(before):
         yield f"Today's date is now {_VOLATILE}."
@@ -57,9 +57,9 @@ def git_note(heading: str) -> str:
 
 
 def rule_toml(rule: Rule) -> str:
-    """Return ``rule`` as a ``[[rule]]`` table; what is as usual is left out.
+    """Return ``rule`` as a ``[[rule]]`` table, without members that have their default.
 
-    Above it stands whose requests it is for, if that is not plain to see.
+    A comment above it names the requests it is for if the client's name alone does not.
     """
     client, where = rule.client, rule.where
     table = {
@@ -93,7 +93,7 @@ def _value(value: str | bool | Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """``text`` as a TOML string: a literal one, readable for patterns, where that can be."""
+    """Return ``text`` as a TOML string, without escapes if possible, for readable patterns."""
     if "'" not in text and text.isprintable():
         return f"'{text}'" if "\\" in text or '"' in text else f'"{text}"'
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -108,16 +108,16 @@ def _escape(character: str) -> str:
 
 
 class RefusedError(Exception):
-    """No rule can be made; the message says why, and quotes nothing."""
+    """A field that no rule can be made for; the message is the reason, and quotes no request."""
 
 
 def whose_field(
     field: Field, steps: Sequence[Step], whose: Callable[[Request], Client | None]
 ) -> Client | None:
-    """Return the one client in whose requests the field was seen, if there is but one.
+    """Return the client in whose requests the field was seen, None if there are several.
 
-    One that has but a library's name is told by the beginning of its system text as well; raises
-    RefusedError where that tells nothing.
+    A client with a library's name is identified by the head of its system text as well; raises
+    RefusedError if that head is too short or not fit for a rule.
     """
     requests = [request for one in field.sightings for request in steps[one.step]]
     seen = set(map(whose, requests))
@@ -134,7 +134,7 @@ def whose_field(
 
 
 def _head(requests: Sequence[Request]) -> str:
-    """Return the words on the first line with which the system text of all of them begins."""
+    """Return the words of the first line with which the system texts of all requests begin."""
     heads = [one.opening[0][0].lstrip()[:_HEAD] if one.opening else "" for one in requests]
     shared = reduce(lambda one, other: one[: common_prefix(one, other)], heads)
     line, end, _ = shared.partition("\n")
