@@ -1,1 +1,1 @@
-"""What differs between two texts, two values, two requests."""
+"""Differences between two texts, two values, two requests."""

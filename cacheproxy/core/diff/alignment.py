@@ -1,4 +1,4 @@
-"""Which message of a prompt corresponds to which of the next.
+"""The alignment of two prompts: which message corresponds to which.
 
 Messages after the last one of the earlier prompt are the new turn, not a change.
 """
@@ -18,11 +18,11 @@ from cacheproxy.core.prompt.prompt import Prompt
 
 Pair = tuple[int, int]
 _LONG = 20
-"""Characters from which one equal block shows that two messages are versions of one."""
+"""Characters of an equal block, at least, to show that two messages are versions of one."""
 
 
 class AlignedMessage(NamedTuple):
-    """One message, or the whole of a system text that stands outside the messages."""
+    """One message, or a whole system text outside the messages."""
 
     path: str  #: JSON pointer in its request
     blocks: tuple[Segment, ...]  #: its texts, in their order
@@ -30,23 +30,23 @@ class AlignedMessage(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """The message's texts, joined."""
         return self.key[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Which message of a turn became which of the next, by their indexes."""
+    """The messages of a turn matched with those of the next, by their indexes."""
 
-    pairs: tuple[Pair, ...]  #: (before, after), in order
-    gone: tuple[int, ...]  #: those before without a counterpart
-    new: tuple[int, ...]  #: those after without one, where it stands before one that stayed
-    moved: tuple[Pair, ...]  #: (before, after) of those that stand behind what has come since
-    appended: tuple[int, ...]  #: what the turn added
+    pairs: tuple[Pair, ...]  #: (before, after) of matched messages, in order
+    gone: tuple[int, ...]  #: earlier messages without a counterpart
+    new: tuple[int, ...]  #: later messages without a counterpart that precede a matched one
+    moved: tuple[Pair, ...]  #: (before, after) of messages that moved behind the appended ones
+    appended: tuple[int, ...]  #: messages that the turn added at the end
 
 
 def units(prompt: Prompt, *, system: bool) -> list[AlignedMessage]:
-    """Return the messages of ``prompt`` that are, or are not, part of its system text."""
+    """Return the messages of ``prompt`` in its system text, or without ``system`` the others."""
     wanted = [
         segment
         for segment in prompt.segments
@@ -62,7 +62,7 @@ def _unit(path: str, blocks: Iterable[Segment]) -> AlignedMessage:
 
 
 def _owner(segment: Segment) -> str:
-    """``/messages/3`` for all that is part of it; ``/system`` for its blocks."""
+    """Return the path of a segment's message (``/messages/3``) or system text (``/system``)."""
     steps = segment.path.split("/")
     return "/".join(steps[: 3 if steps[1] in LISTS else 2])
 
@@ -91,10 +91,10 @@ def align(
 def match(
     ours: Sequence[object], theirs: Sequence[object], same: Callable[[int, int], bool]
 ) -> list[Pair]:
-    """Pair equal items, longest runs first, then in each gap those that ``same`` accepts.
+    """Pair equal items, longest runs first, then in each gap the items that ``same`` accepts.
 
-    In a gap that ends before both lists do, what is left is paired in order if it is equally
-    many: something was written anew where it stood.
+    In a gap that ends before both lists do and has no such items, equal numbers of items are paired
+    in order: they were rewritten in place.
     """
     start = 0
     while start < min(len(ours), len(theirs)) and ours[start] == theirs[start]:
@@ -136,10 +136,10 @@ def _same(one: AlignedMessage, other: AlignedMessage, *, fixed: bool) -> bool:
 def _moved_to_end(
     pairs: Sequence[Pair], before: Sequence[AlignedMessage], after: Sequence[AlignedMessage]
 ) -> Iterator[Pair]:
-    """Yield the last pairs, if what is between them and the others is what the turn added.
+    """Yield the last pairs if only messages that the turn added precede them.
 
-    A client's block that always stands last looks like this; so would messages put in before
-    the last ones, which is why what the model or a tool wrote never counts as moved.
+    A block that a client always puts last looks like this. So do messages inserted before the last
+    ones, which is why a message of the model or a tool never counts as moved.
     """
     count = 0
     for i, j in reversed(pairs):

@@ -20,16 +20,16 @@ from cacheproxy.core.prompt.segments import tool_name
 _ALL = frozenset(Part)
 _KEPT = 0.5
 """Share of the earlier messages, by number or size, that must still be there; with less, the
-history was replaced (a compaction), and what differs in it is no field."""
+history was replaced (a compaction), and its differences are no fields."""
 _TELLING = {ChangeKind.REMOVED: 20, ChangeKind.TEXT: 60}
-"""Characters of a text from which finding it again elsewhere means that it was moved."""
+"""Characters of a text, at least, that was moved if it is found elsewhere."""
 STRING, LIST = "a string", "a list of blocks"
 
 
 def changes(before: Request, after: Request, parts: Iterable[Part] = _ALL) -> list[Change]:
-    """Return what changed in ``parts``, in template order; nothing if a body is not understood.
+    """Return the changes in ``parts``, in template order; none if a body is not understood.
 
-    ``after`` is a later turn of the same conversation: what it adds at the end is no change.
+    ``after`` is a later turn of the same conversation: messages appended to it are no change.
     """
     earlier, later = prompt_of(before), prompt_of(after)
     if earlier is None or later is None:
@@ -39,7 +39,7 @@ def changes(before: Request, after: Request, parts: Iterable[Part] = _ALL) -> li
     if Part.TOOLS in wanted:
         try:
             found += differences(_tools(before), _tools(after), ("tools",))
-        except RecursionError:  # nested so deeply that only the whole can be compared
+        except RecursionError:  # too deeply nested, except for a comparison as a whole
             ours, theirs = ([one.text for one in each.of(Part.TOOLS)] for each in (earlier, later))
             found += [] if ours == theirs else [_TOO_DEEP]
     for part in (Part.SYSTEM, Part.MESSAGES):
@@ -52,7 +52,7 @@ _TOO_DEEP = Change(ChangeKind.TEXT, Part.TOOLS, "/tools", "client", "", "")
 
 
 def _tools(request: Request) -> list[Any]:
-    """Return the tools without their breakpoints."""
+    """Return the tools without their cache breakpoints."""
     tools = (request.json or {}).get("tools")
     return [
         {key: value for key, value in tool.items() if key != "cache_control"}
@@ -66,7 +66,7 @@ def differences(was: Any, now: Any, path: Path) -> Iterator[Change]:
     """Yield the differences between two values in the tools, as ``json.loads`` returns them.
 
     The order of keys and items is included: chat templates print tools as JSON, so it is part of
-    the prompt. What is no string is told as JSON.
+    the prompt. A change's texts are JSON for values that are no strings.
     """
     if isinstance(was, str) and isinstance(now, str):
         for hunk in hunks(was, now):
@@ -82,7 +82,7 @@ def differences(was: Any, now: Any, path: Path) -> Iterator[Change]:
 def _members(
     was: dict[str, Any], now: dict[str, Any], path: Path, places: tuple[Sequence[str], ...] = ()
 ) -> Iterator[Change]:
-    """Compare by name; ``places``: the names of items, in the order of the lists that have them."""
+    """Compare members by name; ``places``: for items of two lists, their names in list order."""
 
     def at(name: str, side: int) -> Path:
         return (*path, places[side].index(name) if places else name)
@@ -101,7 +101,7 @@ def _members(
 
 
 def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Change]:
-    """Items with names (tools) are matched by name, others by how they are spelt."""
+    """Compare items of lists: those with names (tools) are matched by name, others by spelling."""
     names = _names(was), _names(now)
     if all(names):
         before, after = (
@@ -127,7 +127,7 @@ def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Change]:
 
 
 def _names(items: Sequence[Any]) -> list[str]:
-    """The names of all items, or nothing if one has none or two have the same."""
+    """Return the names of all items, [] if one has none or two are equal."""
     names = [tool_name(item) for item in items]
     found = [name for name in names if name is not None]
     return found if len(found) == len(set(found)) == len(items) else []
@@ -163,7 +163,7 @@ def _texts(
             is_message=theirs[j].path.count("/") == 2,
         )
     ]
-    # A system text with nothing behind it may grow.
+    # A system text at the end of the prompt may grow.
     may_grow = not fixed or earlier.segments[-1].part is part
     if _extends(ours, theirs, exactly=not may_grow):
         return spelt
@@ -172,7 +172,7 @@ def _texts(
         for i, j in aligned.moved
     ]
     for i in aligned.gone:
-        # A turn taken back takes the model's answer with it: that is no field.
+        # A turn that is taken back removes the model's answer too: that is no field.
         is_tail = not fixed and all(row < i for row, _ in aligned.pairs)
         if not (is_tail and _source(ours[i]) in ("model", "tool")):
             result.append(_whole(ChangeKind.REMOVED, part, ours[i]))
@@ -211,7 +211,7 @@ def _blocks(
     *,
     is_last: bool,
 ) -> Iterator[Change]:
-    """Compare the blocks of one message; what was put behind its end in the last is no change."""
+    """Compare the blocks of one message; text appended to the last message is no change."""
     ours, theirs = was.blocks, now.blocks
     pairs = match(
         [block.text for block in ours],
@@ -240,7 +240,7 @@ def _blocks(
 
 
 def _hunks(was: str, now: str) -> list[Hunk]:
-    """The differences of two texts, or all of them where nothing much is alike."""
+    """Return the differences of two texts, or the whole texts as one if they are hardly alike."""
     found = hunks(was, now)
     if len(found) > 1 and not alike(masked(was), masked(now)):
         return [Hunk(ChangeKind.TEXT, (0, len(was)), (0, len(now)))]
@@ -248,14 +248,14 @@ def _hunks(was: str, now: str) -> list[Hunk]:
 
 
 def _whole(kind: ChangeKind, part: Part, one: AlignedMessage | Segment) -> Change:
-    """A message or block that has come or gone."""
+    """Return the change for a message or block that has come or gone as a whole."""
     source = _source(one) if isinstance(one, AlignedMessage) else one.source
     was, now = (one.text, "") if kind is ChangeKind.REMOVED else ("", one.text)
     return Change(kind, part, one.path, source, was, now)
 
 
 def _with_moves(found: list[Change], elsewhere: list[str]) -> list[Change]:
-    """Call moved what has gone at one place and stands, the same but for its tokens, elsewhere."""
+    """Return ``found``, with texts marked as moved that are elsewhere now, equal but for tokens."""
     if not any(change.kind in _TELLING for change in found):
         return found
     came = {masked(change.now.strip()) for change in found if change.kind is ChangeKind.ADDED}
@@ -295,9 +295,9 @@ def value_at(request: Request, pointer: str) -> Any:
 
 
 def _forms(was: Any, now: Any, path: str, *, is_message: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield (pointer in the later request, form before, form now) of contents that mean the same.
+    """Yield (pointer in the later request, form before, form now) of contents that changed form.
 
-    ``was``, ``now``: a message, or a system text outside the messages.
+    ``was``, ``now``: a message with is_message, otherwise a system text outside the messages.
     """
     if is_message:
         if not (isinstance(was, dict) and isinstance(now, dict)):

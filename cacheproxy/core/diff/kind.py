@@ -1,4 +1,4 @@
-"""The kind of a change between two texts that should be equal, told by its shape.
+"""The kind of a change between two texts that should be equal, recognized by its shape.
 
 The log and the totals name the kind, since they must not show the texts (law 7).
 """
@@ -16,7 +16,7 @@ from cacheproxy.core.dialects.content import Part
 
 
 class ChangeKind(StrEnum):
-    """The kinds of change, from the most particular to the least."""
+    """The kinds of change, from the most specific to the least."""
 
     UUID = "uuid"
     DATE = "date"
@@ -55,7 +55,7 @@ _WITH_DAY = (
     rf"{{}}(?:, ?| - | ){_NAME}(?![0-9A-Za-z])",
     "{}",
 )
-"""A date and the day of the week that goes with it are one field: one alone would be false."""
+"""Forms of a date with its day of the week: both are one field, as one alone would be false."""
 _DATE = f"(?:{'|'.join(form.format(_ANY) + _WEEK for form in _WITH_DAY)})"
 SHAPES = {
     ChangeKind.UUID: r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
@@ -64,12 +64,12 @@ SHAPES = {
     ChangeKind.COUNTER: r"\d+",
     # After the counter: a nonce may have no letter in one turn.
     ChangeKind.NONCE: r"(?:[0-9a-f]{3,}|[0-9A-F]{3,})",
-    # After all that may stand in one.
+    # After all the shapes that a path may contain.
     ChangeKind.PATH: r"(?:~|[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}[/\\]?",
 }
-"""Patterns that match a token of the kind whole, wherever it stands in a text."""
+"""Patterns that match a whole token of the kind, anywhere in a text."""
 STATUS_LINE = r"(?:(?:[MADRCUT?!][ MADRCUT?!]| ?[MDT]) \S[^\n]*|[0-9a-f]{7,40} \S[^\n]*|\(clean\))"
-"""Pattern of a line of ``git status --short`` or ``git log --oneline``; ``(clean)``: of neither."""
+"""Pattern of a line of ``git status --short`` or ``git log --oneline``, or of a clean status."""
 EDGE_BEFORE = r"(?<![0-9A-Za-z])"
 EDGE_AFTER = r"(?![0-9A-Za-z])"
 _COMPILED = {
@@ -79,39 +79,39 @@ _LINE = re.compile(rf"{STATUS_LINE}(?=\n|\Z)")
 _STATUS = re.compile(rf"{STATUS_LINE}(?:\n{STATUS_LINE})*(?=\n|\Z)")
 _ABOUT_GIT = re.compile(r"(?i)git|status|commits")
 _HEADING = 400
-"""Characters before such lines in which it is said what they are."""
+"""Characters before status lines in which a word must name git."""
 _AROUND = 80
-"""Characters around a difference in which the token it is part of is looked for."""
+"""Characters around a difference in which its token is searched."""
 _RUN = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _LEADS = re.compile(r"[\w/+.-]{0,40}(?:;base64,|\",\"data\":\")")
 _LONG_RUN = re.compile(r"[A-Za-z0-9+/_-]{80,}={0,2}")
 _NO_SHAPE = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 _MOST_RUN = 64 << 10
-"""Characters before a difference in which the beginning of binary data is looked for."""
+"""Characters before a difference in which the beginning of binary data is searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One difference between two turns."""
 
-    kind: ChangeKind  #: what sort of change it is
-    part: Part  #: of the prompt
-    path: str  #: JSON pointer in the later request, or in the earlier one if it has gone
-    source: str  #: who wrote it (see prompt.Segment)
-    was: str  #: the text that differs, in the earlier request
-    now: str  #: the same in the later one
+    kind: ChangeKind  #: kind of the change
+    part: Part  #: part of the prompt
+    path: str  #: JSON pointer in the later request, or in the earlier one if the text has gone
+    source: str  #: writer of the text (see prompt.Segment)
+    was: str  #: the differing text in the earlier request
+    now: str  #: the differing text in the later request
     was_text: str | None = None
-    """The string that ``was`` is part of; None: no change inside a string."""
+    """The string that contains ``was``; None: no change inside a string."""
     now_text: str | None = None
-    """The string that ``now`` is part of; None: no change inside a string."""
+    """The string that contains ``now``; None: no change inside a string."""
     was_span: tuple[int, int] = (0, 0)
-    """Where ``was`` stands in ``was_text``: (start, end) in characters."""
+    """(start, end) of ``was`` in ``was_text``, in characters."""
     now_span: tuple[int, int] = (0, 0)
-    """Where ``now`` stands in ``now_text``: (start, end) in characters."""
+    """(start, end) of ``now`` in ``now_text``, in characters."""
 
     @property
     def before(self) -> str:
-        """What stands before it on its line."""
+        """The line's text before the change, in the later request."""
         text = self.now_text or ""
         start = self.now_span[0]
         return text[text.rfind("\n", 0, start) + 1 : start]
@@ -119,38 +119,39 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One difference between two texts: a token, or what has no shape."""
+    """One difference between two texts: a token, or text without a shape."""
 
-    kind: ChangeKind  #: what sort of change it is
-    was: tuple[int, int]  #: (start, end) in characters of the earlier text
-    now: tuple[int, int]  #: (start, end) in characters of the later text
+    kind: ChangeKind  #: kind of the change
+    was: tuple[int, int]  #: (start, end) in the earlier text, in characters
+    now: tuple[int, int]  #: (start, end) in the later text, in characters
 
     def change(self, place: tuple[Part, str, str], was: str, now: str) -> Change:
-        """Return it as a change of two strings; ``place``: its part, path and source."""
+        """Return the change of two strings; ``place``: its part, path and source."""
         texts = was[slice(*self.was)], now[slice(*self.now)]
         return Change(self.kind, *place, *texts, was, now, self.was, self.now)
 
 
 def token_at(was: str, now: str, was_at: int, now_at: int) -> Hunk | None:
-    """Return the token around the first difference of two texts, or None if it is none we know.
+    """Return the token around the first difference of two texts, None if it has no known shape.
 
-    ``was_at``, ``now_at``: where they part. Both must hold a token of the same shape there.
+    ``was_at``, ``now_at``: offsets of the divergence. Both texts must have a token of the same
+    shape there.
     """
     for kind, find in _FINDING.items():
         one, other = find(was, was_at), find(now, now_at)
         if one is None or other is None or was[slice(*one)] == now[slice(*other)]:
             continue
-        # Equal text stands before the difference, so the tokens begin equally far before it.
+        # The text before the difference is equal, so the tokens begin equally far before it.
         if was_at - one[0] == now_at - other[0]:
             return Hunk(kind, one, other)
     return None
 
 
 def status_at(text: str, position: int) -> tuple[int, int] | None:
-    """Return the span of the lines of a git status, or of commits, that hold ``position``.
+    """Return the span of the lines of a git status, or of commits, at ``position``.
 
-    Or that end there: another line may have come. None where nothing before them says what they
-    are.
+    ``position`` may be their end: another line may have come. None if no word before the lines
+    names git.
     """
     line = text.rfind("\n", 0, position) + 1
     if not _LINE.match(text, line):
@@ -164,9 +165,9 @@ def status_at(text: str, position: int) -> tuple[int, int] | None:
 
 
 def blob_at(text: str, position: int) -> tuple[int, int] | None:
-    """Return the span of binary data, as base64, that holds ``position``; None where it is none.
+    """Return the span of binary data, as base64, at ``position``, None if there is none.
 
-    Or that follows there, behind what says its type.
+    ``position`` may also be before a type that introduces the data.
     """
     leads = _LEADS.match(text, position)
     if leads is not None and (found := _RUN.match(text, leads.end())):
@@ -180,7 +181,7 @@ def blob_at(text: str, position: int) -> tuple[int, int] | None:
 
 
 def _is_blob(run: str) -> bool:
-    """Whether a run of base64's characters is binary data: no hash, no path, no name."""
+    """Whether a run of base64 characters is binary data: no hash, no path, no name."""
     is_mixed = run != run.lower() and run != run.upper() and any(map(str.isdigit, run))
     return len(run) >= _AROUND and is_mixed and 16 * run.count("/") < len(run)
 
@@ -191,9 +192,9 @@ def _digest(found: re.Match[str]) -> str:
 
 
 def masked(text: str) -> str:
-    """Return ``text`` with every token that has a shape replaced: what is left is its wording.
+    """Return the wording of ``text``: every token with a shape is replaced by ``#``.
 
-    Of binary data a digest is left: other data is another text.
+    Binary data is replaced by its digest: other data is another text.
     """
     if len(text) >= _AROUND:
         text = _LONG_RUN.sub(_digest, text)
@@ -203,7 +204,7 @@ def masked(text: str) -> str:
 
 
 def _covering(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, int] | None:
-    """Return the span of the match of ``pattern`` that holds ``position``, its end included."""
+    """Return the span of the match of ``pattern`` at ``position``, which may be the match's end."""
     start = max(0, position - _AROUND)
     for found in pattern.finditer(text, start, position + _AROUND):
         if found.start() <= position <= found.end():
@@ -213,7 +214,7 @@ def _covering(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, 
     return None
 
 
-# First: a commit's hash looks like a nonce, a file's name may hold a date.
+# Git comes first: a commit's hash looks like a nonce, a file's name may contain a date.
 _FINDING: dict[ChangeKind, Callable[[str, int], tuple[int, int] | None]] = {
     ChangeKind.GIT: status_at,
     ChangeKind.BLOB: blob_at,

@@ -1,7 +1,7 @@
 """All places where two texts differ, not only the first.
 
 First the equal text at both ends is removed; then lines are matched with lines; then, within
-matched lines, each differing token is recorded and skipped. So a change after a changed date is
+matched lines, each differing token is recorded and skipped. Thus a change after a changed date is
 still found.
 """
 
@@ -20,12 +20,12 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WORD = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z]")
 _TERM = re.compile(r"[0-9A-Za-z]+|[^\s0-9A-Za-z]")
 _MOST_PAIRS = 400_000
-"""Lines of one text times lines of the other up to which they are matched one by one."""
+"""Product of the numbers of lines of two texts that are matched line by line, at most."""
 _ALIKE = 0.5
 _RUN = 5
-"""Words in a row by which a text is known again; as many as ``_runs`` puts together."""
+"""Consecutive words by which a text is recognized; the number that ``_runs`` groups."""
 TEXT_KINDS = (ChangeKind.TEXT, ChangeKind.ADDED, ChangeKind.REMOVED)
-"""Kinds of a change that has no shape of its own."""
+"""Kinds of changes without a shape."""
 _Span = tuple[int, int]
 
 
@@ -54,16 +54,16 @@ def alike(one: str, other: str) -> bool:
 
 
 def share_of_words(one: str, other: str) -> float:
-    """Return how many words the texts share, over the words of the longer (0 to 1)."""
+    """Return the number of shared words over the number of words of the longer text (0 to 1)."""
     ours, theirs = one.split(), other.split()
     shared = (Counter(ours) & Counter(theirs)).total()
     return shared / max(1, len(ours), len(theirs))
 
 
 def kept_chars(one: str, other: str) -> int:
-    """Return about how many characters of ``one`` are in ``other`` as well, wherever they stand.
+    """Return the approximate number of characters of ``one`` that are anywhere in ``other`` too.
 
-    That is what runs of a few words show: single words are in any two texts.
+    Only runs of a few words count: any two texts share single words.
     """
     words, others = _TERM.findall(one), _TERM.findall(other)
     known, kept, until = set(map(hash, _runs(others))), 0, 0
@@ -75,9 +75,9 @@ def kept_chars(one: str, other: str) -> int:
 
 
 def kept_lines(ones: Iterable[str], others: Iterable[str]) -> int:
-    """Return how many characters of ``ones`` are in lines that ``others`` have as well.
+    """Return the number of characters of ``ones`` in lines that ``others`` have too.
 
-    It is less than ``kept_chars`` finds, and takes a fiftieth of the time.
+    It is less than that of ``kept_chars``, and takes a fiftieth of the time.
     """
     known: set[str] = set()
     for text in others:
@@ -92,7 +92,7 @@ def _runs(words: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _line_end(text: str, position: int) -> int:
-    """The end of the line that ``position`` is in, its newline included."""
+    """Return the end of the line at ``position``, behind its newline."""
     if position > 0 and text[position - 1] == "\n":
         return position
     found = text.find("\n", position)
@@ -115,12 +115,12 @@ def _by_lines(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
 
 
 def _bounds(text: str, span: _Span) -> list[int]:
-    """Return where each line in ``span`` begins, and where the last one ends."""
+    """Return the offsets of the beginnings of the lines in ``span``, and of its end."""
     return [*(found.start() for found in _LINE.finditer(text, *span)), span[1]]
 
 
 def _paired(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[_Span, _Span]]:
-    """Yield which lines became which, in order: (start, end) in either list, empty for none."""
+    """Yield matched ranges of lines in order: (start, end) in either list, empty for no match."""
     if len(ours) == len(theirs):
         yield from (((i, i + 1), (i, i + 1)) for i in range(len(ours)))
         return
@@ -136,7 +136,7 @@ def _paired(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[_Span,
 
 
 def _best_pairs(ours: Sequence[str], theirs: Sequence[str]) -> tuple[_Span, ...]:
-    """The longest sequence of lines that are alike, in order (a longest common subsequence)."""
+    """Return the longest sequence of pairs of similar lines (a longest common subsequence)."""
     below: list[tuple[_Span, ...]] = [()] * (len(theirs) + 1)
     for i in reversed(range(len(ours))):
         best: list[tuple[_Span, ...]] = [()] * (len(theirs) + 1)
@@ -150,7 +150,7 @@ def _best_pairs(ours: Sequence[str], theirs: Sequence[str]) -> tuple[_Span, ...]
 
 
 def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
-    """Yield the differences between two spans that belong together, token by token."""
+    """Yield the differences between two matched spans, token by token."""
     (at, end), (by, stop) = ours, theirs
     floor, ground = at, by
     while True:
@@ -163,7 +163,7 @@ def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
             yield token
             at, by = floor, ground = token.was[1], token.now[1]
             continue
-        is_git = token is not None and token.kind is ChangeKind.GIT  # more lines than differ
+        is_git = token is not None and token.kind is ChangeKind.GIT  # it spans equal lines too
         if was[at:end][:1].isalnum() or now[by:stop][:1].isalnum():  # in the middle of a word
             while at > floor and by > ground and was[at - 1].isalnum():
                 at, by = at - 1, by - 1
@@ -174,7 +174,7 @@ def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
 
 
 def _next_equal(was: str, now: str) -> tuple[int, int]:
-    """Return where in two texts, that differ from the start, they agree again for a while."""
+    """Return the offsets at which two texts that differ from the start agree again."""
     ours, theirs = _WORD.findall(was), _WORD.findall(now)
     if len(ours) * len(theirs) > _MOST_PAIRS:
         return len(was), len(now)
@@ -188,7 +188,7 @@ def _next_equal(was: str, now: str) -> tuple[int, int]:
 
 
 def _merged(found: list[Hunk], was: str, now: str) -> list[Hunk]:
-    """Join neighbouring texts without shape, and say of each whether it came or went."""
+    """Return ``found`` with adjacent texts without shape joined, as added, removed or changed."""
     result: list[Hunk] = []
     for hunk in found:
         if hunk.kind not in TEXT_KINDS:
