@@ -1,1 +1,1 @@
-"""Questions to a chat template, and what its answers show."""
+"""Probes of a chat template, and conclusions from their answers."""

@@ -1,7 +1,7 @@
-"""Ask a chat template what it does with late system messages.
+"""The probe of a chat template's placement of late system messages.
 
 A server that can render a conversation without evaluating it gets short ones of our own, a dozen
-words each, as chat bodies. The places of the marks in the rendered text give the answer.
+words each, as chat bodies. The places of the marks in the rendered text show the placement.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cacheproxy.core.servers.placement import ROLES, Late, Placement, Treatment
 
 Told = TypeVar("Told")
 Rendered = Mapping[str, str | None]
-"""The rendered text by question; None where the template refused."""
+"""Rendered texts by the name of the question; None: the template refused it."""
 Asking = Generator[bytes, tuple[int, bytes], Told]
-"""Yields bodies to POST, takes the status and the body of each answer."""
+"""A probe: it yields bodies to POST, and takes the status and the body of each answer."""
 _NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
 _LARGEST = 64 << 10
-"""Bytes of a rendered dozen of words; what is larger is none."""
+"""Bytes of a rendered question, at most; a larger answer renders something else."""
 _BYTES_IN_HEX = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 _SPACE, _BYTE_SPACE, _BYTE_LINE = "\u2581", "\u0120", "\u010a"
 Json = dict[str, Any]
@@ -33,9 +33,9 @@ HEAD, ONE, LATE, TWO, THREE = (
 THOUGHT, CALL, RESULT, SAYS = (
     f"cacheproxy-{word}" for word in ("thought", "call", "result", "says")
 )
-"""Of an assistant's reasoning, a tool's call and its result, and of the tool's own description."""
+"""Marks of an assistant's reasoning, a tool's call and its result, and the tool's description."""
 _TOOL, _CALL_ID = "cacheproxy_tool", "cachepr0x"
-"""A call's id is nine letters or digits in Mistral's templates."""
+"""Name of the tool, and an id of a call: nine letters or digits, as Mistral's templates need."""
 _TOOLS = [
     {
         "type": "function",
@@ -47,20 +47,20 @@ _TOOLS = [
     }
 ]
 PLAIN = "plain"
-"""The question that comes first: a conversation without late messages."""
+"""Name of the first question: a conversation without late messages."""
 TOOL, JOINED, LONG_IDS = "tool", "tool joined", "tool long ids"
-"""A running turn; the same with a late message added to its result; with ids as most clients have.
-"""
+"""Names of questions: a running turn; with a late message joined to its result; with long ids, as
+of most clients."""
 _CALLS = (
     (TOOL, "calls of tools and their results"),
     (f"{TOOL} user", "a user's message right behind a tool's result"),
 )
-"""What a template may refuse altogether."""
+"""Questions that a template may refuse in any form, and their subjects."""
 FIRST, OPEN, ENDED = "first", "open", "ended"
-"""A conversation's first request, the same behind a tool's result, and when the user has answered.
-"""
+"""Names of a conversation's requests: the first, one with a tool's result, one with a new user
+message."""
 BARE_OPEN, BARE_ENDED = "bare open", "bare ended"
-"""The last two of a client that sends no reasoning back."""
+"""Names of the last two from a client that sends no reasoning back."""
 KEEPERS: tuple[tuple[str, bool], ...] = (
     ("preserve_reasoning", True),
     ("preserve_thinking", True),
@@ -72,11 +72,11 @@ ended: llama.cpp's name for all of them, Qwen's, GLM's, Nemotron's."""
 
 
 class NoPageError(Exception):
-    """The server has no such page, or not for us, or not now."""
+    """A server without such a page, or one that does not serve it to us, or not now."""
 
 
 def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
-    """Return what the answers say; None where they are not those of a chat template."""
+    """Return the placement that the answers show; None if no chat template rendered them."""
     plain = rendered.get(PLAIN)
     if plain is None or not _in_order(plain, (ONE, TWO, THREE)) or LATE in plain:
         return None
@@ -101,10 +101,10 @@ def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
 
 
 def _kept(rendered: Rendered, name: str, unasked: int = -1) -> int:
-    """Return how much a turn keeps of what was rendered of it when a late message comes behind it.
+    """Return the prefix that a late message behind a turn leaves of the turn's rendered text.
 
     In characters, up to the end of the tool's result: all of it if the answer ``name`` only adds
-    to it. -1 where the message is refused or dropped; ``unasked`` where that was not asked.
+    to it. -1 if the message is refused or dropped; ``unasked`` if the question was not put.
     """
     before, text = rendered.get(TOOL), rendered.get(name)
     if before is None or name not in rendered:
@@ -116,16 +116,16 @@ def _kept(rendered: Rendered, name: str, unasked: int = -1) -> int:
 
 
 def _is_refused(rendered: Rendered, name: str) -> bool:
-    """Whether ``name`` is not rendered; of what changes a running turn, though that is."""
+    """Whether the question ``name`` was refused; a variant of TOOL, only if TOOL was rendered."""
     is_base = name == TOOL or rendered.get(TOOL) is not None
     return is_base and name in rendered and rendered[name] is None
 
 
 def asking(page: RenderingPage, model: str = "") -> Asking[Placement | None]:
-    """Ask ``page``, whoever sends the bodies that this yields.
+    """Probe ``page`` for the placement: the caller sends the bodies that this yields.
 
-    It takes the status and the body of each answer, and returns what is known then: None where
-    a plain conversation is refused, as by a server that wants to know the ``model``.
+    It takes the status and the body of each answer. Return the placement, None if a plain
+    conversation is refused, as by a server that needs the ``model``.
     Raises NoPageError, also for a page that renders something else.
     """
     rendered: dict[str, str | None] = {}
@@ -144,7 +144,7 @@ def asking(page: RenderingPage, model: str = "") -> Asking[Placement | None]:
 
 
 def render(page: RenderingPage, question: Json, model: str = "") -> Asking[str | None]:
-    """Ask for one conversation; return its text, None where the template refuses it.
+    """Probe ``page`` with one conversation; return its text, None if the template refuses it.
 
     Raises NoPageError.
     """
@@ -157,7 +157,7 @@ def render(page: RenderingPage, question: Json, model: str = "") -> Asking[str |
 
 
 def _late(rendered: Rendered, name: str, around: tuple[str, str], as_user: str | None) -> Late:
-    """Return what became of the late message that should stand between two marks."""
+    """Return the treatment of the late message that belongs between the marks ``around`` it."""
     if name not in rendered:
         return Late.UNKNOWN
     text = rendered[name]
@@ -169,7 +169,7 @@ def _late(rendered: Rendered, name: str, around: tuple[str, str], as_user: str |
     if not text.find(before) <= text.find(LATE) < text.find(after):
         return Late.HOISTED
     if HEAD in (rendered.get(PLAIN) or "") and HEAD not in text:
-        return Late.DROPPED  # the head is, whose place it took
+        return Late.DROPPED  # the head is dropped, replaced by it
     return Late.USER if text == as_user else Late.INLINE
 
 
@@ -181,7 +181,7 @@ def _in_order(text: str, marks: tuple[str, ...]) -> bool:
 def text_of(answer: Any) -> str | None:
     """Return the rendered text in a JSON answer, None if there is none.
 
-    It is a text (``prompt``), or the tokens (``token_strs``) as a tokenizer keeps them: byte-level
+    The answer has a text (``prompt``), or tokens (``token_strs``) as in a vocabulary: byte-level
     BPE spells each byte as a character of its own (``Ġ`` a space, ``Ċ`` a line's end: GPT-2's
     ``bytes_to_unicode``), SentencePiece a space as ``▁`` and odd bytes as ``<0x0A>``.
     """
@@ -197,15 +197,15 @@ def text_of(answer: Any) -> str | None:
 
 
 def read(body: bytes, largest: int = _LARGEST) -> str | None:
-    """Return the rendered text in an answer's ``body``, None where it is none, or too large."""
+    """Return the rendered text in an answer's ``body``, None if it has none or is too large."""
     return text_of(parsed(body)) if len(body) <= largest else None
 
 
 def _joined(pieces: Sequence[str]) -> str:
-    """Return the text of tokens, in whichever of the two ways they are spelled.
+    """Return the text of tokens in either of the two spellings.
 
-    What stands for a space more often tells which: DeepSeek's marks, spelled in bytes, have the
-    other one's in their names.
+    The more frequent sign for a space decides: DeepSeek's special tokens, in byte-level BPE, have
+    the other sign in their names.
     """
     text = "".join(pieces)
     in_bytes = text.count(_BYTE_SPACE) + text.count(_BYTE_LINE)
@@ -225,7 +225,7 @@ def _of_hex(found: re.Match[str]) -> str:
 
 
 def _spell_bytes() -> tuple[str, ...]:
-    """Bytes that can be seen stand for themselves, the others for characters from U+0100 on."""
+    """Return a character for each byte: a printable one itself, others from U+0100 on."""
     seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(0x100) if byte not in seen]
     moved = {byte: 0x100 + number for number, byte in enumerate(others)}
@@ -238,7 +238,7 @@ _BYTES = {character: byte for byte, character in enumerate(BYTE_SPELLING)}
 
 
 def first_questions() -> dict[str, Json]:
-    """Return conversations to be rendered, as chat bodies without a model, by name."""
+    """Return the questions on placement at the head: chat bodies without a model, by name."""
     head, one, two, three = (
         _said("system", HEAD),
         _said("user", ONE),
@@ -254,9 +254,9 @@ def first_questions() -> dict[str, Json]:
 
 
 def tool_questions() -> dict[str, Json]:
-    """Return what is asked of a late message behind a tool's result, and of calls at all.
+    """Return the questions on late messages behind a tool's result, and on tool calls at all.
 
-    The turn has reasoning: what becomes of it tells the ways to place the message apart.
+    The turn has reasoning, by whose rendering the ways to place the message can be told apart.
     """
     called = turn(THOUGHT)[OPEN]["messages"]
     result = called[-1]
@@ -269,10 +269,10 @@ def tool_questions() -> dict[str, Json]:
 
 
 def turn(thought: str = "", call_id: str = _CALL_ID) -> dict[str, Json]:
-    """Return one conversation as it grows: FIRST, OPEN, ENDED.
+    """Return one conversation in three stages: FIRST, OPEN, ENDED.
 
-    ``thought``: the reasoning before the tool's call, if the client sends it back. It stands under
-    both its names; servers read one of them.
+    ``thought``: the reasoning before the tool's call, if the client sends it back. It is sent under
+    both its names, of which servers read one.
     """
     function = {"name": _TOOL, "arguments": json.dumps({"what": CALL})}
     call = {"id": call_id, "type": "function", "function": function}
@@ -288,7 +288,7 @@ def turn(thought: str = "", call_id: str = _CALL_ID) -> dict[str, Json]:
 
 
 def body_of(question: Json, **more: Any) -> bytes:
-    """Return the JSON body to send for a question."""
+    """Return the JSON body of a question."""
     return json.dumps(question | more).encode()
 
 

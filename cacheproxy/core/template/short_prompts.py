@@ -1,11 +1,11 @@
-"""Two short prompts that show what a server does with late system messages.
+"""Two short prompts that show where a server without a rendering page puts late system messages.
 
-For servers without a page that renders prompts. Both prompts have a head, a longer user text, and
-then a few late system messages of one short word; the second has twice as many. A refusal is an
-answer by itself. Otherwise the reuse of the second prompt shows where the late messages went: if
-the server moves them, the reuse ends with the head. If the server does not report reuse, or did
-not find the first prompt (it may have several workers), the second prompt's length shows it: each
-message in its place adds a message's own marks, at least two tokens besides its word.
+Both prompts have a head, a longer user text, and then a few late system messages of one short word;
+the second has twice as many. A refusal is an answer by itself. Otherwise the reuse of the second
+prompt shows the placement: if the server moves late messages to the head, reuse ends there. If the
+server does not report reuse, or did not find the first prompt (it may have several workers), the
+second prompt's length shows it: each message in its place adds a message's own marks, at least two
+tokens besides its word.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.servers.placement import Late
 
 FEW, MANY = 6, 12
-"""Late messages in the first and in the second prompt."""
+"""Numbers of late messages in the first and in the second prompt."""
 _WORD = "ok"
 _TEXT = " ".join(f"word {number}" for number in range(60))
-"""About 120 tokens, more than half of the prompt."""
+"""Text of about 120 tokens, more than half of the prompt."""
 _HEAD = "cacheproxy asks once where a late system message stands in the prompt of this server"
 _INLINE_SHARE, _HOISTED_SHARE = 0.5, 0.12
-"""Parts of the first prompt of which at least so much is reused where late messages stand behind
-the text, and where they stand behind the head. Less are the words that every prompt begins with.
-"""
+"""Shares of the first prompt that are reused at least if late messages are behind the text, and if
+they are behind the head. A smaller share is the beginning that all prompts have in common."""
 _PER_INLINE, _PER_HOISTED = 3.0, 2.0
-"""Tokens that one more late message brings: at least so many in its place, at most so many among
-the head's other text (its word, and what parts it from the next)."""
+"""Tokens that a late message adds: in its place at least, and within the head's text at most (its
+word and a separator)."""
 _NOT_FORWARDED = frozenset({b"content-length", b"content-type", b"accept-encoding"})
 
 
 def short_prompt(like: Request, count: int, nonce: str) -> Request:
     """Return a prompt in the API of ``like``, for its model and with its credentials.
 
-    ``count``: how many late system messages it holds. ``nonce`` begins the head, so that no
-    earlier prompt is found in the cache.
+    ``count``: number of late system messages. ``nonce``: beginning of the head, so that no earlier
+    prompt is found in the cache.
     """
     head = f"{nonce}: {_HEAD}"
     user = {"role": "user", "content": _TEXT}
@@ -63,11 +62,11 @@ def short_prompt(like: Request, count: int, nonce: str) -> Request:
 
 
 def late_of(few: Usage, many: Usage) -> Late:
-    """Return what the two answers say, ``Late.UNKNOWN`` where they do not tell."""
+    """Return the treatment of late messages that the two answers show, or ``Late.UNKNOWN``."""
     if few.prompt is None or many.prompt is None:
         return Late.UNKNOWN
     each = (many.prompt - few.prompt) / (MANY - FEW)
-    if each <= 0:  # fewer: it counts what it evaluated, not the prompt
+    if each <= 0:  # fewer: it counts evaluated tokens, not the prompt's
         return Late.DROPPED if each == 0 else Late.UNKNOWN
     share = (many.reused or 0) / max(1, few.prompt)
     if share >= _HOISTED_SHARE:

@@ -36,10 +36,10 @@ from cacheproxy.core.template.rendering import (
 
 
 class TemplateAnswer(NamedTuple):
-    """What a page told of a template."""
+    """The conclusions on a template from a page's answers."""
 
-    model: str  #: that was asked, "" for whichever the server has
-    profile: Profile  #: with the page, the placement, and what else it shows
+    model: str  #: model of the probe, "" for the server's default
+    profile: Profile  #: the page, the placement, and other traits
 
 
 def learning(
@@ -49,10 +49,10 @@ def learning(
     now: datetime,
     formats: Sequence[str] = (),
 ) -> Asking[None]:
-    """Ask ``page`` for all that it tells, and append that to ``found``.
+    """Probe ``page`` for all traits of the template, and append the conclusions to ``found``.
 
-    First the placement, which a request may wait for. ``named``: the model to ask for where the
-    server wants one. Raises NoPageError.
+    The placement comes first, as a request may wait for it. ``named``: the model for a server that
+    needs one. Raises NoPageError.
     """
     for model in ("", named) if named else ("",):
         placement = yield from asking(page, model)
@@ -69,9 +69,9 @@ def learning(
 def asking_traits(
     page: RenderingPage, model: str = "", now: datetime | None = None, formats: Sequence[str] = ()
 ) -> Asking[Profile]:
-    """Ask ``page`` as ``rendering.asking`` does, where a template was found there.
+    """Probe ``page`` for the traits besides placement; it has been found to render a template.
 
-    ``now``: by the server's clock, as far as we know; ``formats``: see ``clock_formats``.
+    ``now``: the server's time, as far as known; ``formats``: see ``clock_formats``.
     Raises NoPageError.
     """
     rendered: dict[str, str | None] = {}
@@ -105,7 +105,7 @@ def asking_traits(
 
 
 def order_of(text: str) -> PromptOrder | None:
-    """Return what a rendered prompt begins with, None where it lacks the system text or a tool."""
+    """Return the order of a rendered prompt, None if it lacks the system text or the tool."""
     head, tool = text.find(HEAD), text.find(SAYS)
     if head < 0 or tool < 0:
         return None
@@ -113,7 +113,7 @@ def order_of(text: str) -> PromptOrder | None:
 
 
 def _shows(rendered: Rendered, name: str) -> bool | None:
-    """Whether the reasoning stands in an answer, None where there is none to look at."""
+    """Whether the reasoning is in a rendered text, None if that lacks even the tool's result."""
     text = rendered.get(name)
     return THOUGHT in text if text is not None and RESULT in text else None
 
@@ -121,8 +121,8 @@ def _shows(rendered: Rendered, name: str) -> bool | None:
 def _writes_empty(rendered: Rendered) -> bool:
     """Whether a turn that never had reasoning is rendered otherwise once it has ended.
 
-    Looked at is what stands between the user's text and the tool's result. The tools may be there,
-    too, in templates that write them into the last user message: that is another matter.
+    The text between the user's text and the tool's result is compared. False if it contains the
+    tools, as in templates that write them into the last user message.
     """
     turns = []
     for name in (BARE_OPEN, BARE_ENDED):
