@@ -1,1 +1,1 @@
-"""Who may ask, which values are secret, and how they are taken out."""
+"""Privacy: access control, and secret values with their removal."""

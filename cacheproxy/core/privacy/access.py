@@ -1,7 +1,7 @@
-"""Who may use the proxy: programs on this machine, or those who know the token.
+"""Access control: programs on this machine, or clients with the token, may use the proxy.
 
 A web page from another site can make a browser send requests to loopback, and can give that
-address a host name of its own (DNS rebinding). It cannot remove the headers that show this.
+address a host name of its own (DNS rebinding). It cannot remove the headers that reveal this.
 """
 
 from __future__ import annotations
@@ -29,53 +29,53 @@ from cacheproxy.core.privacy.origins import (
 from cacheproxy.core.prompt.request import Headers
 
 TOKEN_HEADER = b"x-cacheproxy-token"
-"""Where a client gives the token that needs its API key for the upstream."""
+"""Header with the token, for a client whose API key is for the upstream."""
 _COOKIE = b"cacheproxy-"
-"""How the names of our cookies begin, of each proxy on a machine."""
+"""Prefix of the names of our cookies, common to all proxies on a machine."""
 
 OWN = b"/_cacheproxy"
-"""Our own pages are under this path; everything else belongs to the upstream, but for …"""
+"""Folder of our own pages; all paths but this and DASHBOARD belong to the upstream."""
 DASHBOARD = b"/dashboard"
-"""… what leads to our own page, for those who look for it there."""
+"""Path that leads to our own page, for people who expect it there."""
 READY, HEALTH = OWN + b"/ready", OWN + b"/health"
-"""What load balancers ask for, by whatever name they have for us, or none."""
+"""Paths of health checks; load balancers may request them with any Host header, or none."""
 _OPEN = (OWN, OWN + b"/", DASHBOARD, READY)
 _OPEN_FOLDER = OWN + b"/static/"
-"""What holds no data: the page that asks for the token, and its script."""
+"""Paths that need no token, as they have no data: the page that prompts for it, and its script."""
 
 _CREDENTIALS = (TOKEN_HEADER, *sorted(CREDENTIALS), b"x-goog-api-key")
-"""Where clients put what they take for an API key; the last one is Gemini CLI's."""
+"""Headers in which clients send an API key; the last one is Gemini CLI's."""
 _PASSED_ON = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
 _NAME = re.compile(r"[A-Za-z0-9.-]{1,253}\Z")
 _SHOWN = re.compile(r"[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?")
 _PORTS = {b"http": "80", b"https": "443"}
 _SAME_SITE = {b"same-origin", b"none"}
-"""https://www.w3.org/TR/fetch-metadata/: "none" is a user who typed the address."""
+"""Sec-Fetch-Site of our pages, and of a typed address (https://www.w3.org/TR/fetch-metadata/)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRefusal:
-    """Why a request goes no further."""
+    """The refusal of a request."""
 
-    status: int  #: of the answer
-    message: str  #: one sentence
+    status: int  #: status of the answer
+    message: str  #: reason, in one sentence
 
 
 class Door(NamedTuple):
-    """Where a connection came in."""
+    """Our end of a connection."""
 
-    address: str = ""  #: of ours, "" for a socket in the file system
-    port: int = 0  #: of ours
-    secure: bool = False  #: whether it is encrypted
+    address: str = ""  #: our address, "" for a socket in the file system
+    port: int = 0  #: our port
+    secure: bool = False  #: whether the connection is encrypted
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask."""
+    """The settings of access control."""
 
-    hosts: frozenset[str] = frozenset()  #: names besides localhost under which clients may ask
-    token: str = ""  #: that they have to send, "" for none
-    origins: frozenset[bytes] = frozenset()  #: whose web pages may ask besides our own
+    hosts: frozenset[str] = frozenset()  #: host names, besides localhost, that clients may use
+    token: str = ""  #: token that clients have to send, "" for none
+    origins: frozenset[bytes] = frozenset()  #: other origins whose web pages may send requests
 
     def refusal(
         self,
@@ -86,12 +86,12 @@ class Access:
         path: bytes = b"/",
         http10: bool = False,
     ) -> AccessRefusal | None:
-        """Return why a request with these headers is refused, or None if it is not.
+        """Return the refusal of a request with these headers, or None if it is allowed.
 
-        ``path``: what is asked for, as it came, without the query.
-        ``address``: ours, at which its connection came in; "" for a socket in the file system,
-        which no browser can reach, so that its name does not matter. HTTP/1.0 knows requests
-        without a Host (RFC 9112, section 3.2, asks for exactly one from HTTP/1.1 on).
+        ``path``: path of the request, as received, without the query.
+        ``address``: our address of the connection; "" for a socket in the file system, which no
+        browser can reach, so that the Host does not matter. HTTP/1.0 has requests without a Host
+        (RFC 9112, section 3.2, requires exactly one from HTTP/1.1 on).
         """
         if method == b"CONNECT":
             return AccessRefusal(501, f"there are no tunnels here: {_no_proxy('HTTPS_PROXY')}")
@@ -111,7 +111,7 @@ class Access:
         else:
             is_foreign = bool(origins)
             if origins and is_ours:
-                # What pages of ours are named by in the header Origin (RFC 6454, section 7).
+                # The values of the Origin header for our own pages (RFC 6454, section 7).
                 ours = {scheme + b"://" + host.encode("latin-1") for scheme in _PORTS}
                 is_foreign = not ours.issuperset(origins)
             if is_foreign or not _SAME_SITE.issuperset(values(b"sec-fetch-site")):
@@ -125,13 +125,13 @@ class Access:
         return None
 
     def misdirected(self, values: Values, scheme: bytes, door: Door) -> AccessRefusal | None:
-        """Return why a request for a whole URL is refused, or None if the URL is ours.
+        """Return the refusal of a request for an absolute URL, or None if the URL is ours.
 
-        ``values``: of its headers, with the URL's host and port for a Host. ``scheme``: the URL's.
+        ``values``: its headers, with the URL's host and port as Host. ``scheme``: the URL's.
 
-        A client sends a URL to its forward proxy. With another port than ours it asks another
-        server of this machine, whose credentials are not for the upstream. A name that was
-        allowed may have any port: that of whoever passes its requests on to us.
+        A client sends an absolute URL to its forward proxy. A URL with another port than ours is
+        for another server of this machine, whose credentials must not reach the upstream. An
+        allowed host name may have any port: that of a proxy before this one.
         """
         if not door.address:
             return None
@@ -147,26 +147,25 @@ class Access:
         return None
 
     def sharing(self, method: bytes, path: bytes, values: Values) -> Sharing:
-        """Return what the answer to a request says about web pages of other origins."""
+        """Return the CORS headers for the answer to a request."""
         if not self.origins or is_own(path):
             return NOT_SHARED
         found = values(b"origin")
         return for_page(found[0], method, values) if self._allows(found, path) else FOR_OTHERS
 
     def _allows(self, origins: Sequence[bytes], path: bytes) -> bool:
-        """Whether a page asks whose origin was allowed. Our own pages are for nobody else's."""
+        """Whether a page of an allowed origin may request ``path``, which is none of our own."""
         return len(origins) == 1 and origins[0] in self.origins and not is_own(path)
 
     def is_named(self, values: Values, address: str) -> bool:
-        """Whether who asks calls us by a name of ours. Else it may be a web page's (see above)."""
+        """Whether the Host is a name of ours; any other may be a web page's (DNS rebinding)."""
         return self._is_ours(_host_in(values), address)
 
     def is_trusted(self, values: Values, peer: str) -> bool:
-        """Whether who asks may see prompts and change settings: with the token, or on this machine.
+        """Whether a client may see prompts and change settings: with the token, or on this machine.
 
-        Where there is a token, nobody comes this far without it. ``peer``: the address that the
-        connection came from, "" for a socket in the file system; another proxy before this one
-        says that it passes on what others ask.
+        If there is a token, ``refusal`` has checked it. ``peer``: the client's address, "" for a
+        socket in the file system. A proxy before this one adds headers for the clients it serves.
         """
         if self.token:
             return True
@@ -175,7 +174,7 @@ class Access:
 
     @property
     def cookie(self) -> tuple[bytes, bytes]:
-        """The cookie that opens our own pages to who has shown the token: its name and value.
+        """Name and value of the cookie that opens our own pages to a browser that sent the token.
 
         Both are derived from the token. Cookies are sent to every port of a host: two proxies
         there must not overwrite each other's, nor may another server learn the token.
@@ -187,7 +186,7 @@ class Access:
         return _COOKIE + name[:8], value
 
     def _is_known(self, values: Values, path: bytes) -> bool:
-        """Whether who asks has the token, or needs none for ``path``."""
+        """Whether a client has sent the token, or needs none for ``path``."""
         if path in _OPEN or path.startswith(_OPEN_FOLDER):
             return True
         if self.token_headers(values):
@@ -203,7 +202,7 @@ class Access:
         return any(hmac.compare_digest(value, wanted) for value in found)
 
     def token_headers(self, values: Values) -> list[bytes]:
-        """Return the names of the headers that hold the token: they are not the upstream's."""
+        """Return the names of the headers with the token, which are not for the upstream."""
         return [
             name
             for name in _CREDENTIALS
@@ -213,7 +212,7 @@ class Access:
     def without_token(self, target: bytes) -> bytes:
         """Return ``target`` without a ``key`` in its query that is the token.
 
-        Google's clients, and what is built like them, give their API key there as well.
+        Google's clients, and those built like them, send their API key there as well.
         """
         path, mark, query = target.partition(b"?")
         if b"key=" not in query:
@@ -242,7 +241,7 @@ class Access:
 
 
 def without_our_cookies(headers: Headers) -> Headers:
-    """Return ``headers`` without the cookies that open pages of cacheproxy, of this one or another.
+    """Return ``headers`` without the cookies of this cacheproxy or another one.
 
     A browser sends cookies to every port of a host.
     """
@@ -252,13 +251,13 @@ def without_our_cookies(headers: Headers) -> Headers:
             pairs = [pair for pair in value.split(b";") if not pair.strip().startswith(_COOKIE)]
             if not pairs:
                 continue
-            value = b";".join(pairs).lstrip()  # noqa: PLW2901 - the one that is kept
+            value = b";".join(pairs).lstrip()  # noqa: PLW2901 - the remaining cookies
         found.append((name, value))
     return tuple(found)
 
 
 def is_own(path: bytes) -> bool:
-    """Whether ``path`` is of our own pages, not the upstream's."""
+    """Whether ``path`` is a page of ours, not of the upstream."""
     return path in (OWN, DASHBOARD) or path.startswith(OWN + b"/")
 
 
@@ -269,7 +268,7 @@ def _host_in(values: Values) -> str:
 
 @lru_cache(maxsize=64)
 def _is_loopback(name: str) -> bool:
-    """Whether ``name`` is an address of this machine alone."""
+    """Whether ``name`` is a loopback address."""
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:

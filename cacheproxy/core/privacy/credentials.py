@@ -1,8 +1,8 @@
 """Credentials inside texts: a tool prints the environment, a server repeats the key it refuses.
 
-It finds credentials that the request's own headers carry, and those with a vendor's known shape.
-Each is replaced by text of the same length, so places, lengths and JSON stay valid. It does not
-find a key in pieces (one stream delta each) or encoded again (base64 of a text).
+Found are the credentials in the request's own head, and those with a vendor's known shape. Each is
+replaced by text of the same length, so places, lengths and JSON stay valid. Keys in pieces (one
+stream delta each) or encoded again (base64 of a text) are not found.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from collections.abc import Collection
 
 _SHORTEST = 16
-"""Bytes. Local servers take any key, and people give them "ollama" or "llama.cpp"."""
+"""Bytes of a credential, at least: local servers take any key, like "ollama" or "llama.cpp"."""
 _FILLER = b"redacted-"
 _PIECE = 1 << 20
-"""Bytes looked through in one call: in a thread, the others get their turn in between."""
+"""Bytes searched in one call: in a thread, other threads run between the calls."""
 
-# No letter or digit before it, unless that is the end of an escape in JSON. So it is not found
-# in the middle of a name or of base64.
+# The beginning of a credential: no letter or digit before it, as in the middle of a name or of
+# base64, but for the end of an escape in JSON.
 _START = rb"(?:(?<![A-Za-z0-9_+/-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
 _SHAPES = tuple(
     (literal, len(literal), re.compile(_START + re.escape(literal) + rest))
@@ -31,7 +31,7 @@ _SHAPES = tuple(
         (b"xox", rb"[abprs]-[A-Za-z0-9-]{16,}"),
         (b"AKIA", rb"[A-Z0-9]{16}(?![A-Za-z0-9+/=])"),
         (b"AIza", rb"[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
-        # a JSON Web Token (RFC 7519): an object's base64, its claims, its signature
+        # JSON Web Token (RFC 7519): header in base64, claims, signature
         (b"eyJ", rb"[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{8,}){2,}"),
     )
 )
@@ -39,9 +39,9 @@ _LITERALS = tuple(literal.decode() for literal, _, _ in _SHAPES)
 
 
 def hide(data: bytes, known: Collection[bytes] = ()) -> bytes:
-    """Return ``data`` without credentials, as long as it was; itself if there are none.
+    """Return ``data`` of the same length without credentials; itself if there are none.
 
-    ``known``: as ``core.privacy.redact.carried`` returns them. Doing it twice changes nothing.
+    ``known``: credentials from ``core.privacy.redact.carried``. A second call changes nothing.
     """
     hidden = data
     for secret in sorted(known, key=len, reverse=True):
@@ -53,7 +53,7 @@ def hide(data: bytes, known: Collection[bytes] = ()) -> bytes:
 
 
 def hide_text(text: str, known: Collection[bytes] = ()) -> str:
-    """``hide`` for a text."""
+    """Return ``text`` without credentials: ``hide`` for a text."""
     if not known:
         for literal in _LITERALS:
             if literal in text:
@@ -66,7 +66,7 @@ def hide_text(text: str, known: Collection[bytes] = ()) -> str:
 
 
 def _without(data: bytes, literal: bytes, kept: int, shape: re.Pattern[bytes]) -> bytes:
-    """Look for the literal first, which is many times faster than the pattern."""
+    """Return ``data`` without credentials of ``shape``; ``literal``, its start, is found faster."""
     pieces: list[bytes] = []
     done = 0
     at = _find(data, literal, 0)
@@ -94,7 +94,7 @@ def _filler(size: int) -> bytes:
 
 
 def is_odd(text: bytes) -> bool:
-    """Long, of letters and digits: a word, a number or "sk-no-key-required" is no secret."""
+    """Whether ``text`` may be secret: long, with letters and digits, no "sk-no-key-required"."""
     return (
         len(text) >= _SHORTEST
         and any(48 <= byte <= 57 for byte in text)

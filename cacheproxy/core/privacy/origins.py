@@ -1,4 +1,4 @@
-"""Web pages of other origins that may use the proxy: what their browsers are told.
+"""Web pages of other origins that may use the proxy: CORS headers for their browsers.
 
 The Fetch standard, section 3.2, "CORS protocol". Nothing here allows credentials, which are cookies
 to a browser: a page sets its key as a header.
@@ -17,39 +17,38 @@ Values = Callable[[bytes], Sequence[bytes]]
 
 _EXAMPLE = "http://localhost:3000"
 _LONGEST = 256
-"""Bytes of an origin that is repeated to people."""
+"""Bytes of an origin in a message, at most."""
 # RFC 6454, section 6.2: scheme, host, port. Browsers write them in lower case, and in ASCII.
 _ORIGIN = re.compile(
     r"([a-z][a-z0-9+.-]*)://((?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?)([/?#].*)?", re.DOTALL
 )
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _VARY = (b"Vary", b"Origin")
-"""Also in answers to others: else a browser might give a page what it keeps of those."""
+"""Header of answers without an origin too: a browser must not reuse those for a page."""
 _PREFLIGHT_SECONDS = b"7200"
-"""How long a browser need not ask again. Chromium takes no more."""
+"""Seconds for which a browser may cache the answer to a preflight: Chromium's maximum."""
 
 
 class OriginError(ValueError):
-    """It cannot be allowed as an origin; the message says how to mend it."""
+    """A text that cannot be allowed as an origin; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What an answer says about pages of other origins."""
+    """The CORS headers of an answer."""
 
-    headers: Headers = ()  #: that say it
+    headers: Headers = ()  #: the headers
     is_preflight: bool = False
-    """A browser asks whether such a page may send the request (section 3.2.2): these headers are
-    the answer."""
+    """Whether the request is a CORS preflight (section 3.2.2), and these headers are the answer."""
 
 
 NOT_SHARED = Sharing()
 FOR_OTHERS = Sharing((_VARY,))
-"""What is said where no page of another origin asks."""
+"""Headers of answers to requests by no page of another origin."""
 
 
 def origins(names: Iterable[str]) -> frozenset[bytes]:
-    """Return the origins that ``names`` are, as browsers write them; raises OriginError."""
+    """Return the origins ``names`` in browsers' spelling; raises OriginError."""
     return frozenset(map(_origin, names))
 
 
@@ -75,18 +74,18 @@ def _origin(text: str) -> bytes:
 
 
 def is_origin(said: bytes) -> bool:
-    """Whether ``said``, by a header, is an origin that can be repeated to people."""
+    """Whether ``said``, a header's value, is an origin that a message may repeat."""
     found = _ORIGIN.fullmatch(said.decode("latin-1"))
     return found is not None and not found[3] and len(said) <= _LONGEST
 
 
 def is_preflight(method: bytes, values: Values) -> bool:
-    """Whether a browser asks for leave before a page's request."""
+    """Whether the request is a browser's CORS preflight."""
     return method == b"OPTIONS" and bool(values(b"access-control-request-method"))
 
 
 def for_page(origin: bytes, method: bytes, values: Values) -> Sharing:
-    """Return what is said to a page of ``origin``, which may ask."""
+    """Return the CORS headers for a page of the allowed ``origin``."""
     headers = [(b"Access-Control-Allow-Origin", origin), _VARY]
     if not is_preflight(method, values):
         return Sharing((*headers, (b"Access-Control-Expose-Headers", b"*")))

@@ -1,9 +1,9 @@
-"""Which parts of a request's head may be stored: an allow-list of header names and query keys.
+"""The allow-list of header names and query keys whose values may be stored.
 
-Law 7: credentials are never stored. A list of what is secret would forget the next vendor's
-header, so only what is known to be harmless, and of use for naming sessions and for diagnosis,
-keeps its value; the rest becomes ``redacted``. Applying it twice changes nothing. Credentials
-inside an allowed value or a body are left to ``cacheproxy.core.privacy.credentials``.
+Law 7: credentials are never stored. A list of secret names would miss the next vendor's header, so
+only values that are known to be harmless, and of use for naming sessions and for diagnosis, are
+stored; all others become ``redacted``. A second pass changes nothing. Credentials inside an allowed
+value or a body are left to ``cacheproxy.core.privacy.credentials``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ REDACTED = "redacted"
 
 _NAMES = frozenset(
     {
-        # what the body is, and what the client can read
+        # the body's form, and the forms that the client accepts
         *("accept", "accept-encoding", "accept-language", "cache-control", "content-encoding"),
         *("content-length", "content-type", "transfer-encoding", "vary"),
-        # who is there, and how far the way was
+        # both ends, and the hops between them
         *("connection", "date", "host", "retry-after", "server", "user-agent", "via", "x-app"),
         *("originator", "x-goog-api-client", "x-powered-by", "x-proxy-cache"),
-        # which conversation it is (see cacheproxy.core.conversation.session)
+        # ids of the conversation (see cacheproxy.core.conversation.session)
         *("session-id", "session_id", "thread-id", "x-session-id", "x-session-affinity"),
         *("x-parent-session-id", "x-openai-subagent", "conversation_id", "conversation-id"),
-        # which request it is, for the server's own log
+        # ids of the request, for the server's own log
         *("request-id", "x-request-id", "x-client-request-id", "traceparent"),
         # dialects
         *("anthropic-version", "anthropic-beta", "anthropic-dangerous-direct-browser-access"),
@@ -39,7 +39,7 @@ _NAMES = frozenset(
     }
 )
 _OWN = re.compile(rb"x-.+-(?:thread-id|window-id|beta-features)")
-"""What clients name a conversation by, or what they try, in headers of their own."""
+"""Pattern of clients' own headers for the id of a conversation, or for beta features."""
 _STARTS = ("x-stainless-", "x-ratelimit-", "anthropic-ratelimit-")
 
 _KEYS = frozenset(
@@ -53,11 +53,11 @@ _KEYS = frozenset(
 _PLAIN_NAME = re.compile(r"[A-Za-z]{1,20}(?:[_-][A-Za-z]{1,20}){0,7}")
 # An allowed key's value must be plain: "alt=sse;key=…" or "alt=sse?key=…" is not.
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:/+-]{0,80}")
-# A path as nearly all are, with no step as long as a credential.
+# A usual path, with no step as long as a credential.
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]{0,15})*")
 # A key alone, or one with a digit, may be the secret itself.
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z_.$-]{0,31}")
-# What a header or query key may be called that holds a credential.
+# Words in the name of a header or query key with a credential.
 _SECRET_NAME = re.compile(r"auth|cookie|key|token|secret|passw|credential|signature", re.IGNORECASE)
 _BREAKS = re.compile(rb"[\s;,=\"\\]+")
 _USER = re.compile(r"(?<=//)[^/?#]*@(?:/[^/?#]*@)*|^[^/?#]*@")
@@ -65,7 +65,7 @@ _PARAMETERS = re.compile(r";[^/?#]*")
 
 
 def carried(headers: Headers, target: str) -> frozenset[bytes]:
-    """Return the credentials in a head: those long and odd enough to be known again in a text."""
+    """Return the credentials in a head that are odd enough to be recognized in a text."""
     found: set[bytes] = set()
     for name, value in headers:
         if _holds_secret(name):
@@ -81,24 +81,24 @@ def carried(headers: Headers, target: str) -> frozenset[bytes]:
 def redact_headers(headers: Headers, known: Collection[bytes] = ()) -> Headers:
     """Return ``headers`` with the values of all but the allowed names ``redacted``.
 
-    So are names that do not look like one. ``known``: credentials that are not to stand in the
-    allowed values either.
+    Names that do not look like one are redacted too. ``known``: credentials to hide in allowed
+    values.
     """
     return tuple(_header(name, value, known) for name, value in headers)
 
 
 def redact_target(target: str, known: Collection[bytes] = ()) -> str:
-    """Return a request target or URL without what may be secret in it.
+    """Return a request target or URL without parts that may be secret.
 
-    Of the query's pairs only the allowed keep their values. A user and password before the host,
-    parameters of the path (``;id=…``, RFC 3986, section 3.3) and a fragment go. ``known``: as in
-    ``redact_headers``.
+    Only allowed keys of the query keep their values. A user and password before the host,
+    parameters of the path (``;id=…``, RFC 3986, section 3.3) and a fragment are removed.
+    ``known``: as in ``redact_headers``.
     """
     path, question, query = target.partition("?")
     if not _PLAIN_PATH.fullmatch(path):
         path = path.partition("#")[0]
         path = _PARAMETERS.sub(f";{REDACTED}", _USER.sub("", path))
-        # Step by step: a credential is not looked for behind a slash, which is common in base64.
+        # Step by step: behind a slash, which is common in base64, no credential would be found.
         path = "/".join(hide_text(step, known) for step in path.split("/"))
     if not question:
         return path
@@ -106,7 +106,7 @@ def redact_target(target: str, known: Collection[bytes] = ()) -> str:
 
 
 def is_plain(target: str) -> bool:
-    """Whether ``redact_target`` leaves it as it is, whatever credentials may be known."""
+    """Whether ``redact_target`` leaves ``target`` unchanged, whatever credentials are known."""
     return _PLAIN_PATH.fullmatch(target) is not None
 
 
@@ -119,7 +119,7 @@ def _header(name: bytes, value: bytes, known: Collection[bytes]) -> tuple[bytes,
 
 
 def _in_target(target: str) -> Iterator[str]:
-    """What may be a credential in a request target: the texts that ``redact_target`` hides."""
+    """Yield the possible credentials in a request target: texts that ``redact_target`` hides."""
     path, _, query = target.partition("?")
     if not _PLAIN_PATH.fullmatch(path):
         yield from _in_path(path)
@@ -155,7 +155,7 @@ def _is_allowed(name: bytes) -> bool:
 
 
 def _names_session(name: bytes, text: str) -> bool:
-    """Whether its value names a session, as it is stored anyway, or a subagent or a thread."""
+    """Whether a header's value names a session, which is stored anyway, a subagent or a thread."""
     names = SESSION_ID.fullmatch(name) or AGENT_ID.fullmatch(name) or _OWN.fullmatch(name)
     return names is not None and _is_plain_name(name) and _SECRET_NAME.search(text) is None
 
@@ -174,7 +174,7 @@ def _pair(pair: str) -> str:
 
 
 def _password(value: bytes) -> list[bytes]:
-    """The user and password of ``Basic``: RFC 7617, section 2."""
+    """Return user and password of ``Basic`` credentials (RFC 7617, section 2), [] for others."""
     scheme, _, coded = value.strip().partition(b" ")
     if scheme.lower() != b"basic":
         return []
