@@ -1,1 +1,1 @@
-"""What a server's log tells of its cache."""
+"""Facts on a server's cache from its log."""

@@ -1,17 +1,17 @@
-"""llama-server's log: what it reused of each prompt, whichever build wrote it.
+"""The reader of llama-server's log: reused tokens of each prompt, for all builds.
 
-The lines, as real logs have them, oldest first (llama.cpp issues 9492, 10547, 13689, 19408 and
-21831 among others quote each kind):
+The formats of lines, oldest first (llama.cpp issues 9492, 10547, 13689, 19408 and 21831 among
+others quote each kind):
 
 - 2024 and ik_llama.cpp: ``kv cache rm [p0, end) | … id_slot=0 id_task=1 p0=0``, or as JSON
 - to autumn 2025: ``slot update_slots: id  0 | task 5 | kv cache rm [0, end)``
 - since: ``… | n_tokens = 17800, memory_seq_rm [17800, end)``, once for each batch of a prompt, so
-  that only the first of a task tells what was reused
+  that only a task's first line has the reused tokens
 - 2026: ``0.00.093.863 I slot   operator(): id  1 | task 4 | cached n_tokens = 607, memory_…``; at
-  the default verbosity without that line. Then prompt and reuse follow from what the slot held in
-  the end, less the generated tokens, and from what was evaluated.
+  the default verbosity without that line. Prompt and reuse are then derived from the slot's final
+  length, less the generated tokens, and from the evaluated tokens.
 
-A line may stand behind a journal's or container's prefix; a router's ``[42027] `` keeps apart the
+A line may have a journal's or container's prefix; a router's prefix ``[42027] `` separates the
 servers that share its log.
 """
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from cacheproxy.core.conversation.verdict import Judgement
 
 _LONGEST_LINE = 4000
-"""Characters looked at: some builds log whole prompts in one line."""
+"""Characters read of a line: some builds log whole prompts in one line."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _INSTANCE = re.compile(r"\[(\d{1,18})\] ")
 _OURS = re.compile(
@@ -51,7 +51,7 @@ _FIRST = (
     ("reused", re.compile(r"kv cache rm \[p0, end\).*\bp0\"?[=:]\s*(\d{1,18})")),
     ("reused", re.compile(r"in cache: (\d{1,18}) tokens \| to process")),
 )
-"""Figures of which a task's first line counts."""
+"""Figures of a task of which only the first line counts."""
 _NUMBER = r"(\d{1,18}(?:\.\d+)?)"
 _KEPT = re.compile(rf"selected slot by \w+ similarity(?:.*?f_keep = {_NUMBER})?")
 _SHARED = re.compile(
@@ -64,25 +64,25 @@ _CACHE_STATE = re.compile(
 _EVICTED = re.compile(r"removing oldest entry")
 _STARTED = re.compile(r"\bmodel loaded\b")
 REMEMBERED = 16
-"""Requests: a conversation's last turn is hardly further back, and its cache hardly alive."""
+"""Prompts remembered: a conversation's last turn is hardly older, nor then still cached."""
 _SHORT = 256
-"""Tokens: a prompt below this has next to nothing to lose."""
+"""Tokens below which a prompt has next to nothing to lose."""
 _MOSTLY = 0.9
 _GROWN = 1.05
-"""A turn may be a little shorter than the one before: an answer's reasoning goes."""
+"""Length of the turn before, at most, relative to a prompt: the reasoning in it may be dropped."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A request of which more lines may come."""
+    """A request whose lines are not complete."""
 
-    request: LoggedRequest  #: as far as it was read
-    held: int | None = None  #: tokens in its slot in the end; None: not said yet
-    timed: bool = False  #: whether its seconds were said
+    request: LoggedRequest  #: the request as far as it has been read
+    held: int | None = None  #: tokens in its slot at its end; None: not logged yet
+    timed: bool = False  #: whether its times have been logged
 
     @property
     def says_something(self) -> bool:
-        """Whether its lines hold a figure, or why it failed."""
+        """Whether its lines had a figure or an error."""
         told = self.request
         figures = (told.prompt, told.reused, told.evaluated, told.output)
         return bool(told.error) or any(figure is not None for figure in figures)
@@ -93,18 +93,18 @@ class _Instance:
     """One server."""
 
     open: dict[int, _Open] = field(default_factory=dict)  #: its open requests by slot
-    current: int | None = None  #: the slot that was named last
+    current: int | None = None  #: slot that was named last
     kept: float | None = None
-    """What was said of the next request before its slot was taken; see LoggedRequest."""
-    shared: int | None = None  #: likewise
+    """``LoggedRequest.kept`` of the next request, logged before it has a slot."""
+    shared: int | None = None  #: ``LoggedRequest.shared`` of the next request
     earlier: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """The lengths of its last prompts, in tokens."""
+    """Lengths of its last prompts, in tokens."""
 
 
 class LogReader:
-    """Reads a log line by line; never raises, and keeps little of it.
+    """The reader of a log, line by line; it never raises, and stores little.
 
-    ``feed(line)`` returns the requests that this line completed; ``close()`` the rest.
+    ``feed(line)`` returns the requests that the line completes; ``close()`` the rest.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class LogReader:
         self._instances: dict[str, _Instance] = {}
 
     def feed(self, line: str) -> list[LoggedRequest]:
-        """Take the next line, with or without its end."""
+        """Read a line, with or without its newline; return the requests that it completes."""
         self._number += 1
         line = _ANSI.sub("", line[:_LONGEST_LINE])
         if _OURS.search(line):
@@ -154,7 +154,7 @@ class LogReader:
         return sorted(rest, key=lambda request: request.line)
 
     def _without_head(self, server: _Instance, line: str) -> list[LoggedRequest]:
-        """A line that names no task: of the server, or of the task that spoke last."""
+        """Read a line without a task: one of the server, or of the slot that was named last."""
         if _STARTED.search(line):
             done = [gone for slot in list(server.open) for gone in self._finish(server, slot)]
             server.earlier.clear()
@@ -177,7 +177,7 @@ class LogReader:
         return self._finish_if_over(server, slot)
 
     def _before_a_task(self, server: _Instance, line: str) -> None:
-        """What the server says while it looks for a slot."""
+        """Read a line of the server's choice of a slot."""
         if found := _KEPT.search(line):
             server.kept = float(found[1]) if found[1] else None
         elif found := _SHARED.search(line):
@@ -212,7 +212,7 @@ class LogReader:
             facts.ram_off = True
 
     def _finish_if_over(self, server: _Instance, slot: int) -> list[LoggedRequest]:
-        """A request is over when it was released and timed; builds differ in which comes first."""
+        """Finish the request in ``slot`` once it is released and timed, in either order."""
         known = server.open.get(slot)
         if known is None or not known.timed or known.held is None:
             return []
@@ -231,7 +231,7 @@ class LogReader:
 
 
 def _derive(request: LoggedRequest, held: int | None) -> None:
-    """Reckon what of prompt and reuse was not logged; ``held``: by the slot in the end."""
+    """Derive unlogged tokens of prompt and reuse; ``held``: tokens in the slot at its end."""
     prompt, reused, evaluated = request.prompt, request.reused, request.evaluated
     if evaluated is None:
         return
@@ -240,9 +240,9 @@ def _derive(request: LoggedRequest, held: int | None) -> None:
     elif prompt is not None and reused is None and evaluated <= prompt:
         request.reused = prompt - evaluated
     elif prompt is None and held is not None and request.output is not None:
-        if request.truncated:  # the slot was shifted then, and its length says nothing
+        if request.truncated:  # a shifted slot has another length
             return
-        # The slot ends with prompt and answer, but for the last token, which was never put in.
+        # The slot has prompt and answer in the end, but for the last token.
         request.prompt = max(evaluated, held - max(0, request.output - 1))
         request.reused = request.prompt - evaluated
         request.derived = True
@@ -250,50 +250,50 @@ def _derive(request: LoggedRequest, held: int | None) -> None:
 
 @dataclass(slots=True)
 class LoggedRequest:
-    """One request as the log tells it, written while it is read; None where it does not say."""
+    """One request in the log, filled while its lines are read; None: not logged."""
 
-    line: int  #: its first line's number in the log
-    task: int  #: the server's number for it
-    slot: int  #: the server's slot it ran in
-    prompt: int | None = None  #: tokens
-    reused: int | None = None  #: tokens
-    evaluated: int | None = None  #: tokens
-    output: int | None = None  #: tokens
-    derived: bool = False  #: prompt and reuse were reckoned, not logged (how, says core.serverlog)
-    kept: float | None = None  #: the part of what its slot held that the prompt starts with, 0 to 1
+    line: int  #: number of its first line in the log
+    task: int  #: the server's number of the request
+    slot: int  #: the server's slot of the request
+    prompt: int | None = None  #: tokens of the prompt
+    reused: int | None = None  #: reused tokens
+    evaluated: int | None = None  #: evaluated tokens
+    output: int | None = None  #: generated tokens
+    derived: bool = False  #: prompt and reuse were derived, not logged (see core.serverlog.reader)
+    kept: float | None = None  #: share of its slot's tokens that the prompt begins with, 0 to 1
     shared: int | None = None
-    """The longest prefix of it, in tokens, that any slot or cached prompt still held."""
-    seconds: float | None = None  #: prompt time
+    """Tokens of its longest prefix in any slot or cached prompt."""
+    seconds: float | None = None  #: seconds of prefill
     recomputed: bool = False
-    """The server could not go back in its memory and computed all anew (sliding window, recurrent
-    models)."""
-    truncated: bool = False  #: the server cut the prompt, or shifted what it held
-    error: str | None = None  #: what the server refused it with
-    verdict: Judgement = Judgement.UNKNOWN  #: what became of the cache
-    reason: str = ""  #: of the verdict, for people
+    """The server could not go back in its memory and evaluated the whole prompt again (sliding
+    window, recurrent models)."""
+    truncated: bool = False  #: the server cut the prompt, or shifted its slot
+    error: str | None = None  #: the server's error for a refused request
+    verdict: Judgement = Judgement.UNKNOWN  #: verdict on the cache
+    reason: str = ""  #: reason of the verdict, in words
 
 
 @dataclass(slots=True)
 class LogFacts:
-    """What the log says of the server itself."""
+    """The facts in a log on the server itself."""
 
-    lines: int = 0  #: of llama-server, whatever they say
+    lines: int = 0  #: number of llama-server's lines, of whatever content
     ram_off: bool = False
-    """It said that the prompt cache in RAM (``--cache-ram``) is off; that it is on is not believed
+    """The prompt cache in RAM (``--cache-ram``) is off. A line that it is on is not believed
     (llama.cpp issue 22127)."""
-    ram_prompts: int | None = None  #: prompts in that cache, as last told
-    ram_mib: float | None = None  #: MiB that they take, as last told
-    ram_limit_mib: float | None = None  #: MiB that they may take, as last told
-    evicted: int = 0  #: entries dropped from it
+    ram_prompts: int | None = None  #: prompts in that cache, as last logged
+    ram_mib: float | None = None  #: MiB that they take, as last logged
+    ram_limit_mib: float | None = None  #: MiB that they may take, as last logged
+    evicted: int = 0  #: number of prompts evicted from that cache
 
 
 def judge_logged(request: LoggedRequest, earlier: Collection[int]) -> tuple[Judgement, str]:
     """Return the verdict on ``request`` and the reason in a few words.
 
-    A log does not name the conversation of a request. So it is compared by size with those before
-    it: a turn is a little longer than the turn it extends.
+    A log does not name a request's conversation. So the prompt's size is compared with earlier
+    ones: a turn is a little longer than the turn it extends.
 
-    ``earlier``: the lengths, in tokens, of the last prompts of its server.
+    ``earlier``: lengths, in tokens, of the last prompts of its server.
     """
     prompt, reused, kept = request.prompt, request.reused, request.kept
     if request.error is not None:
