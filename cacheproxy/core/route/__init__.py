@@ -1,1 +1,1 @@
-"""Which upstream a conversation goes to."""
+"""The choice of a conversation's upstream."""

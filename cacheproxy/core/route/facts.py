@@ -1,4 +1,4 @@
-"""What is known of a request before it is sent, for a route to match."""
+"""The facts on a request, before it is sent, that routes match."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.prompt.request import Request
 
 _CHARS_PER_TOKEN = 3.6
-"""Of a prompt that nobody has counted yet: rather too many tokens than too few."""
+"""Density of an uncounted prompt: rather too many tokens than too few."""
 _LOOKED_AT = 4000
-"""Characters of a text in which its purpose stands."""
+"""Characters of a text that are searched for its purpose."""
 _TITLE = re.compile(r"\b(?:titles?|new conversation topic)\b", re.IGNORECASE)
 _COMPACTION = re.compile(
     r"\bsummar(?:y of|i[sz]e|i[sz]ing) (?:the |our |this )?(?:entire |current )?"
@@ -26,7 +26,7 @@ _COMPACTION = re.compile(
 
 
 class RequestKind(StrEnum):
-    """What a request is for."""
+    """The purpose of a request."""
 
     MAIN = "main"
     TITLE = "title"
@@ -37,19 +37,19 @@ class RequestKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a route is chosen by."""
+    """The facts by which a route is chosen."""
 
     client: str = ""  #: the client's name
-    model: str = ""  #: as asked for, "" for none
+    model: str = ""  #: requested model, "" for none
     has_tools: bool = False  #: whether the request names tools
-    tokens: int = 0  #: of the prompt, estimated
-    kind: RequestKind = RequestKind.MAIN  #: what the request is for
+    tokens: int = 0  #: estimated tokens of the prompt
+    kind: RequestKind = RequestKind.MAIN  #: purpose of the request
 
 
 def facts_of(request: Request, turn: Turn, *, with_kind: bool = True) -> Facts:
-    """Return the facts of ``request``, which was found to be ``turn``.
+    """Return the facts on ``request``, whose conversation's turn is ``turn``.
 
-    ``with_kind``: whether anybody wants to know what it is for.
+    ``with_kind``: whether any route needs the request's purpose.
     """
     body = request.json or {}
     model = body.get("model")
@@ -63,9 +63,9 @@ def facts_of(request: Request, turn: Turn, *, with_kind: bool = True) -> Facts:
 
 
 def tokens_of(turn: Turn) -> int:
-    """Return the tokens of a turn's prompt: by the density of the turn before, if it was counted.
+    """Return the estimated tokens of a turn's prompt, 0 without a prompt that is understood.
 
-    An estimate; 0 where there is no prompt that we can read.
+    The density is that of the turn before, if the server counted its tokens.
     """
     if turn.prompt is None:
         return 0
@@ -76,10 +76,10 @@ def tokens_of(turn: Turn) -> int:
 
 
 def kind_of(request: Request, turn: Turn) -> RequestKind:
-    """Return what ``request`` is for.
+    """Return the purpose of ``request``.
 
-    A title is asked for without tools, before anything was answered, by a system text that says
-    so; a compaction by the last message, or by the system text where there are no tools.
+    A request for a title has no tools and no answers yet, and names it in its system text; one for
+    a compaction names it in the last message, or without tools in the system text.
     """
     if endpoint_of(request.path).purpose is Purpose.COUNT:
         return RequestKind.COUNT
@@ -100,7 +100,7 @@ def kind_of(request: Request, turn: Turn) -> RequestKind:
 
 
 def _asks_for_summary(text: str) -> bool:
-    lowered = text.lower()  # to look for these words takes a tenth of the time
+    lowered = text.lower()  # a search for these words takes a tenth of the time
     return ("summar" in lowered or "compact" in lowered) and bool(_COMPACTION.search(text))
 
 
@@ -110,7 +110,7 @@ def _opening(request: Request) -> str:
 
 
 def _text(content: Any) -> str:
-    """Return the beginning of the last text of a message: what a client adds stands there."""
+    """Return the beginning of the last text of a message, in which a client puts instructions."""
     if isinstance(content, str):
         return content[:_LOOKED_AT]
     for block in reversed(content) if isinstance(content, list) else ():

@@ -1,8 +1,8 @@
-"""Which upstream a request goes to, and where next if that one does not take it.
+"""The upstream of a request, and the next ones if that one does not take it.
 
-Asked are those of the first route that matches, as far as they can take it: by model, by context,
-by price, by health. Among these a conversation stays where its prefix is; a new one goes where its
-key belongs (``ranked``), or where it is answered soonest or for the least.
+The candidates are upstreams of the first matching route that suit the request by model, context,
+price and health. Among these a conversation stays at the one with its prefix; a new one goes to the
+one that its key belongs to (``ranked``), or to the fastest or cheapest.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from cacheproxy.core.route.facts import Facts, RequestKind
 Preference = Literal["", "latency", "cost"]
 _MILLION = 1e6
 _ROOM = 512
-"""Tokens of a context that are left for the answer, at least: else the prompt has outgrown it."""
+"""Tokens of a context that a prompt has to leave for the answer, at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where requests go that match; what is not said matches all."""
+    """The upstreams of matching requests; a condition's default matches all."""
 
-    name: str  #: for people
+    name: str  #: name for people
     to: tuple[str, ...] = ()  #: names of upstreams, a pool if there are several; () for all
     client: str = "*"  #: a client's name, with ``*`` and ``?``
     model: str = "*"  #: a model's name, with ``*`` and ``?``
     has_tools: bool | None = None  #: whether the request names tools; None: either way
     least: int = 0  #: tokens of the prompt, at least
     most: int | None = None  #: tokens of the prompt, at most; None: no bound
-    kinds: frozenset[RequestKind] = frozenset()  #: what the request is for; none: anything
-    prefer: Preference = ""  #: where a new conversation goes in a pool
-    max_cost: float | None = None  #: of one prompt, in the currency of the prices; None: no bound
+    kinds: frozenset[RequestKind] = frozenset()  #: purposes of the request; none: any
+    prefer: Preference = ""  #: criterion for a new conversation's upstream in a pool
+    max_cost: float | None = None  #: cost of one prompt, at most, in the prices' currency
 
     def matches(self, facts: Facts) -> bool:
-        """Whether a request of these facts takes this route."""
+        """Whether a request with these facts takes this route."""
         return (
             (not self.kinds or facts.kind in self.kinds)
             and (self.has_tools is None or self.has_tools is facts.has_tools)
@@ -50,31 +50,31 @@ class Route:
 
 
 EVERYWHERE = Route("")
-"""Of a request that no route matches: to any upstream that is no fallback."""
+"""The route of a request that no other matches: to any upstream that is no fallback."""
 
 
 def routes_of(routes: Iterable[Route], facts: Facts) -> Iterator[Route]:
-    """Yield those of ``routes`` that match, in their order, and EVERYWHERE."""
+    """Yield the matching ones of ``routes`` in their order, then EVERYWHERE."""
     yield from (route for route in routes if route.matches(facts))
     yield EVERYWHERE
 
 
 @lru_cache(maxsize=1024)
 def fits(name: str, pattern: str) -> bool:
-    """Whether ``name`` is what ``pattern`` describes; the same few are asked for all the time."""
+    """Whether ``name`` matches ``pattern``; cached, as there are few of both."""
     return pattern == "*" or fnmatchcase(name, pattern)
 
 
 class Price(NamedTuple):
-    """What a million tokens cost, in whatever currency."""
+    """The price of a million tokens, in any currency."""
 
-    prompt: float = 0.0  #: for tokens that are evaluated
-    output: float = 0.0  #: for generated tokens
+    prompt: float = 0.0  #: price of evaluated tokens
+    output: float = 0.0  #: price of generated tokens
     cached: float | None = None
-    """For tokens that the server has already; None: as much as for others."""
+    """Price of reused tokens; None: the same as of evaluated ones."""
 
     def of_prompt(self, tokens: int, reused: int = 0) -> float:
-        """Return the price of a prompt, ``reused`` of whose tokens it has."""
+        """Return the price of a prompt of ``tokens``, of which ``reused`` are cached."""
         reused = min(tokens, reused)
         cached = self.prompt if self.cached is None else self.cached
         return ((tokens - reused) * self.prompt + reused * cached) / _MILLION
@@ -89,50 +89,50 @@ FREE = Price()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """An upstream, as far as a choice looks at it."""
+    """An upstream with the settings that a choice depends on."""
 
-    name: str  #: as configured; "" for the only one
-    models: tuple[str, ...] = ()  #: those it serves, with ``*`` and ``?``; () for all
-    price: Price = FREE  #: what its tokens cost
-    is_fallback: bool = False  #: only where no other is up
-    is_remote: bool = False  #: what goes there leaves this network
+    name: str  #: name in the config file; "" for the only one
+    models: tuple[str, ...] = ()  #: models that it serves, with ``*`` and ``?``; () for all
+    price: Price = FREE  #: price of its tokens
+    is_fallback: bool = False  #: whether it is used only if no other is up
+    is_remote: bool = False  #: whether its requests leave this network
 
     def serves(self, model: str) -> bool:
-        """Whether it has ``model``; a request that names none goes anywhere."""
+        """Whether it serves ``model``; a request without a model fits any upstream."""
         if not self.models or not model:
             return True
         return any(fits(model, pattern) for pattern in self.models)
 
 
 class TargetState(NamedTuple):
-    """How a target is doing now."""
+    """The present state of a target."""
 
     is_up: bool = True  #: whether it takes connections
-    context: int | None = None  #: tokens of one prompt; None: not known
+    context: int | None = None  #: tokens of one prompt, at most; None: not known
     speed: float | None = None  #: evaluated tokens a second; None: not known
-    waiting: int = 0  #: requests under way there
+    waiting: int = 0  #: number of its requests under way
     is_silent: bool = False
-    """It answers nothing, so that it gets no new conversations while others do."""
+    """Whether it has stopped answering: others that answer get the new conversations."""
 
 
 class KnownConversation(NamedTuple):
-    """What is known of a conversation."""
+    """The facts on a conversation that a choice depends on."""
 
-    key: str = ""  #: see ``key.root_key``
-    home: str = ""  #: the name of the upstream that has its prefix, "" for none
+    key: str = ""  #: key of the conversation, see ``stamp.root_key``
+    home: str = ""  #: name of the upstream that has its prefix, "" for none
     cached: int = 0  #: tokens of its prefix there
 
 
 class UpstreamOrder(NamedTuple):
-    """Names of upstreams, in the order in which they are asked."""
+    """The order in which a request tries upstreams."""
 
-    names: tuple[str, ...]  #: all of them
+    names: tuple[str, ...]  #: names of all of them
     spare: tuple[str, ...] = ()
-    """Fallbacks among them, which stand in while all those of the route are down."""
+    """Names of the fallbacks among them, used while all others of the route are down."""
 
     @property
     def is_fallback(self) -> bool:
-        """Whether the first of them is one."""
+        """Whether the first upstream is a fallback."""
         return self.names[:1] == self.spare[:1] != ()
 
 
@@ -143,10 +143,10 @@ def choose(
     route: Route,
     known: KnownConversation,
 ) -> UpstreamOrder:
-    """Return where a request goes; ``standing`` returns how the target of a name is doing.
+    """Return a request's upstreams in order; ``standing`` returns the state of the target named.
 
-    Those that are down come only where nothing else is left: it may be they have just come back.
-    No names: all are too dear for this route.
+    Targets that are down come last, as they may have just come back. No names: all targets are too
+    expensive for this route.
     """
 
     def cost(target: Target) -> float:
@@ -154,14 +154,14 @@ def choose(
         return target.price.of_prompt(facts.tokens, cached)
 
     def seconds(name: str) -> float:
-        """Return how long it takes there, behind those that wait; one of no speed is tried."""
+        """Return the seconds of prefill behind waiting requests; few if the speed is not known."""
         state = standing(name)
         if state.speed is None:
             return float(state.waiting)
         return (1 + state.waiting) * facts.tokens / state.speed
 
     def fitting(targets: list[Target]) -> list[Target]:
-        """Return who can take it; where none has the model or the room, who comes closest."""
+        """Return the suitable targets; if none has the model or the context, the closest ones."""
         serving = [one for one in targets if one.serves(facts.model)]
         serving = serving or [one for one in targets if not one.is_remote] or targets
         fit = [one for one in serving if _fits(standing(one.name).context, facts.tokens)]
@@ -200,16 +200,16 @@ def _fits(context: int | None, tokens: int) -> bool:
 def ranked(key: str, names: Iterable[str]) -> list[str]:
     """Return ``names``, best first for ``key``; the same in every process.
 
-    Rendezvous hashing: every key has its own order of names. Where one goes away, only its own keys
-    go elsewhere, to the next name in their own order, so that they spread over all that are left
-    (Thaler and Ravishankar, 1998).
+    Rendezvous hashing: every key has its own order of names. If a name goes away, only its own keys
+    move, each to the next name in its own order, and so spread over all that are left (Thaler and
+    Ravishankar, 1998).
     """
     return list(_ranked(key, tuple(names)))
 
 
 @lru_cache(maxsize=4096)
 def _ranked(key: str, names: tuple[str, ...]) -> list[str]:
-    """All turns of a conversation ask the same."""
+    """Return ``ranked``, cached: all turns of a conversation have the same key."""
     return sorted(names, key=lambda name: (_weight(key, name), name), reverse=True)
 
 

@@ -1,4 +1,4 @@
-"""The headers by which a router between us and the servers keeps a conversation at one of them."""
+"""Headers by which a router before the servers sends a conversation to the same one every time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.prompt.request import Headers, Request
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-"""RFC 9110, section 5.1: a token."""
+"""Pattern of a header's name: a token (RFC 9110, section 5.1)."""
 # fmt: off
 _TAKEN = frozenset({
     "accept", "accept-encoding", "api-key", "authorization", "connection", "content-encoding",
@@ -19,20 +19,20 @@ _TAKEN = frozenset({
     "x-api-key", "x-parent-session-id",
 })
 # fmt: on
-"""What says something else to servers, and to other proxies."""
+"""Headers that have another meaning for servers and proxies."""
 LENGTH = 32
-"""Characters of a key, each of ``[0-9a-f]``: what every router takes that we know."""
+"""Characters of a key, each of ``[0-9a-f]``: every known router takes such keys."""
 
 
 class StampError(ValueError):
-    """A name that no such header can have."""
+    """A name that a header with the key cannot have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Puts a conversation's key into headers. Raises StampError."""
+    """The headers that carry a conversation's key. Raises StampError."""
 
-    names: tuple[str, ...] = ()  #: of the headers that carry the key
+    names: tuple[str, ...] = ()  #: names of the headers
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -45,9 +45,9 @@ class Stamp:
                 )
 
     def headers(self, request: Request, session: Session | None) -> Headers:
-        """Return the headers to send with ``request`` besides its own; ``session``: whose it is.
+        """Return the headers to add to ``request``; ``session``: its session, None for no key.
 
-        What the client itself sends under such a name stays. Without a session there is no key.
+        A header that the client itself sends under such a name stays.
         """
         unsaid = [name for name in self.names if request.header(name) is None]
         if session is None or not unsaid:
@@ -57,11 +57,12 @@ class Stamp:
 
 
 def root_key(request: Request, session: Session) -> str:
-    """Return the key of the conversation that ``request`` is for: ``LENGTH`` characters.
+    """Return the key of the conversation of ``request``: ``LENGTH`` characters.
 
-    ``session``: whose it is, told apart from those that begin alike or not. All turns have the same
-    key, and so have those of its subagents, as far as they name it. It is told from the request
-    alone, so that several proxies agree; it is a hash, so that nobody reads an id or a text in it.
+    ``session``: the request's session, with or without a number among sessions that begin alike.
+    All turns of the conversation have the same key, as have its subagents that name it. The key
+    depends on the request alone, so that several proxies agree; it is a hash, so that it reveals no
+    id or text.
     """
     root = parent_of(request, session) or session
     named = f"{root.client}\0{root.first.id}"
