@@ -1,1 +1,1 @@
-"""A request as the segments that its server will render, in that server's order."""
+"""The prompt of a request: the segments that its server renders, in that server's order."""

@@ -1,4 +1,4 @@
-"""The client that sent a request, told by its user agent, headers and prompt."""
+"""The client that sent a request, recognized by its user agent, headers and prompt."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cacheproxy.core.prompt.request import Request
 EVERY = "*"
 """The name that stands for all clients."""
 UNNAMED = "client"
-"""The name of those that do not say who they are."""
+"""The name of a client whose user agent has no name."""
 
-# These are libraries and gateways: anybody may speak through them.
+# Libraries and gateways: any client may use them.
 _LIBRARIES = (
     ("openai/", "openai-sdk"),
     ("asyncopenai/", "openai-sdk"),
@@ -23,7 +23,7 @@ _LIBRARIES = (
     ("asyncanthropic/", "anthropic-sdk"),
     ("litellm/", "litellm"),
 )
-# What libraries, runtimes and tools call themselves, where a program does not say who it is.
+# Names of libraries, runtimes and tools in the user agents of programs that set none.
 _SHARED = frozenset(
     {
         *(name for _, name in _LIBRARIES),
@@ -35,42 +35,42 @@ _SHARED = frozenset(
     }
 )
 _SDK = re.compile(r"[\w$]{1,64}/(?:JS|Python) \d")
-"""What OpenAI's and Anthropic's SDKs send: the name of a class, which packed programs shorten."""
+"""User agent of OpenAI's and Anthropic's SDKs: a class's name, which minified programs shorten."""
 _PYTHON = ("openai/python", "asyncopenai/python")
 """OpenAI's SDK for Python, to which any byte is a sign of life: httpx waits for bytes. Its helper
-for Chat Completions would keep the id of an event of ours."""
+for Chat Completions would take its id from an event of ours."""
 _PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,19}")
 _PLAIN = re.compile(r"[A-Za-z0-9 #:;=,_'<>!/-]*")
 _MOST_AGENTS = 256
-"""User agents that are remembered."""
+"""User agents that are remembered, at most."""
 _LEAST = 8
-"""Plain characters that a line begins with: to look for these alone takes a tenth of the time."""
+"""Plain characters at the beginning of a line's pattern: they are found in a tenth of the time."""
 _LOOKED_AT = 512
-"""Characters of the system text in which its beginning must lie."""
+"""Characters of a system text that are searched for its head."""
 _KEPT = 1 << 18
-"""Characters of a system text that is kept beside the answer, at most."""
+"""Characters of a system text, at most, that is cached with its search's result."""
 _FENCE = re.compile(r"(?m)^ {0,3}(?P<mark>`{3,}|~{3,})(?P<rest>[^\n]*)$")
 
 
 class ClientError(ValueError):
-    """A client that cannot be told: bad name, mark or pattern."""
+    """A client that cannot be recognized: bad name, mark or pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client, and the marks by which its requests are told. One of them is enough.
+    """A client, and the marks by which its requests are recognized. One of them is enough.
 
-    ``head`` and ``lines`` are looked for only in the system text before the first message of a
-    user, and only where the user agent does not name another one of ``Clients``: what a user typed
-    or a tool returned tells nothing. Raises ClientError.
+    ``head`` and ``lines`` are searched only in the system text before the first message of a user,
+    and only if the user agent does not name another one of ``Clients``: text of a user or a tool
+    does not identify a client. Raises ClientError.
     """
 
     name: str
-    """As sessions show it (``claude``, ``codex``): a lower-case word. A request whose user agent
-    goes by this name is the client's; so is every request if the name is ``*``."""
+    """Name in sessions (``claude``, ``codex``): a lower-case word. A request whose user agent has
+    this name is the client's; so is every request if the name is ``*``."""
     agents: tuple[str, ...] = ()
-    """What its user agent begins with, compared without case: ``("claude-cli/",)``."""
+    """Prefixes of its user agent, compared without case: ``("claude-cli/",)``."""
     headers: tuple[str, ...] = ()  #: names of headers that it alone sends
     head: tuple[str, ...] = ()
     """Plain texts; its system text begins with one of them, after white space."""
@@ -78,31 +78,31 @@ class Client:
     """Python regexes; one of them matches from the beginning of a line of its system text, outside
     of fenced code. Each begins with eight or more plain characters."""
     must_begin: str = ""
-    """However it is told, its system text begins with this, too: where its name is a library's,
-    which others use."""
+    """Text with which its system text must begin besides any other mark, if its name is a
+    library's that other programs use."""
     advice: tuple[tuple[str, str, str], ...] = field(default=(), repr=False, compare=False)
-    """What to do about turns that broke: why (``tools_changed``, ``model_changed``, ``system
-    message hoisted``: as verdicts say it), whose setting it is, and the setting with what it
-    does. ``left during prefill``: about those that it left before the answer began."""
+    """Advice on turns that broke, in rows: the cause as in verdicts (``tools_changed``,
+    ``model_changed``, ``system message hoisted``), the owner of a setting, and the setting with its
+    effect. Cause ``left during prefill``: the client left before the answer began."""
     title: str = field(default="", repr=False, compare=False)
-    """What people call it (``Claude Code``); "": its name."""
+    """Name for people (``Claude Code``); "": the name."""
     start: str = field(default="", repr=False, compare=False)
-    """How people start it with the proxy, in one line: ``base URL {url}/v1``. ``{url}`` is the
+    """Instruction to start it with the proxy, in one line: ``base URL {url}/v1``. ``{url}`` is the
     proxy's, ``{option}`` the one with which our commands find it. "": see ``cacheproxy env``."""
     sends_late: str = field(default="", repr=False, compare=False)
-    """When it sends system messages besides the first, as a sentence; "": it does not."""
+    """Occasions on which it sends late system messages, as a sentence; "": none."""
     has_setup: bool = field(default=False, repr=False, compare=False)
     """Whether ``cacheproxy env`` knows it: its package has the hook cacheproxy_setup."""
     heeds_comments: bool = field(default=False, repr=False, compare=False)
-    """Whether any byte of a stream is a sign of life to it, a comment too; else it is an event."""
+    """Whether any byte of a stream, as of a comment, is a sign of life to it, or only an event."""
     waits_for_head: bool = field(default=False, repr=False, compare=False)
-    """Whether it waits for an answer's head as long as it takes, so that it needs none of ours."""
+    """Whether it waits for a response head without a time limit, so that it needs none of ours."""
     reads_messages: bool = field(default=False, repr=False, compare=False)
-    """Whether it learns that a prompt was too long from JSON in a late error's message alone."""
+    """Whether it finds a prompt too long only by JSON in the message of a deferred error."""
     names_agents: bool = field(default=False, repr=False, compare=False)
-    """Whether each of its subagents says which session it works for, and all others are none."""
+    """Whether its subagents name the session they work for, so that all others are known as none."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
-    """The seconds that a line took, once that was too long: none is looked for from then on."""
+    """Seconds of a line's search that was too slow, after which no line is searched any more."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):
@@ -126,21 +126,21 @@ class Client:
             self._check_line(line)
 
     def __hash__(self) -> int:
-        """Each rule names one: its name tells it apart well enough."""
+        """Hash the name, which differs between clients: every rule hashes its client."""
         return hash(self.name)
 
     @property
     def is_every(self) -> bool:
-        """Whether this stands for all clients."""
+        """Whether the name stands for all clients."""
         return self.name == EVERY
 
     @property
     def called(self) -> str:
-        """What people call it."""
+        """The client's name for people."""
         return self.title or self.name
 
     def sent(self, request: Request) -> bool:
-        """Whether ``request`` is this client's: asked once, whatever is edited later."""
+        """Whether ``request`` is this client's: determined once, whatever is edited later."""
         known = request.clients
         told = known.get(self)
         if told is None:
@@ -149,23 +149,23 @@ class Client:
         return told
 
     def marked(self, request: Request) -> bool | None:
-        """Whether ``request`` is its by user agent and headers; None: its prompt has to be read."""
+        """Whether user agent or headers mark ``request`` as its own; None: ``reads`` decides."""
         told = self._marked(request)
         return None if told and self.must_begin else told
 
     def reads(self, request: Request) -> bool:
-        """Whether ``request`` is its where no mark outside of the body tells."""
+        """Whether the body marks ``request`` as this client's, if ``marked`` returned None."""
         opening = request.opening
         if self.must_begin and not any(_begins(texts, self.must_begin) for texts in opening):
             return False
         return bool(self.must_begin and self._marked(request)) or any(map(self._opens, opening))
 
     def speaks(self, agent: str) -> bool:
-        """Whether the user agent ``agent`` names it."""
+        """Whether the user agent ``agent`` names this client."""
         return _named(agent) == self.name or agent.lower().startswith(self.agents)
 
     def _marked(self, request: Request) -> bool | None:
-        """Whether ``request`` is marked as its, whatever it must begin with."""
+        """Return ``marked`` without regard to ``must_begin``."""
         if self.name in (EVERY, request.speaker) or self.speaks(agent_of(request)):
             return True
         if any(name.lower().encode("latin-1") in request.by_name for name in self.headers):
@@ -174,7 +174,7 @@ class Client:
         return False if is_told else None
 
     def _opens(self, texts: list[str]) -> bool:
-        """Whether system text is its own: by the beginning of its first text, or by a line."""
+        """Whether system text is this client's, by the head of its first text or by a line."""
         return _begins(texts, self.head) or (bool(self.lines) and any(map(self._has_line, texts)))
 
     def _has_line(self, text: str) -> bool:
@@ -199,16 +199,16 @@ class Client:
 
 
 class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
-    """The clients that are known: those whose packages are installed."""
+    """The known clients: those whose packages are installed."""
 
     def introduce(self, request: Request) -> Request:
-        """Return ``request``, which knows from now on which of them its user agent names."""
+        """Return ``request``, with ``speaker`` set to the client that its user agent names."""
         agent = request.by_name.get(b"user-agent", b"")
         known = self._speakers.get(agent)
         return request.spoken_by(self._speaker(agent) if known is None else known)
 
     def name_of(self, request: Request) -> str:
-        """Return the name of the one that sent ``request``, by user agent, header or prompt."""
+        """Return the name of the client of ``request``, by user agent, header or prompt."""
         if not request.speaker:
             for client in self:
                 if client.name != EVERY and client.sent(request):
@@ -216,11 +216,11 @@ class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
         return client_of(request)
 
     def named(self, name: str) -> Client | None:
-        """Return the one of that name, None for none."""
+        """Return the client called ``name``, or None."""
         return next((one for one in self if one.name == name), None)
 
     def starts(self, url: str, option: str) -> dict[str, str]:
-        """Return how people start clients with the proxy, one line by the names it is for.
+        """Return instructions to start clients with the proxy: a line by the clients' names.
 
         ``url``: the proxy's; ``option``: the one by which commands find it, "" for none.
         """
@@ -241,12 +241,12 @@ class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
 
     @cached_property
     def _speakers(self) -> dict[bytes, str]:
-        """The names by user agent, as far as it was asked."""
+        """Clients' names by user agent: a cache of ``_speaker``."""
         return {}
 
 
 NOBODY = Clients()
-"""No package is installed."""
+"""The clients without any package installed."""
 
 
 def client_of(request: Request) -> str:
@@ -260,14 +260,14 @@ def agent_of(request: Request) -> str:
 
 
 def heeds_comments(request: Request, client: Client | None) -> bool:
-    """Whether a comment is a sign of life to who sent ``request``; ``client``: None if unknown."""
+    """Whether a comment is a sign of life to the sender of ``request``: ``client``, if known."""
     if client is not None:
         return client.heeds_comments
     return agent_of(request).lower().startswith(_PYTHON)
 
 
 def is_shared(request: Request) -> bool:
-    """Whether the user agent names but a library, as all programs that use it send it."""
+    """Whether the user agent names only a library, as that of all programs that use it."""
     return _is_shared(agent_of(request))
 
 
@@ -290,9 +290,9 @@ def _named(agent: str) -> str:
 
 
 def _plain_beginning(pattern: str) -> str:
-    """Return the text that each match of ``pattern`` begins with, as far as that is plain to see.
+    """Return the plain text with which each match of ``pattern`` begins.
 
-    A character before a quantifier may be missing.
+    A character before a quantifier, which may be missing in a match, is left out.
     """
     found = _PLAIN.match(pattern)
     plain = found[0] if found else ""
@@ -302,7 +302,7 @@ def _plain_beginning(pattern: str) -> str:
 
 @lru_cache(maxsize=16)
 def _has_line(patterns: tuple[str, ...], text: str) -> bool:
-    """Whether one of ``patterns`` matches a line. Each turn has the same text: it is asked once."""
+    """Whether one of ``patterns`` matches a line; cached, as each turn has the same text."""
     return any(
         search.match(text, at)
         for pattern, search in ((one, SearchPattern(one).within(len(text))) for one in patterns)
@@ -311,9 +311,9 @@ def _has_line(patterns: tuple[str, ...], text: str) -> bool:
 
 
 def lines_outside_code(text: str, beginning: str) -> Iterator[int]:
-    """Yield where the lines of ``text`` start that begin with ``beginning``, but not in code.
+    """Yield the offsets of lines of ``text``, outside of code, that start with ``beginning``.
 
-    The text is looked through once, and for code only if there is such a line.
+    The text is searched once, and for code only if there is such a line.
     """
     blocks: Iterator[tuple[int, int]] | None = None
     start = end = 0
@@ -331,16 +331,16 @@ def lines_outside_code(text: str, beginning: str) -> Iterator[int]:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where fenced code blocks stand, fences included.
+    """Yield (start, end) of fenced code blocks, fences included.
 
     Source: CommonMark 0.31, section 4.5. A fence is closed by one of the same character that is
-    as long or longer and has nothing behind it; one that is never closed goes on to the end.
+    as long or longer and has nothing behind it; a block that is never closed extends to the end.
     """
     opened, start = "", 0
     for fence in _FENCE.finditer(text):
         mark, rest = fence["mark"], fence["rest"].strip()
         if not opened:
-            # Backticks may not stand in the words behind a fence of backticks, tildes may.
+            # The info string behind a fence of backticks has no backticks; tildes are allowed.
             is_fence = mark[0] == "~" or "`" not in rest
             opened, start = (mark, fence.start()) if is_fence else ("", 0)
         elif mark.startswith(opened) and not rest:

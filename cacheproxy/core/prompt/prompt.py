@@ -23,9 +23,9 @@ from cacheproxy.core.prompt.segments import Piece, PieceRun, names_of, piece_of
 
 
 class PromptOrder(StrEnum):
-    """What a chat template prints first. It decides what a change costs.
+    """The part that a chat template prints first, which determines the cost of a change.
 
-    ``HOISTED``: system first, and system messages that come late in the list moved there, too.
+    ``HOISTED``: system text first, with late system messages moved to it.
     """
 
     TOOLS_FIRST = "tools first"
@@ -34,13 +34,13 @@ class PromptOrder(StrEnum):
 
 
 class Made(NamedTuple):
-    """What a prompt was made of."""
+    """The pieces that a prompt is made of."""
 
     tool_piece: Piece  #: the definitions of tools
     texts: dict[str, Piece]
-    """System text and user text beside the messages, by the names of their members."""
+    """System text and user text outside the messages, by the names of their members."""
     run: PieceRun  #: a piece for each message
-    heads: int = 0  #: how many of the messages stand first and are system text
+    heads: int = 0  #: number of leading messages that are system text
 
 
 _NO_TOOLS = Piece(Part.TOOLS)
@@ -49,13 +49,13 @@ _SEGMENTS, _SOURCE = attrgetter("segments"), attrgetter("source")
 
 
 class Prompt:
-    """A whole prompt, in the order of the template. ``model`` as the request names it.
+    """A whole prompt, in the order of the template. ``model``: the one that the request names.
 
-    ``pieces``: by the values they were made of; ``chars``: of all their texts; ``cost``: bytes
-    that keeping it takes, roughly; ``digests``: a number for each text of the messages;
-    ``thinking``: characters of reasoning; ``made``: for the next turn; ``order``: of its parts.
-    ``head``: the system text that stands first; ``tools``: the names of the tools.
-    Never altered. Two are equal if they name the same model and read alike, segment by segment.
+    ``pieces``: one for each value of the body; ``chars``: characters of all texts; ``cost``: bytes
+    of memory, roughly; ``digests``: a number for each text of the messages; ``thinking``:
+    characters of reasoning; ``made``: the pieces for the next turn; ``order``: of the parts;
+    ``head``: the leading system text; ``tools``: the names of the tools.
+    Never altered. Two prompts are equal if they have the same model and equal segments.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class Prompt:
 
     @Once
     def segments(self) -> tuple[Segment, ...]:
-        """The segments of all pieces: put together only where parts of texts are asked for."""
+        """The segments of all pieces; only comparisons within texts need them."""
         return tuple(chain.from_iterable(map(_SEGMENTS, self.pieces)))
 
     def of(self, part: Part) -> tuple[Segment, ...]:
-        """Return the segments of the tools or of the system text, which stand first."""
+        """Return the segments of the leading tools or system text."""
         found: tuple[Segment, ...] = ()
         for piece in self.pieces:
             if piece.part is Part.MESSAGES:
@@ -107,9 +107,9 @@ class Prompt:
 
 
 def prompt_of(request: Request, order: PromptOrder = PromptOrder.TOOLS_FIRST) -> Prompt | None:
-    """Return the prompt of ``request``, or None if it has none that we can read.
+    """Return the prompt of ``request``, or None if it has none that is understood.
 
-    What a message reads as is remembered with it: a turn costs what is new in it.
+    The piece of a message is remembered with it: a turn costs only its new messages.
     """
     document = request.document
     if document is None:
@@ -130,26 +130,26 @@ def _prompt_of(request: Request, document: Document) -> Prompt | None:
 
 
 def reordered(prompt: Prompt, order: PromptOrder) -> Prompt:
-    """Return ``prompt`` as a template prints it that has ``order``."""
+    """Return ``prompt`` in the order of a template with ``order``."""
     return prompt if prompt.order is order else Prompt(prompt.model, prompt.made, order)
 
 
 def remade(prompt: Prompt, made: Made) -> Prompt:
-    """Return ``prompt``, in its order, as if it had been ``made`` of something else."""
+    """Return ``prompt``, in its order, with other pieces: ``made``."""
     return Prompt(prompt.model, made, prompt.order)
 
 
 def is_late(piece: Piece) -> bool:
-    """Whether it is a system message that stands among the others."""
+    """Whether ``piece`` is a late system message: one among the others."""
     is_system = bool(piece.segments) and piece.segments[0].role in SYSTEM_ROLES
     return is_system and piece.part is Part.MESSAGES
 
 
 def hoisted(made: Made) -> Made:
-    """Return it with late system messages behind the system text at the head; itself, if none."""
+    """Return ``made`` with late system messages moved behind the system text at the head."""
     late: list[Piece] = []
     rest: list[Piece] = []
-    for piece in made.run.pieces[made.heads :]:  # a call for each of many messages would tell
+    for piece in made.run.pieces[made.heads :]:  # inline: a call for each of many messages is slow
         is_system = piece.segments and piece.segments[0].role in SYSTEM_ROLES
         (late if is_system and piece.part is Part.MESSAGES else rest).append(piece)
     if not late:
@@ -169,7 +169,7 @@ def _made(dialect: Dialect, document: Document) -> Made:
         return _read_whole(dialect.as_segments(document.value))
     tools = items = None
     names, name = dialect.texts, dialect.items
-    if name:  # else no template prints its tools
+    if name:  # in other dialects no template prints tools
         names = (dialect.head, *names) if dialect.head else names
         if isinstance(document.value.get(name), str):
             names += (name,)
@@ -196,7 +196,7 @@ def _made(dialect: Dialect, document: Document) -> Made:
 def _text(
     document: Document, name: str, part: SpelledValue | Container | None, *, is_system: bool
 ) -> Piece:
-    """A text that stands outside the messages, in the member ``name``."""
+    """Return the piece of a text outside the messages, in the member ``name``."""
     kind, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
     piece = piece_of(kind, content_of(f"/{name}", document.value[name], kind, role))
     if isinstance(part, Container):
@@ -207,7 +207,7 @@ def _text(
 
 
 def _tools(document: Document, tools: Container) -> Piece:
-    """Each tool as the request spells it: a tenth of the cost of printing it anew."""
+    """Return the piece of the tools as spelled in the request: a tenth of the cost of encoding."""
     segments: list[Segment] = []
     for number, (tool, item) in enumerate(zip(tools.values, tools.items, strict=True)):
         is_marked = isinstance(tool, dict) and "cache_control" in tool
@@ -218,7 +218,7 @@ def _tools(document: Document, tools: Container) -> Piece:
 
 
 def _without_breakpoint(document: Document, number: int) -> str:
-    """The tool as it would be spelled without its ``cache_control``, commas and spaces alike."""
+    """Return a tool's spelling without its ``cache_control``, commas and spaces unchanged."""
     body, tool = document.body, document.entry(("tools", number))
     members = document.siblings(("tools", number, "cache_control"))
     kept = [body[one.start : one.end] for one in members if one.key != "cache_control"]
@@ -228,10 +228,10 @@ def _without_breakpoint(document: Document, number: int) -> str:
 
 
 def _items(dialect: Dialect, array: Container) -> tuple[PieceRun, int]:
-    """Messages, or the Responses API's other items; those of the array before are known.
+    """Return the pieces of the messages (or Responses items), and the number that is system text.
 
-    Returned with how many of them are system text: templates take leading system messages for
-    that, later ones stay in place.
+    Templates take leading system messages for system text; later ones stay in place. The pieces
+    that the array shares with the one before are known.
     """
     notes, count = array.before
     run, heads = notes.get(dialect.name, (_EMPTY, 0))
@@ -264,21 +264,21 @@ def _read_whole(segments: list[Segment]) -> Made:
 
 
 class Parts(NamedTuple):
-    """Tokens of each part; together they are all of the prompt."""
+    """The tokens of each part, which add up to those of the prompt."""
 
-    tools: int  #: their definitions
-    system: int  #: system text
-    history: int  #: earlier messages without the reasoning in them
-    thinking: int  #: the reasoning in earlier messages
+    tools: int  #: tokens of the tools' definitions
+    system: int  #: tokens of the system text
+    history: int  #: tokens of earlier messages, without the reasoning in them
+    thinking: int  #: tokens of the reasoning in earlier messages
     newest: int
-    """What stands behind the model's last words: the user's message, or results of tools."""
-    order: PromptOrder  #: as it is rendered
+    """Tokens behind the model's last message: the user's message, or results of tools."""
+    order: PromptOrder  #: order in which the prompt is rendered
 
 
 def parts_of(
     prompt: Prompt, tokens: int, *, drops_thinking: bool = False, hides_thinking: bool = False
 ) -> Parts:
-    """Return what the ``tokens`` of ``prompt``, as the server counted them, are made of.
+    """Return the parts of ``prompt`` with their shares of ``tokens``, the server's count.
 
     ``drops_thinking``: whether the template leaves out the reasoning before the last message of
     the user, ``hides_thinking``: whether it leaves out all of it.

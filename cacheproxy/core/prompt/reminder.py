@@ -1,7 +1,7 @@
-"""Message texts, wrapped as clients wrap text that the user did not write.
+"""Reminders: message texts in the mark of text that the user did not write.
 
-``<system-reminder>`` is Claude Code's own mark for such text inside a user message. Content is a
-text, or a list of blocks (Anthropic Messages, OpenAI Chat Completions and Responses).
+The mark is Claude Code's own inside a user message, ``<system-reminder>``. Content is a text, or a
+list of blocks (Anthropic Messages, OpenAI Chat Completions and Responses).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ OPEN, CLOSE = "<system-reminder>\n", "\n</system-reminder>"
 _MARK = r"[\s/\x00-\x1f]*system[\s_-]*reminder"
 _LIKE_A_MARK = re.compile(rf"<(?={_MARK})|&(?=(?:amp;)*lt;{_MARK})", re.IGNORECASE)
 BETWEEN = "\n\n"
-"""What parts the texts of messages that become one."""
+"""Separator of texts of several messages in one."""
 
 
 def inside(text: str) -> str:
-    """Return ``text`` as it may stand in the mark: what reads as one is spelled as HTML spells it.
+    """Return ``text`` for use inside the mark: marks in it are escaped, as in HTML.
 
-    So nothing in it ends the mark, nor looks like the next. Two texts stay two.
+    Thus nothing in it ends the mark or looks like another one. Different texts stay different.
     """
     return _LIKE_A_MARK.sub(lambda one: "&lt;" if one[0] == "<" else "&amp;", text)
 
 
 def wrapped(text: str) -> str:
-    """Return ``text`` in the mark, unless it is already."""
+    """Return ``text`` in the mark; itself if it is already."""
     return text if is_wrapped(text, text) else f"{OPEN}{text}{CLOSE}"
 
 
 def is_wrapped(opening: str, closing: str) -> bool:
-    """Whether texts that begin with ``opening`` and end with ``closing`` bear the mark."""
+    """Whether texts from ``opening`` to ``closing`` are in the mark."""
     return opening.startswith(OPEN.strip()) and closing.rstrip().endswith(CLOSE.strip())
 
 
@@ -48,7 +48,7 @@ def wrapped_blocks(content: list[Any]) -> list[Any]:
 
 
 def merged(contents: list[Any]) -> Any:
-    """Return the contents of several messages as that of one; texts that meet become one."""
+    """Return the contents of several messages as one content, with adjacent texts joined."""
     if all(isinstance(content, str) for content in contents):
         return BETWEEN.join(contents)
     given = (block for content in contents if isinstance(content, list) for block in content)
@@ -64,15 +64,15 @@ def merged(contents: list[Any]) -> Any:
 
 
 def text_in(content: Any) -> str:
-    """Return all text in ``content``, one block a line."""
+    """Return all text in ``content``, its blocks separated by newlines."""
     return "\n".join(texts_in(content))
 
 
 def says_something(content: Any) -> bool:
-    """Whether there is anything in ``content`` that a model would read."""
+    """Whether ``content`` has more than empty text."""
     return any(not is_text(block) or block["text"].strip() for block in blocks_of(content))
 
 
 def is_all_text(content: Any) -> bool:
-    """Whether ``content`` holds nothing but text."""
+    """Whether ``content`` is nothing but text."""
     return isinstance(content, str) or all(map(is_text, content))

@@ -1,4 +1,4 @@
-"""A request as the normalizers see it."""
+"""An HTTP request with its JSON, as rules edit it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from cacheproxy.core.document.words import Literals, Words
 
 _T = TypeVar("_T")
 _LOOKED_AT = 8
-"""Bytes that are known already and take as long as one that is new, at most."""
+"""Known bytes, at most, that take as long to read as a new byte."""
 _SHORT = 16 << 10
-"""Bytes of a body that is searched as a whole: to find out what is new takes as long."""
+"""Bytes of a body, at most, that is searched as a whole: to find its new parts takes as long."""
 _OF_THE_BODY = frozenset({"document", "json", "literals", "opening", "_why", "_edited"})
-"""What a request lets go of when its body becomes another."""
+"""Attributes that depend on the body: a request with another body does not take them over."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Once(Generic[_T]):
-    """A property that is worked out once, and is from then on as cheap as any attribute.
+    """A property that is computed once, and is from then on as cheap as any attribute.
 
     Up to Python 3.11 functools.cached_property has one lock for all objects of a class: the
     reactor would wait for a thread that reads a large body. A property that looks into the
-    object's dict itself costs a call each time, 0.15 µs, and a request is asked 60 times.
+    object's dict itself costs a call each time, 0.15 µs, and a request's are read 60 times.
     """
 
     def __init__(self, work: Callable[[Any], _T]) -> None:
@@ -39,9 +39,9 @@ class Once(Generic[_T]):
         self.__doc__ = work.__doc__
 
     def __get__(self, instance: Any, owner: type) -> _T:
-        """Work it out; two threads at once may both do so."""
+        """Compute the value; two threads at once may both do so."""
         if instance is None:
-            return self  # type: ignore[return-value]  # the class is asked, by who documents it
+            return self  # type: ignore[return-value]  # access by the class, for its documentation
         value: _T
         value = instance.__dict__[self._name] = self._work(instance)
         return value
@@ -49,25 +49,25 @@ class Once(Generic[_T]):
 
 @dataclass(frozen=True, init=False)
 class Request:
-    """One HTTP request, frozen; its JSON is looked at lazily, and once."""
+    """One HTTP request, frozen; its JSON is parsed lazily, and once."""
 
-    method: str  #: as it came
-    target: str  #: the request target as it came (RFC 9112, section 3.2), query included
+    method: str  #: method as received
+    target: str  #: request target as received (RFC 9112, section 3.2), with its query
     headers: Headers = ()  #: (name, value) pairs; names compare without case
-    body: bytes = b""  #: the whole body; where a header still says Content-Encoding, it is not read
+    body: bytes = b""  #: whole body; with a Content-Encoding header left, it is not parsed
     memo: Memo | None = field(default=None, compare=False, repr=False)
-    """What earlier bodies came to; the JSON is the same without it, but read as a whole."""
+    """Parsed values of earlier bodies; without it the whole body is parsed, to the same JSON."""
     speaker: str = field(default="", compare=False, repr=False)
-    """The client that its user agent names, of those that are known (``Clients``); "": none."""
+    """Name of the known client (``Clients``) that the user agent names; "": none."""
 
     peer: str = field(default="", compare=False, repr=False)
-    """The address of the connection that it came by; "": this machine, or not known."""
+    """Address of the client's end of the connection; "": this machine, or not known."""
 
     path: str = field(init=False, compare=False, repr=False)  #: the target without its query
     dialect: Dialect | None = field(init=False, compare=False, repr=False)
-    """The API spoken, by its path; None if none we know."""
+    """API of the path; None: no known API."""
     by_name: dict[bytes, bytes] = field(init=False, compare=False, repr=False)
-    """The first value of each header, by its name in lower case. Never altered."""
+    """First value of each header, by its name in lower case. Never altered."""
 
     def __init__(  # noqa: PLR0917 (in the order that dataclass would have them)
         self,
@@ -79,7 +79,7 @@ class Request:
         speaker: str = "",
         peer: str = "",
     ) -> None:
-        known = self.__dict__  # what dataclass makes of it calls a function for each field
+        known = self.__dict__  # dataclass's own __init__ calls a function for each field
         known["method"], known["target"], known["headers"] = method, target, headers
         known["body"], known["memo"], known["speaker"], known["peer"] = body, memo, speaker, peer
         known["path"] = path = target.partition("?")[0]
@@ -93,7 +93,7 @@ class Request:
         return None if value is None else value.decode("latin-1")
 
     def first_header(self, names: Iterable[bytes]) -> str | None:
-        """Return what the first of ``names`` (lower case) says that says anything, or None."""
+        """Return the value of the first header of ``names`` (lower case) that has one, or None."""
         for name in names:
             if value := self.by_name.get(name):
                 return value.decode("latin-1")
@@ -101,58 +101,58 @@ class Request:
 
     @Once
     def document(self) -> Document | None:
-        """The body's JSON text with its spans, or None if it is no JSON object."""
+        """JSON text of the body with its spans, or None if it is no JSON object."""
         return self._read()
 
     @Once
     def json(self) -> dict[str, Any] | None:
-        """What the body says, or None. To be looked at, never altered."""
+        """JSON value of the body, or None. To be read, never altered."""
         document = self.document
         return document.value if document is not None else None
 
     @property
     def not_understood(self) -> str | None:
-        """Why ``json`` is None, in a few words without any of the body's text."""
+        """Reason why ``json`` is None, in a few words without any of the body's text."""
         return self.__dict__["_why"] if self.document is None else None
 
     @Once
     def opening(self) -> list[list[str]]:
-        """The system text that the prompt opens with: see ``Dialect.opening``."""
+        """System text at the beginning of the prompt: see ``Dialect.opening``."""
         return [] if self.dialect is None else self.dialect.opening(self.json or {})
 
     def spoken_by(self, client: str) -> Request:
-        """Return it, with ``client`` as the one that its user agent names."""
+        """Return this request, with ``client`` as its ``speaker``."""
         self.__dict__["speaker"] = client
         return self
 
     @Once
     def clients(self) -> dict[Any, bool]:
-        """Whose request it is and whose not, as far as it was asked (core.prompt.client)."""
+        """Whether it is a client's, by ``Client``: a cache of core.prompt.client."""
         return {}
 
     @Once
     def agreed(self) -> int:
-        """How many messages at its start the request before has as well, as far as was compared.
+        """Number of leading messages that the request before has as well, as far as compared.
 
-        Of the others, nothing that was put there is put here.
+        Values that were put into its other messages are not put back into this request.
         """
         return sys.maxsize
 
     def agreeing(self, messages: int) -> Request:
-        """Return it, ``agreed`` in so many ``messages``."""
+        """Return this request, with the number of ``messages`` as ``agreed``."""
         self.__dict__["agreed"] = messages
         return self
 
     @property
     def is_read(self) -> bool:
-        """Whether the JSON has been looked at."""
+        """Whether the JSON has been parsed."""
         return "document" in self.__dict__
 
     def is_quick(self, most: int) -> bool:
-        """Whether to look at the JSON takes no longer than to scan ``most`` bytes.
+        """Whether parsing the JSON takes no longer than scanning ``most`` bytes.
 
-        What no memo knows has to be scanned; to look at the rest takes an eighth. A body that
-        takes no longer is read here.
+        Values that the memo does not know are scanned; others take an eighth of the time. A body
+        that takes no longer is parsed here.
         """
         size, known = len(self.body), self.__dict__
         if size // _LOOKED_AT > most:
@@ -168,9 +168,9 @@ class Request:
         return document is None or document.scanned <= most
 
     def searched_for(self, words: Words, told: dict[Any, bool] | None = None) -> None:
-        """Say which texts ``literals`` looks for at once: those of the rules that there are.
+        """Set the texts that ``literals`` searches at once: those of all rules.
 
-        ``told``: what ``clients`` knows from now on, whatever is edited later.
+        ``told``: entries for ``clients``, which stay whatever is edited later.
         """
         if told is not None:
             self.__dict__["clients"] = {**self.__dict__.get("clients", {}), **told}
@@ -180,7 +180,7 @@ class Request:
 
     @Once
     def literals(self) -> Literals:
-        """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
+        """Plain ASCII texts in the body: ``"text" in request.literals``, each searched once."""
         memo, words = self.memo, self.__dict__.get("_words")
         if words is None:
             words = Words() if memo is None else memo.words
@@ -189,7 +189,7 @@ class Request:
         return Literals(self.body, words, self.document.short(), self.document.root.items)
 
     def _read(self, most: int = sys.maxsize) -> Document | None:
-        """Read the document; raises TooMuchError where more than ``most`` bytes are new."""
+        """Return the parsed document; raises TooMuchError if more than ``most`` bytes are new."""
         known = self.__dict__
         if b"content-encoding" in self.by_name:
             known["_why"] = "it has a Content-Encoding that cacheproxy cannot unpack"
@@ -200,11 +200,11 @@ class Request:
             known["_why"] = str(error)
             document = None
         known["json"] = None if document is None else document.value
-        known.pop("_edited", None)  # the document before is needed no more
+        known.pop("_edited", None)  # the document before the edits is no longer needed
         return document
 
     def with_body(self, body: bytes, splices: Sequence[Splice] = ()) -> Request:
-        """Return this request with another body; ``splices``: those that made it, if any did."""
+        """Return this request with another body; ``splices``: the edits that made it, if any."""
         other = object.__new__(Request)
         known = other.__dict__
         known.update(self.__dict__)
@@ -216,9 +216,9 @@ class Request:
         return other
 
     def bare(self) -> Request:
-        """Return it without what was found of it; what its body was read as stays for a while.
+        """Return this request without cached values; only its parsed body stays for a while.
 
-        That is as long as the memo says: until the next turn, as a rule.
+        The memo decides how long: until the next turn, as a rule.
         """
         other = self.with_body(self.body)
         known = other.__dict__
@@ -235,7 +235,7 @@ class Request:
         return other
 
     def forget(self) -> None:
-        """Let go of what the body was read as; it is read again where somebody asks."""
+        """Drop the parsed body; it is parsed again if needed."""
         for name in _OF_THE_BODY:
             self.__dict__.pop(name, None)
 
@@ -245,9 +245,9 @@ class Request:
 
 
 def messages_of(request: Request | None) -> tuple[str, list[dict[str, Any]]]:
-    """Return the member that holds the messages, and these; ``{}`` for what is no object.
+    """Return the name of the messages' member, and the messages; ``{}`` for one that is no object.
 
-    They are the request's own: to be looked at, never altered.
+    They are the request's own: to be read, never altered.
     """
     name = request.dialect.items if request is not None and request.dialect is not None else ""
     document = None if request is None else request.document
@@ -259,6 +259,6 @@ def messages_of(request: Request | None) -> tuple[str, list[dict[str, Any]]]:
         before, count = array.before
         new = found[count:] if before.get("objects") else found
         notes["objects"] = set(map(type, new)) <= {dict}
-    if notes["objects"]:  # as nearly always: nothing is made anew for a long one
+    if notes["objects"]:  # as nearly always: a long list is not copied
         return name, found
     return name, [one if isinstance(one, dict) else {} for one in found]
