@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 
 class Collector:
-    """Pauses the collector for as long as anybody wants it paused.
+    """The switch of the garbage collector, which is off while any piece of work has it paused.
 
     Reading a body of 20 MB in a thread makes some 100,000 objects, none of them in a cycle. The
-    collector would look at all of them several times, and each time all streams stand still.
+    collector would traverse all of them several times, and halt all streams each time.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Collector:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause the collector for the body of the ``with`` statement, in whatever thread."""
+        """Pause the collector during the ``with`` statement, in any thread."""
         with self._lock:
             if not self._wanted:
                 self._was_on = gc.isenabled()
