@@ -26,7 +26,7 @@ Key = tuple[str, str, str, str]
 _LABEL = re.compile(r"(?:\S*\s*[^\s0-9A-Za-z]+|\S*)\s*\Z")
 _LABEL_LENGTH = 32
 _REACH = 200
-"""Characters before a change in which its label is looked for."""
+"""Characters before a change that are searched for its label."""
 _LISTS = {*LISTS, "tools"}
 ALL = frozenset(Part)
 _WITHOUT_LABEL = (ChangeKind.MOVED, ChangeKind.REORDERED, ChangeKind.SPELLING)

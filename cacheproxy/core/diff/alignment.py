@@ -136,7 +136,7 @@ def _same(one: AlignedMessage, other: AlignedMessage, *, fixed: bool) -> bool:
 def _moved_to_end(
     pairs: Sequence[Pair], before: Sequence[AlignedMessage], after: Sequence[AlignedMessage]
 ) -> Iterator[Pair]:
-    """Yield the last pairs if only messages that the turn added precede them.
+    """Yield the last pairs if the messages that the turn added are between them and the others.
 
     A block that a client always puts last looks like this. So do messages inserted before the last
     ones, which is why a message of the model or a tool never counts as moved.

@@ -79,7 +79,7 @@ _LINE = re.compile(rf"{STATUS_LINE}(?=\n|\Z)")
 _STATUS = re.compile(rf"{STATUS_LINE}(?:\n{STATUS_LINE})*(?=\n|\Z)")
 _ABOUT_GIT = re.compile(r"(?i)git|status|commits")
 _HEADING = 400
-"""Characters before status lines in which a word must name git."""
+"""Characters before status lines in which git, status or commits must be mentioned."""
 _AROUND = 80
 """Characters around a difference in which its token is searched."""
 _RUN = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
@@ -150,8 +150,8 @@ def token_at(was: str, now: str, was_at: int, now_at: int) -> Hunk | None:
 def status_at(text: str, position: int) -> tuple[int, int] | None:
     """Return the span of the lines of a git status, or of commits, at ``position``.
 
-    ``position`` may be their end: another line may have come. None if no word before the lines
-    names git.
+    ``position`` may be their end: another line may have come. None if the text before the lines
+    mentions neither git nor status nor commits.
     """
     line = text.rfind("\n", 0, position) + 1
     if not _LINE.match(text, line):

@@ -1,4 +1,4 @@
-"""All places where two texts differ, not only the first.
+"""The differences between two texts: all of them, not only the first.
 
 First the equal text at both ends is removed; then lines are matched with lines; then, within
 matched lines, each differing token is recorded and skipped. Thus a change after a changed date is

@@ -71,7 +71,7 @@ class Door(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The settings of access control."""
+    """The access control with its settings."""
 
     hosts: frozenset[str] = frozenset()  #: host names, besides localhost, that clients may use
     token: str = ""  #: token that clients have to send, "" for none

@@ -240,7 +240,7 @@ class Request:
             self.__dict__.pop(name, None)
 
     def with_text(self, text: str) -> Request:
-        """Return this request with another body."""
+        """Return this request with the body ``text``."""
         return self.with_body(text.encode())
 
 

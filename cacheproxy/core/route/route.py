@@ -19,7 +19,7 @@ from cacheproxy.core.route.facts import Facts, RequestKind
 Preference = Literal["", "latency", "cost"]
 _MILLION = 1e6
 _ROOM = 512
-"""Tokens of a context that a prompt has to leave for the answer, at least."""
+"""Tokens of a context that a prompt has to leave for the answer; an eighth of a small context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Route:
     most: int | None = None  #: tokens of the prompt, at most; None: no bound
     kinds: frozenset[RequestKind] = frozenset()  #: purposes of the request; none: any
     prefer: Preference = ""  #: criterion for a new conversation's upstream in a pool
-    max_cost: float | None = None  #: cost of one prompt, at most, in the prices' currency
+    max_cost: float | None = None  #: cost of a prompt in the prices' currency, at most; None: any
 
     def matches(self, facts: Facts) -> bool:
         """Whether a request with these facts takes this route."""
