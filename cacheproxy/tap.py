@@ -32,8 +32,8 @@ from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.exchange.adapting import Adapting
+from cacheproxy.proxy.exchange.admission import Admission
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
-from cacheproxy.proxy.exchange.crowd import Crowd
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking, in_thread
 from cacheproxy.proxy.exchange.servers import Server, Servers
 from cacheproxy.proxy.resource import ProxyResource
@@ -173,7 +173,7 @@ def _server(
     crowd = None
     if config.crowd == "auto" and config.crowd_wait:
         speeds, most = process.pricing.paces, config.crowd_wait
-        crowd = Crowd(reactor, url.text, profiling, store, speeds=speeds, most=most)
+        crowd = Admission(reactor, url.text, profiling, store, speeds=speeds, most=most)
     warms = edits and config.keep_warm == "auto" and not config.session_header
     return Server(
         upstream,

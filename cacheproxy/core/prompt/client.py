@@ -100,7 +100,7 @@ class Client:
     reads_messages: bool = field(default=False, repr=False, compare=False)
     """Whether it finds a prompt too long only by JSON in the message of a deferred error."""
     names_agents: bool = field(default=False, repr=False, compare=False)
-    """Whether its subagents name the session they work for, so that all others are known as none."""
+    """Whether each of its subagents names the session it works for, so that no others are any."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
     """Seconds of a line's search that was too slow, after which no line is searched any more."""
 

@@ -22,25 +22,25 @@ class Bodies:
     def __init__(self, most: int) -> None:
         self.taken = 0  #: bytes
         self._most = most
-        self._waiting: dict[Place, Callable[[], object]] = {}
+        self._waiting: dict[Reservation, Callable[[], object]] = {}
 
     def adopt(self, most: int) -> None:
         """Let there be so many bytes from now on, also for those that wait."""
         self._most = most
         self._let_in()
 
-    def place(self, size: int, go_on: Callable[[], object]) -> Place:
+    def place(self, size: int, go_on: Callable[[], object]) -> Reservation:
         """Return a place for ``size`` bytes; if it must wait, ``go_on`` is called once it is there.
 
         Whoever is called must not read at once: it comes from wherever another place is left.
         """
-        place = Place(self, size)
+        place = Reservation(self, size)
         self._waiting[place] = go_on
         if len(self._waiting) == 1 and self._fits(size):
             self._enter(place)
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: Reservation) -> None:
         """Give room to others. For ``place``, which waits or is there."""
         if self._waiting.pop(place, None) is None:
             self.taken -= place.size
@@ -49,7 +49,7 @@ class Bodies:
     def _fits(self, size: int) -> bool:
         return not self.taken or self.taken + size <= self._most
 
-    def _enter(self, place: Place) -> Callable[[], object]:
+    def _enter(self, place: Reservation) -> Callable[[], object]:
         self.taken += place.size
         place.waits = False
         return self._waiting.pop(place)
@@ -59,7 +59,7 @@ class Bodies:
             self._enter(first)()
 
 
-class Place:
+class Reservation:
     """What one body takes of ``bodies``: ``size`` bytes, while it does not ``wait``."""
 
     __slots__ = ("_bodies", "size", "waits")

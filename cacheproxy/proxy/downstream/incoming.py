@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IDelayedCall
 
 from cacheproxy.core.http1.request_head import RequestHead
 from cacheproxy.core.http1.request_reader import RequestReader
-from cacheproxy.proxy.downstream.bodies import LARGE, Place
+from cacheproxy.proxy.downstream.bodies import LARGE, Reservation
 from cacheproxy.proxy.downstream.limits import Limits, SiteState
 
 _READ_AHEAD = 128 << 10
@@ -35,7 +35,7 @@ class Incoming:
         self.ahead = bytearray()
         self.later: IDelayedCall | None = None
         self._bodies = site.bodies
-        self.place: Place | None = None
+        self.place: Reservation | None = None
 
     @property
     def is_much(self) -> bool:

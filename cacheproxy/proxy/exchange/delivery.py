@@ -18,7 +18,7 @@ from cacheproxy.core.http1.reshape import SaidError
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
 from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.servers.crowd import Ask
+from cacheproxy.core.servers.order import Ask
 from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import ExchangeContext

@@ -1,7 +1,7 @@
 """The server's side of an exchange: who is asked, or which answer is there already.
 
 Each server that is asked is an ``Answer``: its states are in ``states``. Before that the request
-may have to wait behind others at its server (``crowd``).
+may have to wait behind others at its server (``admission``).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from cacheproxy.core.servers.kinds import kind_of
 from cacheproxy.core.servers.profile import says
 from cacheproxy.core.servers.status import UpstreamState
 from cacheproxy.proxy.exchange.adapting import Adapting
-from cacheproxy.proxy.exchange.crowd import Crowd
+from cacheproxy.proxy.exchange.admission import Admission
 from cacheproxy.proxy.servers.asker import Asker
 from cacheproxy.proxy.servers.poller import Health
 from cacheproxy.proxy.servers.profiling import Profiling
@@ -274,7 +274,7 @@ class Server:
     stamp: Stamp = field(default_factory=Stamp)
     """Headers that tell routers whose conversation it is."""
     max_context: int | None = None  #: tokens of a prompt; None: what it says itself
-    crowd: Crowd | None = None  #: the order of its requests; None: each is sent as it comes
+    crowd: Admission | None = None  #: the order of its requests; None: each is sent as it comes
     warming: Warming | None = None  #: has it read prompts again after a restart; None: nobody does
 
     under_way: set[Any] = field(default_factory=set)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.servers.crowd import Ask, Busy, Order, Terms
+from cacheproxy.core.servers.order import Ask, Busy, Order, Terms
 from cacheproxy.core.servers.profile import Shares
 
 MOST, LOOKS = 20.0, 0.05

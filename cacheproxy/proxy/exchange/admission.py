@@ -1,6 +1,6 @@
 """Several requests at one server: each is sent at once, or when what it waits for is over.
 
-``core/servers/crowd.py`` decides; here its questions are answered, and requests are kept waiting.
+``core/servers/order.py`` decides; here its questions are answered, and requests are kept waiting.
 Alone at its server a request is never looked at, unless places are scarce there.
 """
 
@@ -20,8 +20,8 @@ from cacheproxy.core.judge.evidence import PARAMETERS
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
 from cacheproxy.core.route.facts import tokens_of
 from cacheproxy.core.servers.belief import SHARES, TAKEN
-from cacheproxy.core.servers.crowd import Ask, Busy, Order, Terms
 from cacheproxy.core.servers.kinds import kind_of
+from cacheproxy.core.servers.order import Ask, Busy, Order, Terms
 from cacheproxy.core.servers.profile import Profile, Shares
 from cacheproxy.proxy.exchange.form import wants_stream
 from cacheproxy.proxy.servers.profiling import Profiling
@@ -41,7 +41,7 @@ _MOST_OF, _NEXT_TO_NOTHING = 0.5, 0.1
 """Parts of a head: reuse from here on shows that it was shared, and up to there that it was not."""
 
 
-class Crowd:
+class Admission:
     """The order of requests at the server of ``profiling``; ``url``: of that.
 
     A request is asked about by its ``Delivery``, which imports servers, and so this.
