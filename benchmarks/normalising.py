@@ -33,12 +33,12 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer, settled
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.record.exchange import Exchange, Outcome
 

@@ -18,11 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
-from cacheproxy.core.servers.placement import Placement
-from cacheproxy.core.servers.profile import UNKNOWN
+from cacheproxy.core.kinds.placement import Placement
+from cacheproxy.core.kinds.profile import UNKNOWN
 from cacheproxy.doctor.facts import learned
+from cacheproxy.http_client import Site
 from tests.llama.vendors import AGENTS, VENDORS, Held, config_for, hold, start_farm
 
 COLUMNS = ("template", "late messages", "reasoning", *AGENTS)

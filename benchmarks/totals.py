@@ -22,8 +22,8 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.record.columns import record_of
 from cacheproxy.record.exchange import Exchange, Outcome
-from cacheproxy.record.kept import record_of
 from cacheproxy.totals.file import NAME, open_file
 from cacheproxy.totals.lists import FILTERS, requests, sessions
 from cacheproxy.totals.store import Json, TotalsStore, tidy

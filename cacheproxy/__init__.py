@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from cacheproxy.core.dialects.content import blocks_of
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
+    from cacheproxy.core.kinds.kind import CounterNames, FlagAdvice, RenderingPage, ServerKind
+    from cacheproxy.core.kinds.profile import Memory, MemoryKind, Reporting, ServerFacts
+    from cacheproxy.core.kinds.status import Slot
     from cacheproxy.core.prompt.client import Client, lines_outside_code
     from cacheproxy.core.prompt.request import Request, messages_of
     from cacheproxy.core.rules.code_rule import CodeRule, quick
     from cacheproxy.core.rules.places import FIRST_USER_TEXT, SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
     from cacheproxy.core.rules.rule import Rule
-    from cacheproxy.core.servers.kind import CounterNames, FlagAdvice, RenderingPage, ServerKind
-    from cacheproxy.core.servers.profile import Memory, MemoryKind, Reporting, ServerFacts
-    from cacheproxy.core.servers.status import Slot
     from cacheproxy.hookspecs import hookimpl
 
 __all__ = [
@@ -81,9 +81,9 @@ _MODULES = {
     "core.rules.code_rule": ("CodeRule", "quick"),
     "core.rules.places": ("FIRST_USER_TEXT", "SYSTEM_HEAD", "SYSTEM_TEXT", "USER_TEXT"),
     "core.rules.rule": ("Rule",),
-    "core.servers.kind": ("CounterNames", "FlagAdvice", "RenderingPage", "ServerKind"),
-    "core.servers.profile": ("Memory", "MemoryKind", "Reporting", "ServerFacts"),
-    "core.servers.status": ("Slot",),
+    "core.kinds.kind": ("CounterNames", "FlagAdvice", "RenderingPage", "ServerKind"),
+    "core.kinds.profile": ("Memory", "MemoryKind", "Reporting", "ServerFacts"),
+    "core.kinds.status": ("Slot",),
     "hookspecs": ("hookimpl",),
 }
 """What is from where: imported when it is asked for, so that a command starts quickly."""

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from cacheproxy.client_setup.need import Need, Setup
     from cacheproxy.core.adapt.adaptation import Adaptation
     from cacheproxy.core.document.edits import Edit
+    from cacheproxy.core.kinds.kind import ServerKind
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.request import Request
     from cacheproxy.core.rules.code_rule import Normalizer
-    from cacheproxy.core.servers.kind import ServerKind
     from cacheproxy.record.exchange import Exchange
 
 PROJECT = "cacheproxy"

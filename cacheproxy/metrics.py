@@ -26,10 +26,10 @@ from prometheus_client.metrics_core import (
 )
 
 from cacheproxy import hookimpl, quick
+from cacheproxy.core.kinds.status import Look, UpstreamState
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.rules.fold import Failures, one_line
-from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record import metrics as table
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.metrics import (

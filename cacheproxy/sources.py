@@ -17,9 +17,9 @@ import msgspec
 import platformdirs
 
 from cacheproxy.config import ENV_PREFIX, Config, ConfigError, RuleTable, options
+from cacheproxy.core.kinds.base_url import server_root
 from cacheproxy.core.privacy.origins import OriginError, origins
 from cacheproxy.core.route.stamp import Stamp, StampError
-from cacheproxy.core.servers.base_url import server_root
 from cacheproxy.tables import AlarmTable, RouteTable, TableError, UpstreamTable, check
 from cacheproxy.words import meant
 

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from cacheproxy.core.kinds.base_url import host_of, origin_of
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.route.facts import RequestKind
 from cacheproxy.core.route.route import Preference, Price, Route, Target
-from cacheproxy.core.servers.base_url import host_of, origin_of
 from cacheproxy.record.alarms import AlarmLimits
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")

@@ -17,11 +17,11 @@ from cacheproxy.core.adapt.model import ModelName
 from cacheproxy.core.adapt.progress import NAME as PROGRESS
 from cacheproxy.core.adapt.progress import PrefillProgress
 from cacheproxy.core.adapt.table import MENDING, adaptations
+from cacheproxy.core.kinds.belief import Beliefs
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.route.stamp import Stamp
-from cacheproxy.core.servers.belief import Beliefs
 from cacheproxy.daemon.listening import Listening, raise_limit
 from cacheproxy.daemon.options import Options
 from cacheproxy.daemon.process_parts import ProcessParts
@@ -35,13 +35,13 @@ from cacheproxy.proxy.exchange.adapting import Adapting
 from cacheproxy.proxy.exchange.admission import Admission
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking, in_thread
-from cacheproxy.proxy.exchange.servers import Server, Servers
+from cacheproxy.proxy.exchange.pool import Server, Servers
+from cacheproxy.proxy.probing.asker import Asker
+from cacheproxy.proxy.probing.poller import Health
+from cacheproxy.proxy.probing.profiling import Profiling
+from cacheproxy.proxy.probing.proving import Proving
+from cacheproxy.proxy.probing.warming import Warming
 from cacheproxy.proxy.resource import ProxyResource
-from cacheproxy.proxy.servers.asker import Asker
-from cacheproxy.proxy.servers.poller import Health
-from cacheproxy.proxy.servers.profiling import Profiling
-from cacheproxy.proxy.servers.proving import Proving
-from cacheproxy.proxy.servers.warming import Warming
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import keep_time, poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
@@ -169,11 +169,11 @@ def _server(
     )
     adapting = _adapting(process, config, found, profiling, table.model, edits=edits)
     proving, health = Proving(asker, profiling.beliefs), Health(asker, table.name)
-    # With a session header there is a router, and nobody knows which server would be warmed.
-    crowd = None
+    admission = None
     if config.crowd == "auto" and config.crowd_wait:
         speeds, most = process.pricing.paces, config.crowd_wait
-        crowd = Admission(reactor, url.text, profiling, store, speeds=speeds, most=most)
+        admission = Admission(reactor, url.text, profiling, store, speeds=speeds, most=most)
+    # With a session header there is a router, and nobody knows which server would be warmed.
     warms = edits and config.keep_warm == "auto" and not config.session_header
     return Server(
         upstream,
@@ -187,7 +187,7 @@ def _server(
         edits=edits,
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
-        crowd=crowd,
+        admission=admission,
         warming=Warming(asker, proving, health, store) if warms else None,
     )
 

@@ -41,7 +41,7 @@ NOUNS = {
         ),
     ),
     "server": Noun(
-        ("core/servers/",),
+        ("core/kinds/",),
         re.compile(
             r"llama|vllm|sglang|lm.?studio|mlx|litellm|tabby|transformers.serve", re.IGNORECASE
         ),

@@ -16,10 +16,10 @@ import pytest
 
 from cacheproxy.core.adapt.late import place
 from cacheproxy.core.conversation.session import parent_of
+from cacheproxy.core.kinds.placement import Late, alike
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.servers.placement import Late, alike
 from cacheproxy.testing import (
     assert_extends,
     capture_name,

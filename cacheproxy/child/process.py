@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Self
 
-from cacheproxy.asking import CommandError
 from cacheproxy.config import ENV_PREFIX
+from cacheproxy.http_client import CommandError
 
 STOP_SECONDS = 10.0
 START_SECONDS = 120.0

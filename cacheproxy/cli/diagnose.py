@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 import click
 
-from cacheproxy.asking import CommandError, checked_url, with_proxy
 from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.cli.inspect import field_name
 from cacheproxy.cli.running import get_json, proxy_url
@@ -34,6 +33,7 @@ from cacheproxy.core.diagnose.cure import Cure, Found, found_of, worth
 from cacheproxy.core.diagnose.propose import propose
 from cacheproxy.core.diagnose.report import ReportError, TurnReport, failed, report_captured
 from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.http_client import CommandError, checked_url, with_proxy
 from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.files import read

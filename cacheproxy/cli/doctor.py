@@ -12,7 +12,6 @@ from typing import IO
 
 import click
 
-from cacheproxy.asking import checked_url
 from cacheproxy.cli.progress import console
 from cacheproxy.cli.running import proxy_url
 from cacheproxy.cli.settings import (
@@ -26,11 +25,12 @@ from cacheproxy.cli.settings import (
     read_settings,
     rules_options,
 )
-from cacheproxy.core.servers.kinds import EXAMPLE
+from cacheproxy.core.kinds.known import EXAMPLE
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
 from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import DoctorReport, report_of
 from cacheproxy.doctor.server_log import read as read_log
+from cacheproxy.http_client import checked_url
 
 
 @click.command(cls=OneLine)

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 
 import click
 
-from cacheproxy.asking import HEALTH, CommandError, checked_url
 from cacheproxy.cli.running import get_json, need_of, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
@@ -23,6 +22,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.client_setup.need import model_and_context
 from cacheproxy.client_setup.shell import SHELLS, lines
+from cacheproxy.http_client import HEALTH, CommandError, checked_url
 from cacheproxy.plugin.loading import installed, package_for, setups
 
 _UNSAID = ("launch", "limits")

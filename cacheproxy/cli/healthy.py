@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from cacheproxy.asking import HEALTH, CommandError, is_health
 from cacheproxy.cli.running import get_json, proxy_url
 from cacheproxy.config import ConfigError
+from cacheproxy.http_client import HEALTH, CommandError, is_health
 from cacheproxy.sources import load
 
 

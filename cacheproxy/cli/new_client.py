@@ -9,9 +9,9 @@ from string import Template
 
 import click
 
-from cacheproxy.asking import CommandError
 from cacheproxy.cli.settings import OneLine
 from cacheproxy.core.prompt.client import Client, ClientError
+from cacheproxy.http_client import CommandError
 
 _NEXT = """\
 

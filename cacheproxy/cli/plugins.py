@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from cacheproxy.asking import HEALTH, NoAnswerError, Site, checked_url, refused
 from cacheproxy.cli.running import RunningProxy, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
@@ -20,6 +19,7 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.rules.code_rule import Normalizer, client_name
+from cacheproxy.http_client import HEALTH, NoAnswerError, Site, checked_url, refused
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Configured, configured
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from cacheproxy.asking import HEALTH, CommandError, checked_url
 from cacheproxy.cli.running import RunningProxy, get_json, proxy_url
 from cacheproxy.cli.settings import (
     OneLine,
@@ -21,12 +20,13 @@ from cacheproxy.cli.settings import (
     say,
 )
 from cacheproxy.config import Config
-from cacheproxy.core.document.search import LateError, SearchPattern
+from cacheproxy.core.document.search import SearchPattern, SlowPatternError
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.checks import slow_words
 from cacheproxy.core.rules.code_rule import Normalizer, client_name
 from cacheproxy.core.rules.rule import Rule
+from cacheproxy.http_client import HEALTH, CommandError, checked_url
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 
@@ -285,7 +285,7 @@ def _of(rule: Rule, source: str) -> Checked:
     try:
         if SearchPattern(rule.pattern).within().search("") is not None:
             return Checked(rule.name, source, "wrong: its pattern matches the empty text", 2)
-    except LateError as error:
+    except SlowPatternError as error:
         return Checked(rule.name, source, f"slow: {error}", 1)
     return _tried(rule.name, source, rule.pattern)
 

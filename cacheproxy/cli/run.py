@@ -14,18 +14,6 @@ from typing import IO, Any
 import click
 import platformdirs
 
-from cacheproxy.asking import (
-    HEALTH,
-    CommandError,
-    NoAnswerError,
-    Site,
-    after,
-    checked_url,
-    is_health,
-    is_same,
-    refused,
-    shown,
-)
 from cacheproxy.child.foreground import Foreground, is_drawn_on
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.cli.env import client_argument
@@ -45,8 +33,20 @@ from cacheproxy.client_setup.checkup import Case, Checkup
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.client_setup.need import Launch, Need
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.servers.kinds import EXAMPLE, all_kinds
-from cacheproxy.core.servers.status import MODELS
+from cacheproxy.core.kinds.known import EXAMPLE, all_kinds
+from cacheproxy.core.kinds.status import MODELS
+from cacheproxy.http_client import (
+    HEALTH,
+    CommandError,
+    NoAnswerError,
+    Site,
+    after,
+    checked_url,
+    is_health,
+    is_same,
+    refused,
+    shown,
+)
 from cacheproxy.plugin.loading import package_for
 from cacheproxy.plugin.package import Package, PluginError
 from cacheproxy.words import meant

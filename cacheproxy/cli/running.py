@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from cacheproxy.asking import (
+from cacheproxy.client_setup.need import Need, late, model_and_context
+from cacheproxy.config import Config, ConfigError
+from cacheproxy.core.http1.headers import PROBE
+from cacheproxy.core.kinds.looking import is_served
+from cacheproxy.core.privacy.access import TOKEN_HEADER
+from cacheproxy.http_client import (
     PAGE_SECONDS,
     CommandError,
     NoAnswerError,
@@ -17,11 +22,6 @@ from cacheproxy.asking import (
     is_health,
     refused,
 )
-from cacheproxy.client_setup.need import Need, late, model_and_context
-from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.http1.headers import PROBE
-from cacheproxy.core.privacy.access import TOKEN_HEADER
-from cacheproxy.core.servers.looking import is_served
 
 _SECONDS = 40.0
 """Time limit for one of the proxy's pages: proving a rule on a long conversation takes longest."""

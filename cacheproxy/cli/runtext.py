@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site, is_loopback, proxy_option, shown
 from cacheproxy.cli.running import get_json
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.report import TurnReport
-from cacheproxy.core.servers.placement import DOES, Late
+from cacheproxy.core.kinds.placement import DOES, Late
+from cacheproxy.http_client import (
+    CommandError,
+    NoAnswerError,
+    Site,
+    is_loopback,
+    proxy_option,
+    shown,
+)
 from cacheproxy.words import counted, span, visible
 
 _REQUESTS, _DATA = "/_cacheproxy/requests", "/_cacheproxy/data?window=15m"

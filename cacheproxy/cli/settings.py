@@ -9,9 +9,9 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from cacheproxy.asking import CommandError
 from cacheproxy.config import Config, ConfigError, Option, options
 from cacheproxy.configfile import AppendError
+from cacheproxy.http_client import CommandError
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.sources import explain, ignored, load
 

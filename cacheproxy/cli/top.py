@@ -11,8 +11,6 @@ import click
 from rich.console import Console, Group
 from rich.live import Live
 
-from cacheproxy.asking import Site, checked_url, shown
-from cacheproxy.asking import proxy_option as option_for
 from cacheproxy.cli.progress import console
 from cacheproxy.cli.running import get_json, proxy_url
 from cacheproxy.cli.settings import (
@@ -23,6 +21,8 @@ from cacheproxy.cli.settings import (
     proxy_option,
     read_settings,
 )
+from cacheproxy.http_client import Site, checked_url, shown
+from cacheproxy.http_client import proxy_option as option_for
 from cacheproxy.top.keys import View, waiting
 from cacheproxy.top.screen import ScreenPlace, lines, ordered
 from cacheproxy.top.watch import Watch, Watcher

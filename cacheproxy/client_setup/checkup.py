@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cacheproxy.asking import is_same, shown
 from cacheproxy.client_setup.finding import Finding
+from cacheproxy.http_client import is_same, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from cacheproxy.asking import is_loopback
+from cacheproxy.core.kinds.placement import DOES, Late
 from cacheproxy.core.privacy.access import TOKEN_HEADER
-from cacheproxy.core.servers.placement import DOES, Late
+from cacheproxy.http_client import is_loopback
 
 PLACEHOLDER = "YOUR-MODEL"
 """Stands for the name of an unknown model."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from cacheproxy.asking import USUAL
+from cacheproxy.core.kinds.profile import ServerFacts
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.code_rule import Normalizer
-from cacheproxy.core.servers.profile import ServerFacts
+from cacheproxy.http_client import USUAL
 from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Packages
-from cacheproxy.proxy.servers.asker import SILENT
+from cacheproxy.proxy.probing.asker import SILENT
 from cacheproxy.words import counted, short
 
 _MOST_NAMED = 8

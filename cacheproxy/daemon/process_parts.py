@@ -26,9 +26,9 @@ from cacheproxy.config import Config
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.kinds.belief import Beliefs
+from cacheproxy.core.kinds.status import Look
 from cacheproxy.core.privacy.access import HEALTH, READY, Access
-from cacheproxy.core.servers.belief import Beliefs
-from cacheproxy.core.servers.status import Look
 from cacheproxy.metrics import Metrics, MetricsSources
 from cacheproxy.observe.capture import Capture, CaptureFolder
 from cacheproxy.observe.judging import Judging
@@ -41,7 +41,7 @@ from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.holding import Holding
-from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.proxy.exchange.pool import Servers
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.totals.lists import TABLES
 from cacheproxy.totals.totals import InMemoryTotals, Totals

@@ -20,7 +20,7 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.proxy.downstream.limits import Limits
-from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.proxy.exchange.pool import Servers
 from cacheproxy.proxy.exchange.workers import NoThreadError, TookTooLongError, Workers
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError

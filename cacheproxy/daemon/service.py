@@ -16,16 +16,16 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy.config import ConfigError
+from cacheproxy.core.kinds.status import Look, UpstreamState
 from cacheproxy.core.route.route import FREE
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.daemon import banner
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
 from cacheproxy.daemon.process_parts import ProcessParts, share_out
 from cacheproxy.daemon.reloading import ConfigParts, Reloading
 from cacheproxy.daemon.signals import exit_with, take
 from cacheproxy.observe.log import TerminalObserver, bare_failures
-from cacheproxy.proxy.servers.poller import Poller
+from cacheproxy.proxy.probing.poller import Poller
 from cacheproxy.sources import ignored
 from cacheproxy.totals.windows import lifetime
 from cacheproxy.units import version

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cacheproxy.asking import Site
 from cacheproxy.client_setup.checkup import Case
 from cacheproxy.client_setup.finding import Finding
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
+from cacheproxy.core.kinds.known import kind_of
+from cacheproxy.core.kinds.profile import Profile, Reporting
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.profile import Profile, Reporting
 from cacheproxy.doctor import proxy_checks, record, server_checks
 from cacheproxy.doctor.facts import (
     Examination,
@@ -31,6 +30,7 @@ from cacheproxy.doctor.facts import (
 )
 from cacheproxy.doctor.guard import Ask, Guard
 from cacheproxy.doctor.trial import APIS, NO_MODEL, PromptSender, Trial
+from cacheproxy.http_client import Site
 from cacheproxy.plugin.packages import configured
 
 OnStep = Callable[[str], None]

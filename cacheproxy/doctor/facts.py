@@ -14,7 +14,27 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from cacheproxy.asking import (
+from cacheproxy.client_setup.checkup import Case, Checkup, Volatile
+from cacheproxy.client_setup.finding import fail
+from cacheproxy.core.conversation.verdict import Reason
+from cacheproxy.core.kinds import looking, routers
+from cacheproxy.core.kinds.kind import ServerKind
+from cacheproxy.core.kinds.known import all_kinds, kind_of
+from cacheproxy.core.kinds.placement import Late, Placement, alike
+from cacheproxy.core.kinds.profile import (
+    UNKNOWN,
+    Profile,
+    ServerFacts,
+    profile_in,
+    with_template,
+)
+from cacheproxy.core.kinds.status import Look
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.template import rendering
+from cacheproxy.core.template.traits import TemplateAnswer, learning
+from cacheproxy.doctor.record import NO_RECORD, Record
+from cacheproxy.doctor.trial import Trial, TrialOutcome
+from cacheproxy.http_client import (
     HEALTH,
     CommandError,
     NoAnswerError,
@@ -27,26 +47,6 @@ from cacheproxy.asking import (
     is_same,
     shown,
 )
-from cacheproxy.client_setup.checkup import Case, Checkup, Volatile
-from cacheproxy.client_setup.finding import fail
-from cacheproxy.core.conversation.verdict import Reason
-from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.servers import looking, routers
-from cacheproxy.core.servers.kind import ServerKind
-from cacheproxy.core.servers.kinds import all_kinds, kind_of
-from cacheproxy.core.servers.placement import Late, Placement, alike
-from cacheproxy.core.servers.profile import (
-    UNKNOWN,
-    Profile,
-    ServerFacts,
-    profile_in,
-    with_template,
-)
-from cacheproxy.core.servers.status import Look
-from cacheproxy.core.template import rendering
-from cacheproxy.core.template.traits import TemplateAnswer, learning
-from cacheproxy.doctor.record import NO_RECORD, Record
-from cacheproxy.doctor.trial import Trial, TrialOutcome
 from cacheproxy.plugin.package import Package, PluginError
 from cacheproxy.plugin.packages import Configured
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cacheproxy.asking import Site
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.looking import profile_from_look
-from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.servers.status import Slot
+from cacheproxy.core.kinds.known import kind_of
+from cacheproxy.core.kinds.looking import profile_from_look
+from cacheproxy.core.kinds.profile import Profile
+from cacheproxy.core.kinds.status import Slot
 from cacheproxy.doctor.facts import look_at_server
 from cacheproxy.doctor.record import Record
+from cacheproxy.http_client import Site
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import counted
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
-from cacheproxy.asking import is_loopback, is_same, proxy_option, shown
 from cacheproxy.client_setup.finding import Finding, fail, note, ok, warn
 from cacheproxy.core.judge.advice import setup_command, waiting
 from cacheproxy.core.judge.explain import share_in_words
+from cacheproxy.core.kinds.status import Look
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.core.servers.status import Look
 from cacheproxy.doctor.facts import Examination
+from cacheproxy.http_client import is_loopback, is_same, proxy_option, shown
 from cacheproxy.observe import failures
 from cacheproxy.observe.failures import Fault
 from cacheproxy.plugin.package import INSTALL

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from cacheproxy.asking import PAGE_SECONDS, Site
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite
 from cacheproxy.core.judge.explain import FELT
+from cacheproxy.http_client import PAGE_SECONDS, Site
 from cacheproxy.observe.failures import LATELY, failing, has_prompt
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.row import rows_in

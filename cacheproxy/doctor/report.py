@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from cacheproxy.asking import shown, with_proxy
 from cacheproxy.client_setup.finding import Finding, FindingState
-from cacheproxy.core.servers.profile import for_people
-from cacheproxy.core.servers.status import NOTHING, Look
+from cacheproxy.core.kinds.profile import for_people
+from cacheproxy.core.kinds.status import NOTHING, Look
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.trial import Shot, Trial, TrialOutcome
+from cacheproxy.http_client import shown, with_proxy
 from cacheproxy.observe.failures import summary
 from cacheproxy.words import capitalised, counted
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cacheproxy.asking import shown
 from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.verdict import Rewrite
+from cacheproxy.core.kinds.known import EXAMPLE
+from cacheproxy.core.kinds.placement import Late
+from cacheproxy.core.kinds.profile import Thinking, says
+from cacheproxy.core.kinds.status import MetricsPage
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.kinds import EXAMPLE
-from cacheproxy.core.servers.placement import Late
-from cacheproxy.core.servers.profile import Thinking, says
-from cacheproxy.core.servers.status import MetricsPage
 from cacheproxy.doctor.facts import Examination
 from cacheproxy.doctor.trial import APIS, NO_MODEL, Trial, TrialOutcome
+from cacheproxy.http_client import shown
 from cacheproxy.observe.failures import Fault
 
 RAM_OFF = "off: a slot's prompt is lost when another conversation takes the slot"
@@ -175,7 +175,7 @@ def memory(facts: Examination) -> Iterator[Finding]:
     """How its memory can be gone back in, and what its slots cost the conversations.
 
     Which setting helps where a conversation lost its slot is for the proxy to say, which saw what
-    ran meanwhile: see ``core.servers.crowds``.
+    ran meanwhile: see ``core.kinds.crowds``.
     """
     if facts.server is None:
         return

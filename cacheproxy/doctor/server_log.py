@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
-from cacheproxy.asking import CommandError
 from cacheproxy.client_setup.finding import Finding, ok, warn
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
+from cacheproxy.core.kinds.known import EXAMPLE
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.serverlog.reader import LogFacts, LoggedRequest, LogReader
-from cacheproxy.core.servers.kinds import EXAMPLE
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.report import Conclusion, DoctorReport, Working, of_record
 from cacheproxy.doctor.server_checks import RAM_OFF
+from cacheproxy.http_client import CommandError
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.words import counted
 

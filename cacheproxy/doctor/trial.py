@@ -13,18 +13,18 @@ from enum import StrEnum
 
 from msgspec import structs
 
-from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.client_setup.checkup import Volatile
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.kinds.metrics_page import sample_of
+from cacheproxy.core.kinds.profile import Memory
+from cacheproxy.core.kinds.status import METRICS, NOTHING, ServerFigures
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.servers.metrics_page import sample_of
-from cacheproxy.core.servers.profile import Memory
-from cacheproxy.core.servers.status import METRICS, NOTHING, ServerFigures
+from cacheproxy.http_client import NoAnswerError, Site
 
 APIS = (CHAT, MESSAGES)
 """Those that a server may serve by itself."""

@@ -31,7 +31,7 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl, quick
 from cacheproxy.config import ConfigError
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.jsonl import to_line
 

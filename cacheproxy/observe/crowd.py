@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.verdict import Reason, Sign
 from cacheproxy.core.judge.explain import FELT
-from cacheproxy.core.servers.crowds import Crowd
+from cacheproxy.core.kinds.crowds import Crowd
 from cacheproxy.record.exchange import Exchange
 
 _DAY = 86_400.0

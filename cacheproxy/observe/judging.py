@@ -25,10 +25,10 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement
 from cacheproxy.core.judge.evidence import Evidence, Proof
 from cacheproxy.core.judge.judge import judge, wants_proof
+from cacheproxy.core.kinds.belief import Beliefs
+from cacheproxy.core.kinds.profile import MemoryKind
+from cacheproxy.core.kinds.status import Look
 from cacheproxy.core.prompt.request import messages_of
-from cacheproxy.core.servers.belief import Beliefs
-from cacheproxy.core.servers.profile import MemoryKind
-from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.verdicts import Verdicts, is_another, learn
 from cacheproxy.record.exchange import Exchange
 

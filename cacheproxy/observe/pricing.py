@@ -14,8 +14,8 @@ from cacheproxy.core.conversation.speeds import (
 )
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Spared, spared_tokens
+from cacheproxy.core.kinds.status import Look, gain
 from cacheproxy.core.route.route import Price
-from cacheproxy.core.servers.status import Look, gain
 from cacheproxy.record.exchange import Exchange, body_of
 
 _MOST_UPSTREAMS = 16

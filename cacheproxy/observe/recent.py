@@ -16,12 +16,12 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.speeds import PrefillCost
 from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.kinds.prefill import Progress
+from cacheproxy.core.kinds.status import Look
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried, is_plain, redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.core.servers.status import Look
 from cacheproxy.record.exchange import Exchange
 
 _MOST = 200

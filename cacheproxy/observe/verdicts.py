@@ -19,10 +19,10 @@ from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdi
 from cacheproxy.core.judge.advice import is_curable
 from cacheproxy.core.judge.evidence import NOTHING_SEEN, Evidence, Meanwhile, slot_of
 from cacheproxy.core.judge.judge import judge, order_of
+from cacheproxy.core.kinds.belief import MEMORY, ORDER, REPORTS, TAKEN, Beliefs
+from cacheproxy.core.kinds.profile import UNKNOWN, MemoryKind, Profile, Thinking
+from cacheproxy.core.kinds.status import Look, UpstreamState
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_of, reordered
-from cacheproxy.core.servers.belief import MEMORY, ORDER, REPORTS, TAKEN, Beliefs
-from cacheproxy.core.servers.profile import UNKNOWN, MemoryKind, Profile, Thinking
-from cacheproxy.core.servers.status import Look, UpstreamState
 from cacheproxy.record.exchange import WHOLE, Exchange
 
 _ENOUGH = 512

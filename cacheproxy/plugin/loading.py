@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import Any
 
 from cacheproxy import hookspecs
-from cacheproxy.asking import after
+from cacheproxy.http_client import after
 from cacheproxy.plugin.package import (
     MARK,
     PREFIX,

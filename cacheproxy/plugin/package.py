@@ -22,15 +22,15 @@ from cacheproxy import hookspecs
 from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.adapt.adaptation import Adaptation
 from cacheproxy.core.adapt.table import NAMES
+from cacheproxy.core.kinds import known
+from cacheproxy.core.kinds.crowds import CrowdSetting
+from cacheproxy.core.kinds.kind import ServerKind
+from cacheproxy.core.kinds.profile import UNKNOWN_KIND, Memory, ServerFacts
+from cacheproxy.core.kinds.status import CacheConfig, Look
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.checks import RULE_FIELDS, RuleError
 from cacheproxy.core.rules.code_rule import CodeRule, Normalizer, quick, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
-from cacheproxy.core.servers import kinds
-from cacheproxy.core.servers.crowds import CrowdSetting
-from cacheproxy.core.servers.kind import ServerKind
-from cacheproxy.core.servers.profile import UNKNOWN_KIND, Memory, ServerFacts
-from cacheproxy.core.servers.status import CacheConfig, Look
 
 _T = TypeVar("_T")
 Hook = Callable[..., Any]
@@ -245,8 +245,8 @@ def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
     if not all(map(_is_kind, found)):
         what = "cacheproxy.ServerKind objects with names, and fields of their types"
         raise PluginError(f"{SERVER_HOOK} returns {what}")
-    names = {one.name for one in (*kinds.BUILT_IN, *found)}
-    if len(names | {UNKNOWN_KIND}) < len(kinds.BUILT_IN) + len(found) + 1:
+    names = {one.name for one in (*known.BUILT_IN, *found)}
+    if len(names | {UNKNOWN_KIND}) < len(known.BUILT_IN) + len(found) + 1:
         raise PluginError(f"{SERVER_HOOK} returns a kind that is there already, or twice")
     if len(found) > _MOST_SERVERS:
         raise PluginError(f"{SERVER_HOOK} returns more than {_MOST_SERVERS} kinds")
@@ -302,7 +302,7 @@ def reason_of(error: BaseException) -> str:
 
 def put_in_force(packages: Iterable[Package], failed: Failed) -> None:
     """Recognise the kinds of servers of ``packages``; a kind whose function raises is left out."""
-    kinds.put_in_force(
+    known.put_in_force(
         _guarded(server, f"{package.name}: {SERVER_HOOK}", failed)
         for package in packages
         for server in package.servers
@@ -326,7 +326,7 @@ def _guarded(server: ServerKind, name: str, failed: Failed) -> ServerKind:
                 if isinstance(found, kind):
                     return found
                 problem = f"returned {kind_of(found)} instead of {getattr(kind, '__name__', kind)}"
-            kinds.leave_out(server.name)
+            known.leave_out(server.name)
             failed(name, problem)
             return otherwise(*values, **named)
 

@@ -22,14 +22,14 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, Verdict
 from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.kinds.prefill import Progress
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.privacy.credentials import hide
 from cacheproxy.core.privacy.redact import carried, redact_headers, redact_target
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Parts
 from cacheproxy.core.prompt.request import Headers, Once, Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.core.servers.profile import Profile
 
 _READ_HERE = 32 << 10
 """Bytes of a body that is read here, on the reactor, if nobody has read it yet."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.har import from_har
 from cacheproxy.record.jsonl import CapturedError, from_fields, parse

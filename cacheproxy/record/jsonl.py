@@ -27,9 +27,9 @@ from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.document.compare import common_prefix, common_suffix
 from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.kinds.profile import Profile, plain, profile_in
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.profile import Profile, plain, profile_in
 from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, redacted, row_of
 
 VERSION = 1

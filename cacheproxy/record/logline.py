@@ -15,10 +15,10 @@ from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.judge.advice import advice, waiting
 from cacheproxy.core.judge.explain import command, said_of
+from cacheproxy.core.kinds.known import name_of
+from cacheproxy.core.kinds.profile import UNKNOWN
 from cacheproxy.core.privacy.redact import carried, redact_target
 from cacheproxy.core.prompt.client import NOBODY, Clients
-from cacheproxy.core.servers.kinds import name_of
-from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import WHOLE, Exchange, Outcome
 
 _LONGEST = 200

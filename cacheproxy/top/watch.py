@@ -11,7 +11,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site, SiteAnswer, reason_of, refused
+from cacheproxy.http_client import CommandError, NoAnswerError, Site, SiteAnswer, reason_of, refused
 
 Json = dict[str, Any]
 Ask = Callable[[str], Any]

@@ -1,7 +1,7 @@
 """The file: made for its owner alone, opened as it should be, set aside when it is damaged.
 
 Its tables are those of ``schema.sql``. A column that has come since needs no other version: it is
-added as ``record.kept`` says, and a program that does not know it leaves it alone.
+added as ``record.columns`` says, and a program that does not know it leaves it alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from cacheproxy.record.kept import CONVERSATIONS, EXCHANGES, SUM
+from cacheproxy.record.columns import CONVERSATIONS, EXCHANGES, SUM
 from cacheproxy.totals.sums import ROLLUPS, first_class
 
 _END = re.compile(r";[ ]*(?:--.*)?\n")

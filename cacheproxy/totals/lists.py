@@ -12,7 +12,7 @@ from typing import Any
 
 from cacheproxy.core.conversation.speeds import generation_of
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.record.kept import Json, Shown, select
+from cacheproxy.record.columns import Json, Shown, select
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import IS_BREAK, SCOPE
 from cacheproxy.totals.windows import scope_of

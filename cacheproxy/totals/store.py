@@ -13,7 +13,7 @@ from typing import Any
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.record.kept import (
+from cacheproxy.record.columns import (
     ADD_TO_CONVERSATION,
     INSERT,
     LONGEST_NAME,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.speeds import LEAST_EVALUATED, LEAST_OUTPUT, LEAST_OUTPUT_MS
-from cacheproxy.record.kept import EXCHANGES
+from cacheproxy.record.columns import EXCHANGES
 
 STEPS = (60_000, 3_600_000)
 """Milliseconds of what is summed up."""

@@ -12,9 +12,9 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
-from cacheproxy.core.servers.status import Look, UpstreamState
+from cacheproxy.core.kinds.status import Look, UpstreamState
+from cacheproxy.record.columns import record_of
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.record.kept import record_of
 from cacheproxy.totals.database import Database, Job
 from cacheproxy.totals.store import MOST, InMemory, TotalsStore, tidy
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from cacheproxy.core.judge.advice import may_be_curable
 from cacheproxy.core.judge.explain import phrase
-from cacheproxy.record.kept import Json, Shown
+from cacheproxy.record.columns import Json, Shown
 from cacheproxy.totals.store import TotalsStore
 from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, GROUPS, IS_BREAK, SCOPE, class_middle
 

@@ -10,10 +10,10 @@ from typing import Any
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.judge.explain import BROKEN, FELT, phrase, share_in_words
-from cacheproxy.core.servers.crowds import Crowd
-from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.servers.status import Look, MetricsPage, UpstreamState
+from cacheproxy.core.kinds.crowds import Crowd
+from cacheproxy.core.kinds.known import kind_of
+from cacheproxy.core.kinds.profile import Profile
+from cacheproxy.core.kinds.status import Look, MetricsPage, UpstreamState
 from cacheproxy.observe.crowd import SeenCrowd
 from cacheproxy.observe.failures import cure_of
 from cacheproxy.record.exchange import Exchange

@@ -23,9 +23,9 @@ from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.diagnose.cure import Cure, Found, cures
 from cacheproxy.core.diagnose.texts import Texts, texts_of
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.fold import GivenUpError
-from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.record.exchange import Exchange

@@ -14,10 +14,10 @@ from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import TurnReport, report
 from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
+from cacheproxy.core.kinds.profile import Profile
+from cacheproxy.core.kinds.status import Look
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import NOBODY, Clients
-from cacheproxy.core.servers.profile import Profile
-from cacheproxy.core.servers.status import Look
 from cacheproxy.observe.crowd import crowd_of
 from cacheproxy.observe.failures import stuck
 from cacheproxy.observe.recent import Latest, Recent

@@ -26,13 +26,13 @@ from prometheus_client.registry import Collector
 from twisted.internet.defer import Deferred
 from twisted.web.server import Request
 
+from cacheproxy.core.kinds.profile import for_people
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.code_rule import Normalizer, client_name
 from cacheproxy.core.rules.fold import Failures
-from cacheproxy.core.servers.profile import for_people
 from cacheproxy.metrics import Metrics, Series
 from cacheproxy.plugin.package import Package
-from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.proxy.exchange.pool import Servers
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.web.pages import Answer, Content, Headers, Page, answer, values
 

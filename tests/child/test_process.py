@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site
 from cacheproxy.child.process import START_SECONDS, ChildProxy, ServerProcess
+from cacheproxy.http_client import CommandError, NoAnswerError, Site
 from tests.peer import NOBODY
 from tests.proxy.harness import TIMEOUT, eventually, running, runs
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.adapt.late import place
 from cacheproxy.core.adapt.placing import count_of
-from cacheproxy.core.servers.placement import Late, Placement, Treatment, alike
+from cacheproxy.core.kinds.placement import Late, Placement, Treatment, alike
 from cacheproxy.testing import request
 
 IN_PLACE = alike(Late.REFUSED, "test")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cacheproxy.core.kinds.profile import ServerFacts
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.daemon import banner
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Packages

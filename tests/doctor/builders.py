@@ -4,10 +4,10 @@ from cacheproxy.client_setup.checkup import Checkup, Volatile
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.judge.advice import LEFT
+from cacheproxy.core.kinds.placement import Late, alike
+from cacheproxy.core.kinds.profile import Profile, ServerFacts
+from cacheproxy.core.kinds.status import Look, Sample, ServerFigures, UpstreamState
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.servers.placement import Late, alike
-from cacheproxy.core.servers.profile import Profile, ServerFacts
-from cacheproxy.core.servers.status import Look, Sample, ServerFigures, UpstreamState
 from cacheproxy.doctor.facts import CheckedClient, Examination, Proxy, SeenUpstream
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.trial import Shot, Trial

@@ -6,9 +6,9 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.run import require_plugin
 
-from cacheproxy.asking import CommandError, Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.doctor import trial
+from cacheproxy.http_client import CommandError, Site
 from tests import needs
 from tests.doctor.builders import HEADS
 from tests.peer import NOBODY, Peer

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
+from cacheproxy.http_client import Site
 from tests.peer import Peer
 
 CHAT = "/v1/chat/completions"

@@ -9,18 +9,18 @@ from dataclasses import replace
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.chat import CHAT
-from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, ServerFacts
-from cacheproxy.core.servers.routers import ROUTERS
-from cacheproxy.core.servers.status import ServerFigures
+from cacheproxy.core.kinds.profile import Memory, MemoryKind, Profile, ServerFacts
+from cacheproxy.core.kinds.routers import ROUTERS
+from cacheproxy.core.kinds.status import ServerFigures
 from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.facts import Proxy, look_at_server, router_cure
 from cacheproxy.doctor.report import Working, conclude
 from cacheproxy.doctor.trial import ANY, PromptSender, rounds_for
+from cacheproxy.http_client import Site
 from tests import needs
 from tests.doctor.builders import HEADS, facts
 from tests.llama.routers import PAGE as ROUTERS_PAGE

@@ -16,10 +16,10 @@ from cacheproxy.client_setup.checkup import Checkup
 from cacheproxy.client_setup.finding import Finding, FindingState, fail
 from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.core.dialects.messages import MESSAGES
+from cacheproxy.core.kinds.placement import Late, Placement, alike
+from cacheproxy.core.kinds.profile import Profile, ServerFacts, Thinking, ThinkingProfile
+from cacheproxy.core.kinds.status import MetricsPage, Slot
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.placement import Late, Placement, alike
-from cacheproxy.core.servers.profile import Profile, ServerFacts, Thinking, ThinkingProfile
-from cacheproxy.core.servers.status import MetricsPage, Slot
 from cacheproxy.doctor.examine import CHECKS
 from cacheproxy.doctor.facts import Proxy, SeenUpstream
 from cacheproxy.doctor.record import NO_RECORD

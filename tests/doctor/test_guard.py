@@ -6,14 +6,14 @@ import re
 import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.config import Config
-from cacheproxy.core.servers.status import Slot
+from cacheproxy.core.kinds.status import Slot
 from cacheproxy.doctor.examine import Inputs, examine
 from cacheproxy.doctor.guard import at_stake, kept
 from cacheproxy.doctor.record import NO_RECORD
 from cacheproxy.doctor.report import Working, conclude
+from cacheproxy.http_client import Site
 from tests.doctor import builders
 from tests.doctor.builders import recorded
 

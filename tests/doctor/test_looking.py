@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.asking import HEALTH, Site
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.diagnose.report import report
 from cacheproxy.core.judge.advice import Advice, advice
+from cacheproxy.core.kinds.crowds import Crowd
+from cacheproxy.core.kinds.placement import Late, alike
+from cacheproxy.core.kinds.profile import UNKNOWN, Memory, Profile, ServerFacts
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.crowds import Crowd
-from cacheproxy.core.servers.placement import Late, alike
-from cacheproxy.core.servers.profile import UNKNOWN, Memory, Profile, ServerFacts
 from cacheproxy.doctor import facts as asking
 from cacheproxy.doctor import record
+from cacheproxy.http_client import HEALTH, Site
 from cacheproxy.observe import failures
 from cacheproxy.observe.crowd import SeenCrowd
 from cacheproxy.plugin.package import PluginError

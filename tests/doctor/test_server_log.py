@@ -6,11 +6,11 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 from rich.console import Console
 
-from cacheproxy.asking import CommandError, Site
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.doctor.server_log import read
 from cacheproxy.doctor.trial import body
+from cacheproxy.http_client import CommandError, Site
 from tests.core.serverlog.test_reader import turn
 from tests.doctor.builders import HEADS
 

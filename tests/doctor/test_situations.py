@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.asking import Site
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.config import Config
 from cacheproxy.doctor.examine import Inputs, examine
 from cacheproxy.doctor.report import conclude
+from cacheproxy.http_client import Site
 from tests.cli.invoking import invoke
 from tests.doctor.situations import SITUATIONS, situation
 from tests.proxy.harness import eventually

@@ -7,13 +7,13 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy import Rule
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.trial import PromptSender, body, text
+from cacheproxy.http_client import Site
 from cacheproxy.plugin.packages import Configured
 from tests.doctor.builders import CHECKED, HEADS, HERE, RULE, RUNS, facts, head
 

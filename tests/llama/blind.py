@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.asking import Site
+from cacheproxy.http_client import Site
 from tests.proxy.harness import Peer, Received, Upstream, whole
 
 

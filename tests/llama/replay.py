@@ -18,13 +18,13 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.embedded.model import PLAIN_WORDS
 from cacheproxy_demo.run import to_chat
 
-from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.http_client import Site
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import capture_name, load_capture
 from cacheproxy.translate.translation import MessagesToChat

@@ -23,9 +23,9 @@ from typing import NamedTuple
 from cacheproxy_demo.embedded import LlamaServer
 from cacheproxy_replay.server import send
 
-from cacheproxy.asking import Site
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.route.stamp import root_key
+from cacheproxy.http_client import Site
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.testing import find_captures, load_capture

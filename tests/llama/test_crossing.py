@@ -10,8 +10,8 @@ import os
 
 import pytest
 
-from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.child.process import ChildProxy as Proxy
+from cacheproxy.http_client import NoAnswerError, Site
 from tests import needs
 from tests.core.conversation.worlds import (
     ANSWERS,

@@ -6,11 +6,11 @@ import pytest
 from cacheproxy_demo.embedded import write_model
 
 from benchmarks.crowds import CROWDS, Server, started
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.cli.runtext import Run
-from cacheproxy.core.servers.crowds import Crowd
+from cacheproxy.core.kinds.crowds import Crowd
 from cacheproxy.doctor.facts import look_at_proxy
+from cacheproxy.http_client import Site
 from tests import needs
 from tests.proxy.harness import eventually
 

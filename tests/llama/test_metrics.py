@@ -5,9 +5,9 @@ import json
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
-from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.kinds.metrics_page import sample_of
+from cacheproxy.http_client import Site
 from tests import needs
 from tests.metrics.builders import parsed, value
 from tests.proxy.harness import eventually

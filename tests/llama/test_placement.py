@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.http_client import Site
 from tests.proxy.harness import eventually, free_port
 
 from .replay import PATHS, TOLERANCE, erase

@@ -8,8 +8,8 @@ import signal
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
+from cacheproxy.http_client import Site
 from tests import needs
 from tests.proxy.harness import eventually
 

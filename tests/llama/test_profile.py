@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
+from cacheproxy.http_client import Site
 from tests.proxy.harness import eventually, free_port
 
 from .causes.servers import Llama

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
+from cacheproxy.http_client import Site
 from cacheproxy.record.jsonl import from_line
 from tests.proxy.harness import eventually
 

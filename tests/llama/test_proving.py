@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from cacheproxy.asking import Site
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.http_client import Site
 from tests.proxy.proving.turned import HandTurned, chat, proving_at
 
 from .replay import PATHS, body_for

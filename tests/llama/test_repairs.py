@@ -5,15 +5,15 @@ import json
 import pytest
 from cacheproxy_demo.embedded import write_model
 
-from cacheproxy.asking import Site
 from cacheproxy.core.adapt.late import place
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.conversation.verdict import spared_tokens
 from cacheproxy.core.judge.evidence import Before, Evidence, as_repaired, as_unaided
 from cacheproxy.core.judge.judge import judge
+from cacheproxy.core.kinds.placement import Late, alike
+from cacheproxy.core.kinds.profile import Profile, ServerFacts
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
-from cacheproxy.core.servers.placement import Late, alike
-from cacheproxy.core.servers.profile import Profile, ServerFacts
+from cacheproxy.http_client import Site
 from cacheproxy.testing import request
 from tests import needs
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.conversation.conversation import Spellings
+from cacheproxy.http_client import Site
 from cacheproxy.testing import request
 from cacheproxy.translate.translation import MessagesToChat
 from tests.translate.chunks import assembled, assert_valid, events

@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
-from cacheproxy.core.servers.prefill import PrefillReader
+from cacheproxy.core.kinds.prefill import PrefillReader
+from cacheproxy.http_client import Site
 
 from .replay import erase
 

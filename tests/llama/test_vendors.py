@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.client_setup.finding import FindingState
-from cacheproxy.core.servers.profile import UNKNOWN, Profile
+from cacheproxy.core.kinds.profile import UNKNOWN, Profile
 from cacheproxy.doctor.facts import learned, look_at_proxy
 from cacheproxy.doctor.server_checks import late_messages
+from cacheproxy.http_client import Site
 from tests import needs
 from tests.doctor.builders import facts
 from tests.proxy.harness import eventually

@@ -6,9 +6,9 @@ from time import sleep
 import pytest
 from cacheproxy_demo.embedded import write_model
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy as Proxy
 from cacheproxy.core.conversation.usage import usage_of
+from cacheproxy.http_client import Site
 from tests import needs
 from tests.proxy.harness import eventually
 

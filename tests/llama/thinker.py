@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from cacheproxy.asking import Site
 from cacheproxy.core.http1.sse import EventReader
+from cacheproxy.http_client import Site
 
 from .causes.talk import SYSTEM, Json, user, words
 

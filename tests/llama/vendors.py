@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from cacheproxy_demo.embedded import write_model
 
-from cacheproxy.asking import Site
-from cacheproxy.core.servers.metrics_page import sample_of
+from cacheproxy.core.kinds.metrics_page import sample_of
+from cacheproxy.http_client import Site
 
 from .causes.talk import CORPUS, Json, words
 from .farm import Farm

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from cacheproxy.core.kinds.status import Look, Slot, UpstreamState
 from cacheproxy.core.rules.fold import Failures
-from cacheproxy.core.servers.status import Look, Slot, UpstreamState
 from cacheproxy.metrics import MetricsSources
 from cacheproxy.web.monitoring import content
 from tests import golden

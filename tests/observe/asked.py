@@ -5,8 +5,8 @@ from dataclasses import replace
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.profile import Profile
 from tests.observe.exchanges import body, exchange
 from tests.proxy.proving.turned import Told
 

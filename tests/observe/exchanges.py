@@ -4,8 +4,8 @@ import json
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.kinds.status import Look, MetricsPage, Sample, ServerFigures, UpstreamState
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.status import Look, MetricsPage, Sample, ServerFigures, UpstreamState
 from cacheproxy.record.exchange import Exchange, Outcome
 
 URL = "http://localhost:8080"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.capture import Capture, CaptureFolder
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.files import read

@@ -6,8 +6,8 @@ from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Sign, TokenCount, Verdict
+from cacheproxy.core.kinds.crowds import Crowd
 from cacheproxy.core.prompt.prompt import Parts, PromptOrder
-from cacheproxy.core.servers.crowds import Crowd
 from cacheproxy.observe.crowd import crowd_of
 
 from .exchanges import URL, body, exchange

@@ -9,9 +9,9 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign
 from cacheproxy.core.judge.evidence import Proof
-from cacheproxy.core.servers.belief import MEMORY, TAKEN
-from cacheproxy.core.servers.profile import Memory, MemoryKind, says
-from cacheproxy.core.servers.status import (
+from cacheproxy.core.kinds.belief import MEMORY, TAKEN
+from cacheproxy.core.kinds.profile import Memory, MemoryKind, says
+from cacheproxy.core.kinds.status import (
     Look,
     MetricsPage,
     Sample,

@@ -25,12 +25,12 @@ from cacheproxy.core.conversation.verdict import (
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.judge.advice import LEFT
+from cacheproxy.core.kinds.placement import Late, alike
+from cacheproxy.core.kinds.prefill import Progress
+from cacheproxy.core.kinds.profile import Memory, Profile, ServerFacts
 from cacheproxy.core.prompt.client import Client, Clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.placement import Late, alike
-from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.core.servers.profile import Memory, Profile, ServerFacts
 from cacheproxy.observe.log import LogLine
 from cacheproxy.record.exchange import Outcome
 from cacheproxy.record.logline import lines

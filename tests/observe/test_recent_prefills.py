@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.servers.prefill import Progress
+from cacheproxy.core.kinds.prefill import Progress
 from cacheproxy.observe.recent import Latest, line
 
 from .exchanges import exchange, look

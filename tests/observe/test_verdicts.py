@@ -13,9 +13,9 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Sign
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.kinds.belief import Beliefs
+from cacheproxy.core.kinds.profile import Memory, MemoryKind, Profile
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
-from cacheproxy.core.servers.belief import Beliefs
-from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile
 from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange, read, request
 

@@ -12,15 +12,15 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.explain import said_of
-from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.belief import Beliefs
-from cacheproxy.core.servers.profile import (
+from cacheproxy.core.kinds.belief import Beliefs
+from cacheproxy.core.kinds.profile import (
     UNKNOWN,
     Memory,
     Profile,
     ServerFacts,
 )
+from cacheproxy.core.prompt.prompt import prompt_of
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.record.exchange import Exchange, Outcome
 from tests import golden

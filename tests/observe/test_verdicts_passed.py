@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.servers.status import Look, Slot, UpstreamState
+from cacheproxy.core.kinds.status import Look, Slot, UpstreamState
 from cacheproxy.observe.verdicts import Passed, PassedTurns
 from tests.observe.exchanges import body, exchange
 

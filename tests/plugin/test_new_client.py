@@ -9,8 +9,8 @@ from cacheproxy.client_setup.need import Need
 from cacheproxy.core.conversation.session import parent_of
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.advice import advice
+from cacheproxy.core.kinds.profile import UNKNOWN
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.daemon import banner
 from cacheproxy.doctor.facts import look_at_clients
 from cacheproxy.doctor.server_checks import late_messages

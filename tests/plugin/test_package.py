@@ -2,10 +2,10 @@
 
 import pytest
 
-from cacheproxy.core.servers import kinds
-from cacheproxy.core.servers.kind import CounterNames, RenderingPage, ServerKind
-from cacheproxy.core.servers.profile import Memory, ServerFacts
-from cacheproxy.core.servers.status import Answers, CacheConfig, Look, UpstreamState
+from cacheproxy.core.kinds import known
+from cacheproxy.core.kinds.kind import CounterNames, RenderingPage, ServerKind
+from cacheproxy.core.kinds.profile import Memory, ServerFacts
+from cacheproxy.core.kinds.status import Answers, CacheConfig, Look, UpstreamState
 from cacheproxy.plugin.package import Package, put_in_force
 
 LOOK = Look("u", 0.0, 0.0, UpstreamState.UP)
@@ -15,7 +15,7 @@ ANSWERS = Answers({}, {})
 @pytest.fixture(autouse=True)
 def _nothing_stays():
     yield
-    kinds.put_in_force(())
+    known.put_in_force(())
 
 
 def brought(odd):
@@ -35,7 +35,7 @@ def brought(odd):
     said = []
     package = Package("mine", "", "", servers=(kind,))
     put_in_force([package], lambda name, problem: said.append(f"{name} {problem!r}"))
-    return kinds.all_kinds()[0], said
+    return known.all_kinds()[0], said
 
 
 CALLS = {
@@ -71,5 +71,5 @@ def test_a_function_that_does_not_do_what_it_should(name, odd):
     assert kind.name == "Odd"
     assert call(kind) == instead
     assert [line.split(" ")[0] for line in said] == ["mine:"]
-    assert "Odd" not in [one.name for one in kinds.all_kinds()]
-    assert kinds.all_kinds() == kinds.BUILT_IN
+    assert "Odd" not in [one.name for one in known.all_kinds()]
+    assert known.all_kinds() == known.BUILT_IN

@@ -11,10 +11,10 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Break, Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.kinds.prefill import Progress
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.core.servers.profile import Profile
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.record.jsonl import CapturedError, from_line, to_line
 from tests.record.recorded import recorded

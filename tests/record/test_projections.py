@@ -8,9 +8,9 @@ from hypothesis import given
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.record import genai, jsonl, logline, metrics, row
+from cacheproxy.record.columns import record_of
 from cacheproxy.record.exchange import Exchange, redacted
 from cacheproxy.record.genai import describe
-from cacheproxy.record.kept import record_of
 from tests.record.test_jsonl import anything, exchange
 
 SECRET = "kanarienvogel"

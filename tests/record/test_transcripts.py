@@ -20,7 +20,7 @@ from tests.observe.exchanges import body, exchange
 SECRET = "kanarienvogel"
 
 
-@pytest.mark.parametrize("name", ["alarms", "genai", "har", "jsonl", "kept"])
+@pytest.mark.parametrize("name", ["alarms", "genai", "har", "jsonl", "columns"])
 def test_what_is_made_of_an_exchange(name):
     transcript.holds(f"{name}.txt", globals())
 

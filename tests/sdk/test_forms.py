@@ -52,9 +52,9 @@ def variants():
         found[f"{name}-inside"] = dialect, signed(dialect, events, inside)
         found[f"{name}-made"] = dialect, streamed(dialect, whole(dialect, *events))
     for (dialect, api), (kind, error) in itertools.product(APIS.items(), ERRORS.items()):
-        found[f"{api}-{kind}"] = dialect, dialect.late_error(*error, False)
+        found[f"{api}-{kind}"] = dialect, dialect.deferred_error(*error, False)
         if not dialect.sign_waits:
-            waited = dialect.sign(b"") + dialect.late_error(*error, False)
+            waited = dialect.sign(b"") + dialect.deferred_error(*error, False)
             found[f"{api}-{kind}-waited"] = dialect, waited
     return found
 

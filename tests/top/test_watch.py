@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cacheproxy.asking import CommandError, Site
+from cacheproxy.http_client import CommandError, Site
 from cacheproxy.proxy.downstream.request import error_body
 from cacheproxy.top.watch import Watch, Watched, Watcher
 from tests.proxy.harness import TIMEOUT, Upstream, free_port, head, whole

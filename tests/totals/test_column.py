@@ -23,7 +23,7 @@ from pathlib import Path
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.record.exchange import Exchange, Outcome
-from cacheproxy.record.kept import record_of
+from cacheproxy.record.columns import record_of
 from cacheproxy.totals.file import open_file
 from cacheproxy.totals.lists import requests
 from cacheproxy.totals.store import TotalsStore

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.servers.status import Look, MetricsPage, Sample, ServerFigures, UpstreamState
+from cacheproxy.core.kinds.status import Look, MetricsPage, Sample, ServerFigures, UpstreamState
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.totals.file import NAME
 from cacheproxy.totals.lists import requests

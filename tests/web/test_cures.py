@@ -7,7 +7,7 @@ import pytest
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.servers.profile import Profile
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.exchange.workers import LeftOutError

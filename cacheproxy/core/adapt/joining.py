@@ -16,6 +16,7 @@ from cacheproxy.core.dialects.content import is_text
 from cacheproxy.core.dialects.dialect import Json
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.document.pointer import to_pointer
+from cacheproxy.core.kinds.placement import Placement
 from cacheproxy.core.prompt.reminder import (
     BETWEEN,
     CLOSE,
@@ -27,7 +28,6 @@ from cacheproxy.core.prompt.reminder import (
     wrapped,
     wrapped_blocks,
 )
-from cacheproxy.core.servers.placement import Placement
 
 _JOINED = "joined with the message beside it"
 WHY = "late system message sent as a user message, in its place"

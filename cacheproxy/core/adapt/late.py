@@ -1,7 +1,7 @@
 """Late system messages, users in a row and ids of calls: where and how a server takes them.
 
 What a server does with them is told by its template, by two short prompts, or by its refusal. See
-``core.servers.placement`` for the knowledge, ``placing`` for the edits.
+``core.kinds.placement`` for the knowledge, ``placing`` for the edits.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from cacheproxy.core.adapt.placing import LateMessage, late_messages, placed
 from cacheproxy.core.adapt.refusal import LARGEST
 from cacheproxy.core.adapt.server import KnownServer
 from cacheproxy.core.conversation.turn import Turn
+from cacheproxy.core.kinds.placement import BY_OPTION, Late, Placement, guessed
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.placement import BY_OPTION, Late, Placement, guessed
 
 NAME = "late-system-messages"
 """Under which placed messages are reported and counted, beside the rules."""

@@ -50,7 +50,7 @@ def overflow_answer(
         return None if told is None else _json(dialect, _behind(told, words))
     if dialect.is_itemised and streams:
         message = _behind(_WINDOW.format("adjust your input"), words)
-        return OverflowAnswer(200, _EVENTS, dialect.late_error(400, message, False))
+        return OverflowAnswer(200, _EVENTS, dialect.deferred_error(400, message, False))
     if status == 400 and refusal.code == _CODE:
         return None
     if dialect.is_itemised:

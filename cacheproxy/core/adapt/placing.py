@@ -29,9 +29,9 @@ from cacheproxy.core.dialects.content import call_ids_in
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
 from cacheproxy.core.document.pointer import parse_pattern, to_pointer
+from cacheproxy.core.kinds.placement import ROLES, Placement
 from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.prompt.request import Request, messages_of
-from cacheproxy.core.servers.placement import ROLES, Placement
 
 _EMPTY = "late system message without any text left out"
 _SYSTEM = f"/*[role={'|'.join(ROLES)}]/role"

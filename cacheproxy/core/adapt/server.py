@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from cacheproxy.core.kinds.belief import Beliefs, Key
+from cacheproxy.core.kinds.placement import Placement
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.belief import Beliefs, Key
-from cacheproxy.core.servers.placement import Placement
-from cacheproxy.core.servers.profile import Profile
 
 
 class KnownServer(Protocol):

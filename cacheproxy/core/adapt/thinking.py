@@ -25,11 +25,11 @@ from cacheproxy.core.dialects.content import blocks_of
 from cacheproxy.core.dialects.reasoning import Putting, has_reasoning
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, splice, splices_of
+from cacheproxy.core.kinds.kind import as_object
+from cacheproxy.core.kinds.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.prompt.segments import Piece
-from cacheproxy.core.servers.kind import as_object
-from cacheproxy.core.servers.profile import MemoryKind, Profile, Thinking
 from cacheproxy.core.template.rendering import KEEPERS
 
 NAME = "kept-thinking"

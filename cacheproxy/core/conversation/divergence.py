@@ -18,7 +18,7 @@ from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.dialects.content import Part, Segment, is_mark
 from cacheproxy.core.diff.text import kept_chars, kept_lines
 from cacheproxy.core.document.compare import common_prefix
-from cacheproxy.core.document.search import LateError
+from cacheproxy.core.document.search import SlowPatternError
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.prompt.segments import Piece, is_same_call, unlike
@@ -252,7 +252,9 @@ class Kinship:
                 if pin.literals and not any(map(text.__contains__, pin.literals)):
                     continue
                 if is_for(pin, self._request):
-                    with suppress(LateError):  # it will be left out, and named, where it edits
+                    with suppress(
+                        SlowPatternError
+                    ):  # it will be left out, and named, where it edits
                         known = pin.lasting(self._request, pointer, known)
             self._known[pointer, text] = known
         return known

@@ -14,7 +14,7 @@ from cacheproxy.core.prompt.client import EVERY, NOBODY, Client, Clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import CALLS_AS_BEFORE, TOOLS_AS_BEFORE
 from cacheproxy.core.rules.code_rule import CompiledRule, Normalizer, compiled
-from cacheproxy.core.rules.fold import Foreign, GivenUpError, kind_of, words_of
+from cacheproxy.core.rules.fold import GivenUpError, PluginCall, kind_of, words_of
 from cacheproxy.core.rules.rule import Rule
 
 MOST_ID = 256
@@ -162,7 +162,7 @@ class Plan:
             else:
                 try:
                     shown = replace(request, memo=None)
-                    answer, problem = await Foreign(hook.name, partial(hook.answer, shown))
+                    answer, problem = await PluginCall(hook.name, partial(hook.answer, shown))
                 except GivenUpError as error:
                     answer, problem = None, str(error) or None
             if problem is not None:

@@ -24,7 +24,7 @@ from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply
 from cacheproxy.core.document.pointer import parse_pointer, to_pointer
-from cacheproxy.core.document.search import LateError
+from cacheproxy.core.document.search import SlowPatternError
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import is_for, normalize
@@ -44,7 +44,7 @@ def objection(
             continue
         try:
             is_clients = _is_clients(spy, request)
-        except LateError as error:
+        except SlowPatternError as error:
             return str(error)
         if not is_clients:
             return "the rule's pattern also matches text that a user, a tool or the model wrote"

@@ -30,11 +30,11 @@ from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.evidence import Evidence
 from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.judge.judge import CHARS_PER_TOKEN, judge, parted_at
+from cacheproxy.core.kinds.profile import UNKNOWN
 from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
-from cacheproxy.core.servers.profile import UNKNOWN
 from cacheproxy.record.exchange import WHOLE, Exchange
 
 _OF_VERDICT = {*Verdict.__struct_fields__} - {"where", "expected", "lost", "unedited"}

@@ -70,7 +70,7 @@ def openai_error(status: int, message: str) -> Json:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def openai_late_error(status: int, message: str, _: bool) -> bytes:
+def openai_deferred_error(status: int, message: str, _: bool) -> bytes:
     """Return the event that ends a stream of OpenAI's: its SDKs raise it as an ``APIError``.
 
     No ``[DONE]`` follows: who does not know the event must not take what came for an answer.
@@ -137,7 +137,7 @@ class Dialect:
     can_regive: Callable[[Json, Json, bool], bool] = same_stream_options
     """Whether the answer to a request, the first body, can be given to one that says the same but
     asks for another form, the second; and whether its server's streams tell usage unasked."""
-    late_error: Callable[[int, str, bool], bytes] = openai_late_error
+    deferred_error: Callable[[int, str, bool], bytes] = openai_deferred_error
     """Makes the end of a stream whose server refused the request after the stream's head had gone
     down, out of the refusal's status and message, and whether events of the answer went down."""
     error: Callable[[int, str], Json] = openai_error

@@ -103,7 +103,7 @@ def _put(
     return edit, splices_of(document, [edit])
 
 
-def _late_error(status: int, message: str, _: bool) -> bytes:
+def _deferred_error(status: int, message: str, _: bool) -> bytes:
     told = too_long(status, {}, message)
     return event(_error(status, message) if told is None else _error(400, told))
 
@@ -222,7 +222,7 @@ MESSAGES = Dialect(
     sign=lambda _: b'event: ping\ndata: {"type": "ping"}\n\n',
     whole=_whole,
     events=_events,
-    late_error=_late_error,
+    deferred_error=_deferred_error,
     error=_error,
     reading=Reading(_read, _read_event),
     reasoning=_put,

@@ -113,7 +113,7 @@ def _read_event(answer: ReadAnswer, event: _Json) -> None:
         _read(answer, whole)
 
 
-def _late_error(status: int, message: str, has_begun: bool) -> bytes:
+def _deferred_error(status: int, message: str, has_begun: bool) -> bytes:
     """Return ``response.failed``, after ``response.created`` if that has not come.
 
     Codex knows what to do by the code there; OpenAI's SDKs raise the ``error`` beside it.
@@ -234,6 +234,6 @@ RESPONSES = Dialect(
     whole=_whole,
     events=_events,
     reading=Reading(_read, _read_event),
-    late_error=_late_error,
+    deferred_error=_deferred_error,
 )
 """``/v1/responses``."""

@@ -65,7 +65,7 @@ def worked() -> float:
     return thread_time() - _collections.seconds
 
 
-class LateError(Exception):
+class SlowPatternError(Exception):
     """A pattern took longer than it may: ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
@@ -87,7 +87,7 @@ class SearchPattern:
 
 
 class Search:
-    """A pattern, and the time it may take in all that it searches: the methods raise LateError.
+    """A pattern with a time limit over all its searches; the methods raise SlowPatternError.
 
     ``size``: bytes of the body.
     """
@@ -138,12 +138,12 @@ class Search:
         self._patience *= 4
 
     def _left(self) -> tuple[float, float]:
-        """Return the time, and the seconds to wait; raises LateError. They begin with a text."""
+        """Return now and the seconds left, which begin with a text; raises SlowPatternError."""
         now = thread_time() - _collections.seconds
         if not self._until:
             self._until = now + self._seconds
         if now >= self._until:
-            raise LateError(self._seconds)
+            raise SlowPatternError(self._seconds)
         return now, (self._until - now) * self._patience
 
 

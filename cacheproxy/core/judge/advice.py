@@ -19,10 +19,10 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.diff.kind import ChangeKind
+from cacheproxy.core.kinds.kind import FlagAdvice, ServerKind
+from cacheproxy.core.kinds.known import kind_of
+from cacheproxy.core.kinds.profile import UNKNOWN, Profile, Reporting, Thinking
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.servers.kind import FlagAdvice, ServerKind
-from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.profile import UNKNOWN, Profile, Reporting, Thinking
 
 FREQUENCY = {
     ChangeKind.DATE: "changes once a day",

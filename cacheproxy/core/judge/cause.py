@@ -11,8 +11,8 @@ from functools import partial
 
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign, Verdict
 from cacheproxy.core.judge.evidence import Evidence, Proof
-from cacheproxy.core.servers.kind import UNLIKE
-from cacheproxy.core.servers.profile import Memory, MemoryKind
+from cacheproxy.core.kinds.kind import UNLIKE
+from cacheproxy.core.kinds.profile import Memory, MemoryKind
 
 _HALF = 0.5
 _LOOSE = 0.15

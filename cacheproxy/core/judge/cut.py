@@ -17,9 +17,9 @@ from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.dialects.content import THOUGHT_ENDS, Part, Segment
 from cacheproxy.core.judge.evidence import Evidence, Parted
+from cacheproxy.core.kinds.profile import UNKNOWN_KIND
 from cacheproxy.core.prompt.prompt import is_late
 from cacheproxy.core.prompt.segments import Piece
-from cacheproxy.core.servers.profile import UNKNOWN_KIND
 
 LEAST, _LEAST_SIZE = 1024, 2048
 """Tokens below which no count is looked at: no context is as small, but counts that are made up

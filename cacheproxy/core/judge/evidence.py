@@ -18,14 +18,14 @@ from cacheproxy.core.conversation.verdict import Break, Rewrite
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.document.pointer import Path, to_pointer
+from cacheproxy.core.kinds.kind import Repair
+from cacheproxy.core.kinds.known import kind_of
+from cacheproxy.core.kinds.placement import Late
+from cacheproxy.core.kinds.profile import UNKNOWN, UNKNOWN_KIND, Profile
+from cacheproxy.core.kinds.status import Look, gain
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, hoisted, remade, reordered
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
-from cacheproxy.core.servers.kind import Repair
-from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.placement import Late
-from cacheproxy.core.servers.profile import UNKNOWN, UNKNOWN_KIND, Profile
-from cacheproxy.core.servers.status import Look, gain
 
 
 class Meanwhile(NamedTuple):

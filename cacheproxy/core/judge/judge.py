@@ -34,9 +34,9 @@ from cacheproxy.core.document.compare import means_same
 from cacheproxy.core.judge.cause import allowed, cause_of, near
 from cacheproxy.core.judge.cut import LEAST, cut_of
 from cacheproxy.core.judge.evidence import Evidence, Parted
+from cacheproxy.core.kinds.profile import Reporting
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder
 from cacheproxy.core.prompt.segments import Piece
-from cacheproxy.core.servers.profile import Reporting
 
 _REASONS = {
     Part.SYSTEM: Reason.SYSTEM_CHANGED,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from cacheproxy.core.document.search import LateError, SearchPattern
+from cacheproxy.core.document.search import SearchPattern, SlowPatternError
 from cacheproxy.core.prompt.request import Request
 
 EVERY = "*"
@@ -101,7 +101,7 @@ class Client:
     """Whether it finds a prompt too long only by JSON in the message of a deferred error."""
     names_agents: bool = field(default=False, repr=False, compare=False)
     """Whether each of its subagents names the session it works for, so that no others are any."""
-    late: float | None = field(default=None, init=False, repr=False, compare=False)
+    slow: float | None = field(default=None, init=False, repr=False, compare=False)
     """Seconds of a line's search that was too slow, after which no line is searched any more."""
 
     def __post_init__(self) -> None:
@@ -178,13 +178,13 @@ class Client:
         return _begins(texts, self.head) or (bool(self.lines) and any(map(self._has_line, texts)))
 
     def _has_line(self, text: str) -> bool:
-        if self.late is not None:
+        if self.slow is not None:
             return False
         has_line = _has_line if len(text) <= _KEPT else _has_line.__wrapped__
         try:
             return has_line(self.lines, text)
-        except LateError as error:
-            object.__setattr__(self, "late", error.seconds)
+        except SlowPatternError as error:
+            object.__setattr__(self, "slow", error.seconds)
             return False
 
     def _check_line(self, pattern: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import Any
 
-from cacheproxy.core.document.search import LateError, SearchPattern
+from cacheproxy.core.document.search import SearchPattern, SlowPatternError
 from cacheproxy.core.prompt.client import Client
 
 RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
@@ -89,7 +89,7 @@ def is_settled(apply: Callable[[str], str], pattern: str, texts: Iterable[str]) 
                 once = apply(f"{before}{text}{after}") if len(text) < _MOST else ""
                 if len(once) <= _MOST and apply(once) != once:
                     return False
-    except LateError:
+    except SlowPatternError:
         pass
     return True
 
@@ -192,7 +192,7 @@ def slow(pattern: str, lengths: Sequence[int] = LENGTHS) -> int | None:
             try:
                 for _ in islice(search.finditer(text), _MOST_MATCHES):
                     pass
-            except LateError:
+            except SlowPatternError:
                 return length
     return None
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from msgspec import Struct
 
 from cacheproxy.core.document.edits import Edit, splice, splices_of
-from cacheproxy.core.document.search import LateError
+from cacheproxy.core.document.search import SlowPatternError
 from cacheproxy.core.document.words import Words
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CompiledRule, Normalizer, compiled
@@ -29,7 +29,7 @@ class RuleReport(Struct, frozen=True):
     rule: str  #: its name
     edits: tuple[Edit, ...] = ()  #: that it made
     error: str | None = None  #: why it was left out; None: it was not
-    is_late: bool = False  #: its pattern took too long, and would in the next request
+    is_slow: bool = False  #: its pattern took too long, and would in the next request
 
 
 class Normalized(NamedTuple):
@@ -44,13 +44,13 @@ class GivenUpError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign(Generic[_T]):
+class PluginCall(Generic[_T]):
     """A call of others' code: to be awaited, and made by whoever drives. Raises GivenUpError."""
 
     name: str  #: as the log calls it
     function: Callable[[], _T]  #: that is to be called
 
-    def __await__(self) -> Generator[Foreign[_T], _T | GivenUpError, _T]:
+    def __await__(self) -> Generator[PluginCall[_T], _T | GivenUpError, _T]:
         """Hand the call to the driver, and return what it gave."""
         given = yield self
         if isinstance(given, GivenUpError):
@@ -58,11 +58,11 @@ class Foreign(Generic[_T]):
         return given
 
 
-LATE: Foreign[None] = Foreign("", lambda: None)
+SLOW_PATTERN: PluginCall[None] = PluginCall("", lambda: None)
 """Nothing to call: a pattern took too long, and others may. Who drives may go on elsewhere."""
 
 
-def advance(work: Coroutine[Foreign[Any], Any, _T], given: Any = None) -> _T | Foreign[Any]:
+def advance(work: Coroutine[PluginCall[Any], Any, _T], given: Any = None) -> _T | PluginCall[Any]:
     """Go on with ``work`` up to its next call of others' code, or to its end.
 
     ``given``: what the call before came to, or a GivenUpError.
@@ -74,10 +74,10 @@ def advance(work: Coroutine[Foreign[Any], Any, _T], given: Any = None) -> _T | F
         return result
 
 
-def run(work: Coroutine[Foreign[Any], Any, _T]) -> _T:
+def run(work: Coroutine[PluginCall[Any], Any, _T]) -> _T:
     """Return what ``work`` comes to; others' code is called here and now, without any guard."""
     step = advance(work)
-    while isinstance(step, Foreign):
+    while isinstance(step, PluginCall):
         step = advance(work, step.function())
     return step
 
@@ -127,8 +127,8 @@ async def fold(
             request, report = await _guarded(request, rule, previous)
         if report is not None:
             reports.append(report)
-            if report.is_late:
-                await LATE
+            if report.is_slow:
+                await SLOW_PATTERN
     return Normalized(request, tuple(reports))
 
 
@@ -140,7 +140,7 @@ async def _guarded(
     def take() -> tuple[Request, RuleReport | None]:
         return step(request, normalizer, seen, shown=replace(request, memo=None))
 
-    call: Foreign[tuple[Request, RuleReport | None]] = Foreign(normalizer.name, take)
+    call: PluginCall[tuple[Request, RuleReport | None]] = PluginCall(normalizer.name, take)
     try:
         return await call
     except GivenUpError as error:
@@ -172,8 +172,8 @@ def step(
             edits = tuple(islice(found or (), MOST_EDITS + 1))
     except KeyboardInterrupt:
         raise
-    except LateError as error:
-        return request, RuleReport(normalizer.name, error=str(error), is_late=is_rule)
+    except SlowPatternError as error:
+        return request, RuleReport(normalizer.name, error=str(error), is_slow=is_rule)
     except BaseException as error:  # law 4; whatever its class, its text is not ours
         return request, RuleReport(normalizer.name, error=kind_of(error))
     if not edits:

@@ -16,7 +16,7 @@ from regex import Match
 
 from cacheproxy.core.dialects.content import blocks_of, is_text, texts_in
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.document.search import LateError, SearchPattern
+from cacheproxy.core.document.search import SearchPattern, SlowPatternError
 from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, inside
 from cacheproxy.core.prompt.request import Request, messages_of
 
@@ -69,7 +69,7 @@ class Note:
                 raise NoteError(f"the pattern has no group {group!r}")
         shape = ".*?".join(map(re.escape, self._parts[::3]))
         self._shape = re.compile(shape, re.DOTALL)
-        with suppress(LateError):
+        with suppress(SlowPatternError):
             if pattern.within().search("".join(self._parts[::3])):
                 raise NoteError("the rule would find the note and change it")
 

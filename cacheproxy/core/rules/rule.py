@@ -22,7 +22,7 @@ from cacheproxy.core.document.pointer import (
     places_of,
     to_pointer,
 )
-from cacheproxy.core.document.search import LateError, Search, SearchPattern
+from cacheproxy.core.document.search import Search, SearchPattern, SlowPatternError
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.rules.checks import (
@@ -111,7 +111,7 @@ class Rule:
     def edits(self, request: Request, previous: Request | None = None) -> tuple[Edit, ...]:
         """Return one edit per match whose text would change, and those of the notes.
 
-        Raises LateError.
+        Raises SlowPatternError.
         """
         texts = self._texts(request)
         if not texts:
@@ -134,7 +134,7 @@ class Rule:
         return tuple(edits)
 
     def lasting(self, request: Request, pointer: str, text: str) -> str:
-        """Return ``text`` of the place ``pointer`` without what is pinned there. Raises LateError.
+        """Return ``text`` at ``pointer`` without its pinned values; raises SlowPatternError.
 
         Two texts whose rest is equal are one text, whose volatile field has changed.
         """
@@ -242,7 +242,7 @@ class Rule:
         matches = map(search.search, examples(self.pattern))
         try:
             return any(search.search(note.of(found)) for found in matches if found)
-        except LateError:
+        except SlowPatternError:
             return False
 
     @property

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.reader import parsed
-from cacheproxy.core.servers.kind import RenderingPage
-from cacheproxy.core.servers.placement import ROLES, Late, Placement, Treatment
+from cacheproxy.core.kinds.kind import RenderingPage
+from cacheproxy.core.kinds.placement import ROLES, Late, Placement, Treatment
 
 Told = TypeVar("Told")
 Rendered = Mapping[str, str | None]

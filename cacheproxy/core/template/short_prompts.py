@@ -16,8 +16,8 @@ from typing import Any
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.dialects.dialects import beside
+from cacheproxy.core.kinds.placement import Late
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.placement import Late
 
 FEW, MANY = 6, 12
 """Numbers of late messages in the first and in the second prompt."""

@@ -11,10 +11,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
+from cacheproxy.core.kinds.clock import clock_in
+from cacheproxy.core.kinds.kind import RenderingPage
+from cacheproxy.core.kinds.profile import Profile, Thinking, ThinkingProfile
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.clock import clock_in
-from cacheproxy.core.servers.kind import RenderingPage
-from cacheproxy.core.servers.profile import Profile, Thinking, ThinkingProfile
 from cacheproxy.core.template.rendering import (
     BARE_ENDED,
     BARE_OPEN,

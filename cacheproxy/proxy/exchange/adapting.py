@@ -43,7 +43,7 @@ from cacheproxy.proxy.exchange.adapted import (
 from cacheproxy.proxy.exchange.normalizing import in_thread, seconds_for
 from cacheproxy.proxy.exchange.probes import Asked, Probes
 from cacheproxy.proxy.exchange.workers import Workers
-from cacheproxy.proxy.servers.profiling import Profiling
+from cacheproxy.proxy.probing.profiling import Profiling
 from cacheproxy.proxy.upstream.body import peek
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 

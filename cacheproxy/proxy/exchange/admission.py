@@ -1,6 +1,6 @@
 """Several requests at one server: each is sent at once, or when what it waits for is over.
 
-``core/servers/order.py`` decides; here its questions are answered, and requests are kept waiting.
+``core/kinds/order.py`` decides; here its questions are answered, and requests are kept waiting.
 Alone at its server a request is never looked at, unless places are scarce there.
 """
 
@@ -17,14 +17,14 @@ from twisted.logger import Logger
 
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.judge.evidence import PARAMETERS
+from cacheproxy.core.kinds.belief import SHARES, TAKEN
+from cacheproxy.core.kinds.known import kind_of
+from cacheproxy.core.kinds.order import Ask, Busy, Order, Terms
+from cacheproxy.core.kinds.profile import Profile, Shares
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
 from cacheproxy.core.route.facts import tokens_of
-from cacheproxy.core.servers.belief import SHARES, TAKEN
-from cacheproxy.core.servers.kinds import kind_of
-from cacheproxy.core.servers.order import Ask, Busy, Order, Terms
-from cacheproxy.core.servers.profile import Profile, Shares
 from cacheproxy.proxy.exchange.form import wants_stream
-from cacheproxy.proxy.servers.profiling import Profiling
+from cacheproxy.proxy.probing.profiling import Profiling
 
 _log = Logger()
 _SEGMENTS = attrgetter("segments")

@@ -12,12 +12,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.kinds.prefill import Progress
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.delivery import Delivery
 from cacheproxy.proxy.exchange.holding import Holding
-from cacheproxy.proxy.exchange.servers import Server
+from cacheproxy.proxy.exchange.pool import Server
 from cacheproxy.proxy.exchange.states import (
     ANSWER_OVER,
     ANSWER_STEPS,
@@ -126,8 +126,8 @@ class Answer(Protocol):
         """End its time with ``delivery``; others may wait for that in the server's order."""
         self.delivery, server = None, self.server
         server.under_way.discard(delivery)
-        if delivery.ask is not None and server.crowd is not None:
-            server.crowd.left(delivery)
+        if delivery.ask is not None and server.admission is not None:
+            server.admission.left(delivery)
 
     def _is_detachable(self, delivery: Delivery, connection: UpstreamConnection) -> bool:
         """Whether the next one can have it from its beginning, and ``holding`` takes it."""

@@ -13,12 +13,12 @@ from cacheproxy.core.adapt.thinking import KeptNeed
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.core.kinds.prefill import Progress
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.exchange.holding import Holding
 from cacheproxy.proxy.exchange.normalizing import Normalizing, Unpacking
-from cacheproxy.proxy.exchange.servers import Server, Servers
+from cacheproxy.proxy.exchange.pool import Server, Servers
 from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
@@ -55,14 +55,15 @@ class ExchangeContext:
 class Attempt:
     """One attempt to have a request answered by one server, whose steps ``record`` tells.
 
-    ``came``: the request as it came; it goes on so where nothing is edited. ``prepared``: the
-    request after rules and pins. ``started``: when it had been read, by ``context.clock``.
+    ``came``: the request as the client sent it, which is forwarded where nothing is edited.
+    ``prepared``: the request after rules and pins. ``started``: when it had been read, by
+    ``context.clock``.
 
-    ``counted``: the whole answer, made here. ``translated``: None where it went as it is.
-    ``asked``: where its reasoning is remembered. ``hides``: the stream tells of progress since we
-    asked for it. ``asked_for``: what the client asked for; ``request``: what the rules
-    made of it. ``connection``: the one it was sent by
-    last. ``refusal``: the response, where it is an error that has been read.
+    ``counted``: the whole answer, if it is made here. ``translated``: None if the request went in
+    its own API. ``asked``: key under which its reasoning is remembered. ``strip_progress``: the
+    stream reports progress because we asked for it. ``asked_for``: the client's request;
+    ``request``: the same after the rules. ``connection``: its last connection. ``refusal``: the
+    response, if that is an error which has been read.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Attempt:
         self.counted: bytes | None = None
         self.translated: Translation | None = None
         self.asked: int | None = None
-        self.hides = False
+        self.strip_progress = False
         self.refusal: Refusal | None = None
         self.asked_for = record.received
         self._context, self._server, self._record = context, server, record
@@ -126,13 +127,13 @@ class Attempt:
             goes = self._came if sent is record.received and not server.edits else sent
             if server.profiling.progress and translated is None:
                 goes, report = adapting.finish(goes)
-                self.hides = report is not None
+                self.strip_progress = report is not None
                 asked = () if report is None else (report,)
                 record.reports += asked
             connection = upstream.connection(goes, via=b"1.1 " + context.via, also=stamp)
             self.connection, connection.no_head = connection, no_head
             response = await connection.start(upstream.endpoint)
-            if self.hides and response.head.values(b"content-encoding"):
+            if self.strip_progress and response.head.values(b"content-encoding"):
                 server.profiling.progress = ()  # somebody packs it: it cannot be taken out again
             if response.head.status < 400:
                 if adapted.taught:

@@ -16,10 +16,10 @@ from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.headers import FOR_PAGES, end_to_end
 from cacheproxy.core.http1.reshape import SaidError
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
+from cacheproxy.core.kinds.order import Ask
+from cacheproxy.core.kinds.prefill import Progress
 from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.servers.order import Ask
-from cacheproxy.core.servers.prefill import Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.form import translated, wants_stream
@@ -255,7 +255,7 @@ class Delivery:
         client = self.client
         if client is not None and client.reads_messages and is_overflow(status, message):
             message = as_json(message)
-        late = spoken(self.record.received.path).late_error
+        late = spoken(self.record.received.path).deferred_error
         self.down.write(late(status, message, self.pings.first != b""))
         self.down.finish()
 

@@ -20,18 +20,18 @@ from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.dialects.errors import said
 from cacheproxy.core.http1.content_coding import CodingError, decoded
 from cacheproxy.core.http1.headers import PROBE
+from cacheproxy.core.kinds.prefill import PrefillReader
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.prefill import PrefillReader
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.answer import Answer
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.delivery import Delivery
 from cacheproxy.proxy.exchange.form import asks_otherwise, reshaping, wants_stream
 from cacheproxy.proxy.exchange.normalizing import LARGE
+from cacheproxy.proxy.exchange.pool import Chosen
 from cacheproxy.proxy.exchange.recording import take_tap
 from cacheproxy.proxy.exchange.relay import Relay
 from cacheproxy.proxy.exchange.sending import Sending
-from cacheproxy.proxy.exchange.servers import Chosen
 from cacheproxy.proxy.exchange.states import AnswerState, DeliveryState
 from cacheproxy.proxy.translation.translating import is_stream
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
@@ -88,8 +88,8 @@ class _UnderWay:
         if self.is_probe:  # it is nobody's conversation
             return
         take_tap(record, delivery.tap, upstream.keys)
-        if delivery.ask is not None and sending.server.crowd is not None:
-            sending.server.crowd.learn(delivery)
+        if delivery.ask is not None and sending.server.admission is not None:
+            sending.server.admission.learn(delivery)
         if record.has_failed or record.sent is None:
             record.turn = 0
         record.upstream, record.server = upstream.url.text, sending.server.name
@@ -175,7 +175,9 @@ class _UnderWay:
             defers=delivery.pings is not None,
             keep=context.keep_bodies,
             listener=delivery.listen(attempt.asked),
-            prefill=PrefillReader(hides=attempt.hides) if streams or delivery.pings else None,
+            prefill=PrefillReader(strip_progress=attempt.strip_progress)
+            if streams or delivery.pings
+            else None,
             progressed=delivery.progressed,
             begins=None if answer.is_kept else partial(answer.become, AnswerState.ANSWERING),
         )

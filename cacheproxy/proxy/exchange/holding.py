@@ -17,9 +17,9 @@ from twisted.python.failure import Failure
 from cacheproxy.core.conversation.owner import Owners
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.http1.headers import lasting
+from cacheproxy.core.kinds.prefill import Progress
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.prefill import Progress
-from cacheproxy.proxy.exchange.servers import Server, Servers
+from cacheproxy.proxy.exchange.pool import Server, Servers
 from cacheproxy.record.exchange import Exchange
 
 _UNEQUAL = ("stream", "stream_options", "client_metadata")

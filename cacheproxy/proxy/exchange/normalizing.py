@@ -27,7 +27,7 @@ from cacheproxy.core.http1.content_coding import CodingError, are_known, codings
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, RuleReport, advance
+from cacheproxy.core.rules.fold import SLOW_PATTERN, GivenUpError, PluginCall, RuleReport, advance
 from cacheproxy.core.rules.note import WHY
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.proxy.exchange.workers import Workers
@@ -173,8 +173,8 @@ class Normalizing:
             return Prepared(request)
         work = prepare(request, self.plan, self._store)
         step = await self._advance(work, request)
-        while isinstance(step, Foreign):
-            if step is LATE:
+        while isinstance(step, PluginCall):
+            if step is SLOW_PATTERN:
                 step = await self._in_thread(work, None)
             else:
                 step = await self._advance(work, request, await self._guarded(step, request))
@@ -182,8 +182,8 @@ class Normalizing:
         return step
 
     async def _advance(
-        self, work: Coroutine[Foreign[Any], Any, Prepared], request: Request, given: Any = None
-    ) -> Prepared | Foreign[Any]:
+        self, work: Coroutine[PluginCall[Any], Any, Prepared], request: Request, given: Any = None
+    ) -> Prepared | PluginCall[Any]:
         """Go on with ``work``: here if it takes no time, and rules have seldom taken long here."""
         is_slow = self._slow_here >= max(_OFTEN, self._ran_here // _ONE_IN)
         if is_slow or not request.is_quick(THREAD_ABOVE):
@@ -194,7 +194,7 @@ class Normalizing:
         self._slow_here += worked() - begun > _SLOW
         return step
 
-    async def _guarded(self, call: Foreign[Any], request: Request) -> Any:
+    async def _guarded(self, call: PluginCall[Any], request: Request) -> Any:
         """Make a call of others' code; return what it gave, or a GivenUpError."""
         try:
             return await self._workers.run(call.name, call.function, seconds_for(request))
@@ -204,9 +204,9 @@ class Normalizing:
             return GivenUpError("raised KeyboardInterrupt")
 
     async def _in_thread(
-        self, work: Coroutine[Foreign[Any], Any, Prepared], given: Any
-    ) -> Prepared | Foreign[Any]:
-        def go_on() -> Prepared | Foreign[Any]:
+        self, work: Coroutine[PluginCall[Any], Any, Prepared], given: Any
+    ) -> Prepared | PluginCall[Any]:
+        def go_on() -> Prepared | PluginCall[Any]:
             with self._collector.paused():
                 step = advance(work, given)
                 if isinstance(step, Prepared):
@@ -246,7 +246,7 @@ class Normalizing:
         """
         turn = prepared.turn
         for report in prepared.reports:
-            if report.is_late:
+            if report.is_slow:
                 self._leave_out(report)
             elif report.error is not None:
                 self._workers.failures.of(report.rule).failed += 1
@@ -265,12 +265,12 @@ class Normalizing:
                     rule=report.rule,
                 )
         for client in self._clients:
-            if client.late is not None and self._is_first(client.name):
+            if client.slow is not None and self._is_first(client.name):
                 _log.warn(
                     "client {client} is no longer recognised by lines of its system text, until "
                     "the proxy is restarted: a pattern took longer than {seconds:.3g} s",
                     client=client.name,
-                    seconds=client.late,
+                    seconds=client.slow,
                 )
         for hook, problem in prepared.problems:
             self._workers.failed(hook, problem)

@@ -15,8 +15,8 @@ from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.python.failure import Failure
 
 from cacheproxy.core.adapt.adaptation import Need, Refusal
+from cacheproxy.core.kinds.belief import Beliefs
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.belief import Beliefs
 from cacheproxy.proxy.exchange.normalizing import in_thread
 
 Asked = Callable[[Request], Awaitable[Refusal | None]]

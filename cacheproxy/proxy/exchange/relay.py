@@ -17,7 +17,7 @@ from cacheproxy.core.dialects.stream import CUT
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.reshape import Transform
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
-from cacheproxy.core.servers.prefill import PrefillReader, Progress
+from cacheproxy.core.kinds.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.listener import Listener
 from cacheproxy.proxy.transport.deadline import Deadline

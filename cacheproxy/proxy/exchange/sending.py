@@ -15,7 +15,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.exchange.answer import Answer
 from cacheproxy.proxy.exchange.attempt import Attempt, ExchangeContext
 from cacheproxy.proxy.exchange.delivery import Delivery
-from cacheproxy.proxy.exchange.servers import Chosen, Server
+from cacheproxy.proxy.exchange.pool import Chosen, Server
 from cacheproxy.proxy.exchange.states import AnswerState
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.failures import is_ours
@@ -58,13 +58,13 @@ class Sending:
                 *(context, server, self.came, prepared, record), started=delivery.started
             )
             self.server = server
-            delivery.turn, delivery.ask, crowd = prepared.turn, None, server.crowd
+            delivery.turn, delivery.ask, admission = prepared.turn, None, server.admission
             if (
-                crowd is not None
+                admission is not None
                 and record.turn
-                and (server.under_way or crowd.knows != crowd.beliefs.places)
+                and (server.under_way or admission.knows != admission.beliefs.places)
             ):
-                await crowd.admit(delivery, server.under_way)
+                await admission.admit(delivery, server.under_way)
                 if (left := delivery.head_after) is not None:
                     no_head = (left, delivery.begin_early)
             answer = self.answer = Answer(context.holding, server, attempt, delivery)

@@ -12,9 +12,9 @@ from cacheproxy.core.dialects.dialect import Dialect, Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.http1.response_reader import ResponseHead
+from cacheproxy.core.kinds.looking import is_served, question
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.looking import is_served, question
-from cacheproxy.proxy.servers.asker import PAGE_SECONDS, PROMPT_SECONDS, Asker
+from cacheproxy.proxy.probing.asker import PAGE_SECONDS, PROMPT_SECONDS, Asker
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate import counting
 from cacheproxy.translate.reading import NoTranslationError, TranslationError

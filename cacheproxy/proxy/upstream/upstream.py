@@ -10,9 +10,9 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.dialects.dialects import UNKNOWN
 from cacheproxy.core.http1.headers import CREDENTIALS, PROBE, end_to_end, values
+from cacheproxy.core.kinds.base_url import server_root
 from cacheproxy.core.privacy.access import TOKEN_HEADER, without_our_cookies
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.servers.base_url import server_root
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.endpoints import endpoint_of
 

@@ -10,10 +10,10 @@ from cacheproxy.core.adapt.thinking import AUTO, KeptThinking, Sources, way_of
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts, place_of
 from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.document.edits import encode
+from cacheproxy.core.kinds.profile import Memory, MemoryKind, Profile, Thinking
+from cacheproxy.core.kinds.profile import ThinkingProfile as Fare
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
-from cacheproxy.core.servers.profile import Memory, MemoryKind, Profile, Thinking
-from cacheproxy.core.servers.profile import ThinkingProfile as Fare
 from cacheproxy.testing import request
 from tests.core.templates import thinking
 

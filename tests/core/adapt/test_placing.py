@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.adapt.late import place
 from cacheproxy.core.adapt.placing import LateMessage, late_messages, short_id
-from cacheproxy.core.servers.placement import Late, Placement, Treatment, alike
+from cacheproxy.core.kinds.placement import Late, Placement, Treatment, alike
 from cacheproxy.testing import request
 from tests.core.late import (
     CACHE,

@@ -14,7 +14,7 @@ from cacheproxy.core.adapt.thinking import (
 )
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts, place_of
 from cacheproxy.core.dialects.answer import said_in
-from cacheproxy.core.servers.profile import MemoryKind
+from cacheproxy.core.kinds.profile import MemoryKind
 from cacheproxy.testing import request
 from tests import transcript
 

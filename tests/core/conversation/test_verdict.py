@@ -11,8 +11,8 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
     spared_tokens,
 )
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange
 

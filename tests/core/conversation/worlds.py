@@ -22,10 +22,10 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.dialects.answer import said
 from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.kinds.placement import Late, alike
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.servers.placement import Late, alike
 from cacheproxy.plugin.packages import configured
 from tests.core.adapt.talk import keep
 

@@ -22,9 +22,9 @@ from cacheproxy.core.conversation.verdict import (
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.report import ReportError, TurnReport, judged, report, report_captured
 from cacheproxy.core.diff.kind import ChangeKind
+from cacheproxy.core.kinds.profile import Profile, Reporting, ServerFacts
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.core.servers.profile import Profile, Reporting, ServerFacts
 from tests import golden
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
 from tests.record.recorded import but

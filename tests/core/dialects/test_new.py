@@ -32,12 +32,12 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.http1.ending import ending_of
-from cacheproxy.core.servers.placement import Late, alike
+from cacheproxy.core.kinds.placement import Late, alike
 from cacheproxy.core.adapt.late import place
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request, messages_of
-from cacheproxy.core.servers.looking import question
+from cacheproxy.core.kinds.looking import question
 from cacheproxy.core.template.short_prompts import short_prompt
 from cacheproxy.translate.translation import chat_of
 from cacheproxy.proxy.downstream.request import error_body

@@ -11,7 +11,7 @@ from time import thread_time
 import pytest
 
 from cacheproxy.core.document import search as module
-from cacheproxy.core.document.search import LateError, SearchPattern
+from cacheproxy.core.document.search import SearchPattern, SlowPatternError
 
 LATE = r"(?P<volatile>(\w|\s|\w\s)+)\$END", "word " * 22 + "! $END"
 """A pattern, and a text of 120 characters for which ``re`` takes longer than there is time."""
@@ -28,9 +28,9 @@ def _little_time(monkeypatch):
 def test_what_takes_too_long_ends(text):
     """Whether other threads run meanwhile (in a long text) or not; also at a place of it."""
     search = SearchPattern(LATE[0])
-    with pytest.raises(LateError, match=r"its pattern took longer than 0\.\d+ s"):
+    with pytest.raises(SlowPatternError, match=r"its pattern took longer than 0\.\d+ s"):
         search.within(len(text)).search(text)
-    with pytest.raises(LateError):
+    with pytest.raises(SlowPatternError):
         search.within().match(text, 0)
 
 
@@ -39,9 +39,9 @@ def test_all_texts_of_a_body_have_the_time_of_one():
     """A pattern that needs a little for each of many texts is late, too."""
     search = SearchPattern(LATE[0]).within()
     assert search.search("nothing") is None
-    with pytest.raises(LateError):
+    with pytest.raises(SlowPatternError):
         search.search(LATE[1])
-    with pytest.raises(LateError):
+    with pytest.raises(SlowPatternError):
         search.search("nothing")
 
 

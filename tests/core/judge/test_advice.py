@@ -18,9 +18,8 @@ from cacheproxy.core.conversation.verdict import (
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.advice import Changed, advice, may_be_curable
 from cacheproxy.core.judge.explain import command
-from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.servers.kinds import BUILT_IN, kind_called
-from cacheproxy.core.servers.profile import (
+from cacheproxy.core.kinds.known import BUILT_IN, kind_called
+from cacheproxy.core.kinds.profile import (
     UNKNOWN,
     Memory,
     Profile,
@@ -29,6 +28,7 @@ from cacheproxy.core.servers.profile import (
     Thinking,
     ThinkingProfile,
 )
+from cacheproxy.core.prompt.client import Client
 from tests import golden
 
 FILE = Path(__file__).with_name("advice.txt")

@@ -10,7 +10,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Reason, Rewrite, Sign
 from cacheproxy.core.judge.cause import allowed, cause_of, near, signs_of
 from cacheproxy.core.judge.evidence import NOTHING_SEEN, Before, Evidence, Meanwhile, Proof
-from cacheproxy.core.servers.profile import UNKNOWN, Memory, MemoryKind, Profile
+from cacheproxy.core.kinds.profile import UNKNOWN, Memory, MemoryKind, Profile
 from tests import golden
 from tests.core.judging import FIRST, SECOND, spelled
 from tests.core.planting import request

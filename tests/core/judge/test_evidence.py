@@ -10,9 +10,9 @@ from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.dialects.responses import RESPONSES
 from cacheproxy.core.judge.evidence import Before, as_repaired, as_unaided
+from cacheproxy.core.kinds.placement import BY_OPTION, Late, alike
+from cacheproxy.core.kinds.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
-from cacheproxy.core.servers.placement import BY_OPTION, Late, alike
-from cacheproxy.core.servers.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.testing import request
 from tests.core.judging import judged
 from tests.core.late import PATHS, assistant, body_of, system, text, user

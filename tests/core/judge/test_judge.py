@@ -26,9 +26,9 @@ from cacheproxy.core.judge.judge import (
     parted_at,
     wants_proof,
 )
+from cacheproxy.core.kinds.profile import Memory, Profile, Reporting
+from cacheproxy.core.kinds.profile import MemoryKind as Memories
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
-from cacheproxy.core.servers.profile import Memory, Profile, Reporting
-from cacheproxy.core.servers.profile import MemoryKind as Memories
 from tests import golden
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.judging import (

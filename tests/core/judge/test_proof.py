@@ -14,8 +14,8 @@ from cacheproxy.core.conversation.verdict import Rewrite, TokenCount
 from cacheproxy.core.judge.evidence import Before, Evidence
 from cacheproxy.core.judge.judge import parted_at
 from cacheproxy.core.judge.proof import Rendered, proof_of
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.servers.profile import Profile
 from tests.core.planting import chat, insert, plant, prose, request
 from tests.core.templates import hoist, inline, thinking, tools_last
 

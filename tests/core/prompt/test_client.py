@@ -141,7 +141,7 @@ def test_a_line_that_takes_too_long_is_looked_for_no_more():
     pattern, text = LATE
     client = Client("late", lines=(f"Runtime: {pattern}",))
     assert not client.sent(request({"system": f"Runtime: {text}"}))
-    assert client.late == pytest.approx(0.1, abs=0.01)
+    assert client.slow == pytest.approx(0.1, abs=0.01)
     assert not client.sent(request({"system": "Runtime: x"}))
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.servers.llama_cpp import LLAMA_CPP
-from cacheproxy.core.servers.placement import Late
+from cacheproxy.core.kinds.llama_cpp import LLAMA_CPP
+from cacheproxy.core.kinds.placement import Late
 from cacheproxy.core.template.rendering import (
     PLAIN,
     NoPageError,

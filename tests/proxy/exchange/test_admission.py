@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cacheproxy.core.servers.profile import Shares
+from cacheproxy.core.kinds.profile import Shares
 from tests.proxy.exchange.test_holding import CHAT, TYPE, VLLM, session, word
 from tests.proxy.harness import CHUNKED, LAST, Client, chunk, eventually, whole
 

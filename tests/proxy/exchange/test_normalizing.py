@@ -231,7 +231,7 @@ def test_behind_a_pattern_that_is_late_a_request_goes_on_in_a_thread(make):
     code = CodeRule("code", "", quick(lambda *_: ran.append(threading.current_thread())))
     prepares = make(Rule("late", "system", LATE[0], "0"), STAMP, code)
     found = prepares(small(f"stamp=1 {LATE[1]}"))
-    assert [(one.rule, one.is_late) for one in found.reports] == [("late", True), ("stamp", False)]
+    assert [(one.rule, one.is_slow) for one in found.reports] == [("late", True), ("stamp", False)]
     prepares(small(f"stamp=1 {LATE[1]}"))  # now without the rule
     assert [thread is HERE for thread in ran] == [False, True]
 

@@ -5,7 +5,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from cacheproxy.core.adapt.adaptation import Need
-from cacheproxy.core.servers.belief import Beliefs
+from cacheproxy.core.kinds.belief import Beliefs
 from cacheproxy.proxy.exchange.probes import Budget, Probes
 from cacheproxy.testing import request
 

@@ -18,8 +18,8 @@ from twisted.web.server import NOT_DONE_YET
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.stream import COMMENT, CUT
 from cacheproxy.core.http1.response_reader import ResponseHead
+from cacheproxy.core.kinds.prefill import PrefillReader, Progress
 from cacheproxy.core.privacy.access import Access
-from cacheproxy.core.servers.prefill import PrefillReader, Progress
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.relay import Pings, Relay, takes_pings
@@ -189,7 +189,7 @@ def test_without_signs_of_life_nothing_is_told():
 def test_what_we_asked_for_goes_no_further():
     """It is no answer, and counts for nothing; what was held goes down with the end."""
     told = []
-    down = Down(prefill=PrefillReader(hides=True), progressed=told.append)
+    down = Down(prefill=PrefillReader(strip_progress=True), progressed=told.append)
     chunks = [b'data: {"n":1,"prompt_progress":{"total":9,"processed":%d}}\n\n' % n for n in (3, 9)]
     down.comes(*map(chunk, chunks), chunk(b": a\n\ndata: b"))
     assert down.transport.pieces == [chunk(b": a\n\n")]

@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, Asker, ProbeAnswer
-from cacheproxy.proxy.servers.proving import Proving
+from cacheproxy.proxy.probing.asker import COUNTED_AGAIN, Asker, ProbeAnswer
+from cacheproxy.proxy.probing.proving import Proving
 from tests.core.templates import thinking
 from tests.turning import TurningReactor
 

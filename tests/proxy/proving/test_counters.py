@@ -4,9 +4,9 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.servers.belief import MOVES
-from cacheproxy.core.servers.metrics_page import sample_of
-from cacheproxy.core.servers.status import Look, UpstreamState
+from cacheproxy.core.kinds.belief import MOVES
+from cacheproxy.core.kinds.metrics_page import sample_of
+from cacheproxy.core.kinds.status import Look, UpstreamState
 
 from .shown import METRICS, counters, proving_of, run
 

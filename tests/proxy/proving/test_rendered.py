@@ -15,7 +15,7 @@ from twisted.internet.error import ConnectionRefusedError as RefusedError
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.proxy.servers import proving as module
+from cacheproxy.proxy.probing import proving as module
 from tests.core.templates import inline, thinking
 from tests.proxy.harness import head, sound_upstream
 

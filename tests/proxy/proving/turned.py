@@ -12,12 +12,12 @@ from twisted.python.failure import Failure
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.evidence import Evidence
+from cacheproxy.core.kinds.belief import Beliefs
+from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.belief import Beliefs
-from cacheproxy.core.servers.profile import Profile
-from cacheproxy.proxy.servers.asker import COUNTED_AGAIN, Asker
-from cacheproxy.proxy.servers.proving import Proving
+from cacheproxy.proxy.probing.asker import COUNTED_AGAIN, Asker
+from cacheproxy.proxy.probing.proving import Proving
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually
 

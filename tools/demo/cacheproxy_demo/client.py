@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site, SiteAnswer, explain
 from cacheproxy.core.adapt.late import refuses_late
 from cacheproxy.core.adapt.refusal import STATUSES
 from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.http_client import CommandError, NoAnswerError, Site, SiteAnswer, explain
 
 
 @dataclass(frozen=True, slots=True)

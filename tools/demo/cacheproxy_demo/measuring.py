@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from cacheproxy.asking import CommandError, checked_url
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import print_json
 from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.http_client import CommandError, checked_url
 from cacheproxy_demo.client import DemoClient
 from cacheproxy_demo.embedded import EmbeddedUnavailable
 from cacheproxy_demo.report import DemoReport

@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Literal
 
-from cacheproxy.asking import CommandError, Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.http_client import CommandError, Site
 from cacheproxy.translate.translation import MessagesToChat
 from cacheproxy_demo.client import Cost, DemoClient
 from cacheproxy_demo.conversation import CCH, LATE, RecordedConversation, load, marked

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from cacheproxy.asking import USUAL, CommandError, proxy_option
 from cacheproxy.config import ENV_PREFIX
+from cacheproxy.http_client import USUAL, CommandError, proxy_option
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.embedded.server import Setting
 from cacheproxy_demo.run import scenes, text_of

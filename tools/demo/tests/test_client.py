@@ -3,7 +3,7 @@
 import pytest
 from cacheproxy_demo.client import DemoClient
 
-from cacheproxy.asking import CommandError
+from cacheproxy.http_client import CommandError
 from tests.peer import NOBODY, Peer
 
 CHAT = "/v1/chat/completions"

@@ -14,7 +14,7 @@ from cacheproxy_demo import run as scenes
 from cacheproxy_demo.command import MOST_TURNS
 from cacheproxy_demo.run import require_plugin
 
-from cacheproxy.asking import CommandError, Site
+from cacheproxy.http_client import CommandError, Site
 from tests import needs
 from tests.cli.invoking import invoke, refused
 from tests.proxy.harness import TIMEOUT, environment, eventually, running, runs

@@ -8,7 +8,7 @@ from cacheproxy_demo.embedded.model import default_template
 from cacheproxy_demo.figures import figures
 from cacheproxy_demo.run import DemoPlan, on_upstream, require_plugin, text_of
 
-from cacheproxy.asking import CommandError
+from cacheproxy.http_client import CommandError
 from tests import needs
 from tests.cli.invoking import invoke
 

@@ -8,7 +8,7 @@ import pytest
 from cacheproxy_demo.embedded import EmbeddedUnavailable, LlamaServer, StartFailedError, write_model
 from cacheproxy_demo.embedded.model import default_template
 
-from cacheproxy.asking import Site
+from cacheproxy.http_client import Site
 from tests import needs
 from tests.proxy.harness import eventually, running, runs
 

@@ -4,7 +4,7 @@ import socket
 
 from cacheproxy_demo import serving
 
-from cacheproxy.asking import USUAL
+from cacheproxy.http_client import USUAL
 
 
 def test_what_to_try_names_a_proxy_that_is_elsewhere():

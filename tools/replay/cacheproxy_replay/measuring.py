@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 import click
 from rich.text import Text
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import key_headers, print_json, read_settings, say, tell
+from cacheproxy.core.kinds.looking import identify, marks
+from cacheproxy.core.kinds.profile import ServerFacts
+from cacheproxy.core.kinds.status import Answers
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt.prompt import PromptOrder
-from cacheproxy.core.servers.looking import identify, marks
-from cacheproxy.core.servers.profile import ServerFacts
-from cacheproxy.core.servers.status import Answers
+from cacheproxy.http_client import CommandError, NoAnswerError, Site, checked_url
 from cacheproxy.record.files import read
 from cacheproxy_replay import Cold, Via
 from cacheproxy_replay.estimate import assess, figures

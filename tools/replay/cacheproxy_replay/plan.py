@@ -18,15 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.dialect import Purpose
 from cacheproxy.core.dialects.dialects import endpoint_of
 from cacheproxy.core.dialects.ollama import OLLAMA
 from cacheproxy.core.document.edits import Edit, apply
+from cacheproxy.core.kinds.llama_cpp import SLOTS, slots_of
 from cacheproxy.core.privacy.redact import REDACTED
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.servers.llama_cpp import SLOTS, slots_of
+from cacheproxy.http_client import CommandError, Site
 from cacheproxy.record.exchange import Exchange
 
 _NOT_SENT = frozenset(

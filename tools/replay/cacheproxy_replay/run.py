@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.asking import Site
 from cacheproxy.child.process import ChildProxy
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Place
@@ -29,6 +28,7 @@ from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.fold import run as apply_rules
+from cacheproxy.http_client import Site
 from cacheproxy.plugin.packages import Packages, choose
 from cacheproxy.record.exchange import Exchange
 from cacheproxy_replay import Cold, Via

@@ -23,19 +23,19 @@ from contextlib import closing
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any
 
-from cacheproxy.asking import CommandError, NoAnswerError, Site, SiteAnswer, explain, reason_of
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.sse import EventReader
+from cacheproxy.core.kinds.llama_cpp import CCH, LLAMA_CPP
+from cacheproxy.core.kinds.profile import ServerFacts
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.servers.llama_cpp import CCH, LLAMA_CPP
-from cacheproxy.core.servers.profile import ServerFacts
 from cacheproxy.core.template.rendering import FIRST, turn
 from cacheproxy.core.template.rendering import text_of as rendered_text
 from cacheproxy.core.template.traits import order_of
+from cacheproxy.http_client import CommandError, NoAnswerError, Site, SiteAnswer, explain, reason_of
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.translate.counting import TOKENIZE
 from cacheproxy.translate.translation import chat_of

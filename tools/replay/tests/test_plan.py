@@ -5,8 +5,8 @@ import json
 import pytest
 from cacheproxy_replay.plan import erase, headers_of, marked, new_mark, plan, prepared
 
-from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.http_client import CommandError, Site
 from tests import conversation
 from tests.peer import NOBODY
 from tests.record.recorded import recorded

@@ -11,9 +11,9 @@ from cacheproxy_replay.plan import plan
 from cacheproxy_replay.report import TIMES, WIDTH, ReplayReport, record, times
 from cacheproxy_replay.run import ReplayRun
 
-from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.http_client import Site
 from cacheproxy.words import seconds, share
 from tests import conversation, golden
 from tests.conversation import assessed, turns

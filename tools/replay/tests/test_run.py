@@ -10,9 +10,9 @@ from cacheproxy_replay.plan import erase, plan
 from cacheproxy_replay.run import ReplayRun, chosen, is_named, placed, ruleset
 from cacheproxy_replay.server import Counter, Slots, text_of
 
-from cacheproxy.asking import Site
 from cacheproxy.config import Config
 from cacheproxy.core.prompt.prompt import PromptOrder
+from cacheproxy.http_client import Site
 from cacheproxy.record.files import read
 from tests import conversation, needs
 from tests.peer import NOBODY

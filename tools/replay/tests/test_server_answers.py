@@ -5,8 +5,8 @@ import json
 import pytest
 from cacheproxy_replay.server import AnswerReader, send, text_of
 
-from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.http_client import CommandError, Site
 from cacheproxy.record.exchange import Exchange
 from tests.peer import NOBODY, NOT_REUSED, Peer
 

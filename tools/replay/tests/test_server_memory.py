@@ -4,8 +4,8 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_replay.server import Everything, Slots, shared_tokens, slots_without_ram
 
-from cacheproxy.asking import Site
-from cacheproxy.core.servers.profile import ServerFacts
+from cacheproxy.core.kinds.profile import ServerFacts
+from cacheproxy.http_client import Site
 from tests import conversation, needs
 from tests.peer import NOBODY
 

@@ -11,8 +11,8 @@ import os
 import threading
 from pathlib import Path
 
-from cacheproxy.asking import CommandError
 from cacheproxy.child.process import ServerProcess
+from cacheproxy.http_client import CommandError
 from cacheproxy_demo.embedded.child import READY, UNAVAILABLE
 
 Setting = bool | int | float | str | list[str]

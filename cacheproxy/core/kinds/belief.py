@@ -1,0 +1,283 @@
+"""Beliefs: what is thought of one upstream, with the evidence that each rests on.
+
+Its pages say some of it, its answers show the rest. A belief is of one subject, and holds for one
+model and one dialect; all of an upstream are forgotten when another server, or another model, has
+taken its place. The process owns them: a reload of the settings keeps them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from cacheproxy.core.dialects.dialect import Dialect
+from cacheproxy.core.kinds.profile import (
+    UNKNOWN,
+    MemoryKind,
+    Profile,
+    Reporting,
+    with_template,
+)
+from cacheproxy.core.kinds.status import Identity, Look, UpstreamState, identity_of
+
+_MOST = 64
+"""Beliefs of one subject, and models, that are kept: a client may name as many as it likes."""
+_BY_TRAFFIC = "its answers"
+_MOST_FACTS = 1024
+"""Facts that refusals taught one adaptation of one model: the digests of tools, of messages."""
+Key = tuple[Dialect | None, str]
+"""A dialect and a model, None or "" for any."""
+_ANY: Key = (None, "")
+
+
+class Subject(NamedTuple):
+    """What a belief is about, and what it takes to believe it."""
+
+    name: str  #: for whoever reads the code
+    decisive: Hashable = None  #: the value that no evidence outweighs once it was seen
+    needs: int = 1  #: pieces of evidence for any other value
+    replaces: bool = False  #: the latest evidence counts alone
+
+
+MEMORY = Subject("how its memory is gone back in", MemoryKind.REWINDABLE)
+"""A memory that was seen to rewind is not checkpointed, whatever else was seen."""
+ORDER = Subject("what its template prints first")
+REUSES = Subject("whether it ever reuses anything", True, needs=3)
+"""False: of three turns that did nothing but append, nothing was reused."""
+REPORTS = Subject("whether answers report reuse", True)
+ZERO = Subject("whether answers report reuse of nothing", True)
+MOVES = Subject("whether its counter of reused tokens moves", True)
+SHARES = Subject("when requests that run share a beginning, as a Shares", replaces=True)
+TAKEN = Subject("whether others take a conversation's place, and it is read again", replaces=True)
+TEMPLATE = Subject("what its template does, as a Profile", replaces=True)
+PLACEMENT = Subject("where late system messages go", replaces=True)
+_GROUNDS = {
+    MemoryKind.REWINDABLE: "a changed prompt was reused up to the change",
+    MemoryKind.CHECKPOINTED: "less was reused than stayed equal, with nothing else in the slot",
+}
+
+
+@dataclass(slots=True)
+class Belief:
+    """What is thought of a server in one respect, and why."""
+
+    subject: Subject  #: in which
+    evidence: Counter[Any] = field(default_factory=Counter)  #: pieces for each value
+    last: float = 0.0  #: when some was seen last, in seconds since the epoch
+    value: Any = None
+    """The value that the evidence shows; None where none has enough, or more than another."""
+
+    def saw(self, value: Hashable, when: float) -> None:
+        """Take note of one piece of evidence for ``value``."""
+        self.evidence[value] += 1
+        self.last = when
+        if self.evidence[self.subject.decisive]:
+            self.value = self.subject.decisive
+            return
+        ranked = sorted([*self.evidence.items()], key=itemgetter(1), reverse=True)
+        (value, count), (_, other) = [*ranked, (None, 0), (None, 0)][:2]
+        self.value = value if count >= self.subject.needs and count > other else None
+
+    @property
+    def grounds(self) -> str:
+        """The evidence, for people."""
+        value = self.value
+        times, others = self.evidence[value], self.evidence.total() - self.evidence[value]
+        seen = "once" if times == 1 else f"{times:,} times"
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.last))
+        against = f", against it {others:,}" if others else ""
+        return f"{_GROUNDS[value]}: seen {seen}{against}, last {when}"
+
+
+class Beliefs:
+    """What is thought of one upstream. ``changes`` grows when something else is believed.
+
+    ``status``: what its pages say, None before they were read; ``formats``: see ``Look``. ``who``:
+    the server that this holds for, None while it is down. ``longest``: tokens of the longest
+    prompt, by the model that it asked for. ``mends``: of any placement, see ``Placement``.
+    ``taught``: what refusals taught, by the adaptation's name and the key (``core.adapt``).
+    ``probed``: when it was asked what by a request of our own, and what it said to it.
+    ``places`` grows whenever something else may be known of how many conversations it keeps.
+    ``wall`` returns seconds since the epoch. Each subject is fed on one thread, and read on any.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self.changes = self.places = 0
+        self.mends = False
+        self.who: Identity | None = None
+        self._wall = wall
+        self._gone: dict[Key, Belief] = {}
+        self._held: dict[Subject, dict[Key, Belief]] = {}
+        self._composed = -1, UNKNOWN
+        self.forget()
+
+    def looked(self, look: Look) -> bool:
+        """Take note of who was looked at; whether all was forgotten, as it is another, or gone."""
+        if look.state is UpstreamState.UP:
+            self.who, is_other = identity_of(look, self.who)
+        else:
+            is_other, self.who = self.who is not None, None
+        if is_other:
+            self.forget()
+        return is_other
+
+    def forget(self) -> None:
+        """Begin anew: another server, or another model, may have taken its place.
+
+        A placement counts until something else is known: a prompt that was placed stays placed.
+        """
+        gone = self._gone | self._held.get(PLACEMENT, {})
+        self._gone = dict([*gone.items()][-_MOST:])
+        self._held, self.longest = {}, dict[str, int]()
+        self.taught: dict[tuple[str, Key], Mapping[Hashable, Any]] = {}
+        self.probed: dict[Hashable, tuple[float, Any]] = {}
+        self.status: Profile | None = None
+        self.formats: tuple[str, ...] = ()
+        self.changes += 1
+        self.places += 1
+
+    def told(self, status: Profile, formats: tuple[str, ...]) -> None:
+        """Take note of what its pages say."""
+        self.formats = formats or self.formats
+        if status != self.status:
+            self.status = status
+            self.changes += 1
+            self.places += 1
+
+    def saw(self, subject: Subject, value: Hashable, key: Key = _ANY) -> None:
+        """Take note of one piece of evidence for ``value``."""
+        if subject in (MEMORY, ORDER):  # a server of one model serves it under any name
+            key = (None, self._served(key[1]))
+        beliefs = self._held.setdefault(subject, {})
+        if subject.replaces:
+            beliefs.pop(key, None)
+        belief = beliefs.get(key)
+        if belief is None:
+            belief = beliefs[key] = Belief(subject)
+        before = belief.value
+        if before == value == subject.decisive and subject is not MEMORY:
+            return  # nothing outweighs it, and of these no grounds are shown
+        belief.saw(value, self._wall())
+        if len(beliefs) > _MOST:
+            del beliefs[next(iter(beliefs))]
+        self.places += subject is TAKEN
+        if subject is PLACEMENT:
+            self._gone.pop(key, None)
+            placed = (*self._gone.values(), *beliefs.values())
+            self.mends = any(one.value.mends for one in placed)
+        is_other = subject.replaces or belief.value != before
+        self.changes += is_other or subject is MEMORY  # its grounds are shown
+
+    def teach(self, adaptation: str, key: Key, facts: Mapping[Hashable, Any]) -> None:
+        """Take note that the server took a request with these ``facts`` after it had refused it.
+
+        A mapping that was handed out does not change: any thread may read it.
+        """
+        known = self.taught.pop((adaptation, key), {})
+        kept = [(fact, value) for fact, value in known.items() if fact not in facts]
+        self.taught[adaptation, key] = dict([*kept, *facts.items()][-_MOST_FACTS:])
+        if len(self.taught) > _MOST:
+            del self.taught[next(iter(self.taught))]
+        self.changes += 1
+
+    def saw_prompt(self, model: str, tokens: int) -> None:
+        """Take note of the ``tokens`` of a prompt that ``model`` has read."""
+        longest = self.longest
+        if len(longest) >= _MOST:
+            longest.clear()
+        self.changes += model not in longest
+        longest[model] = max(tokens, longest.get(model, 0))
+
+    def saw_reuse(self, dialect: Dialect, reused: int | None, *, appended: bool = False) -> None:
+        """Take note of the ``reused`` tokens that an answer in ``dialect`` told, None for nothing.
+
+        ``appended``: the request did nothing but add to one that was answered before.
+        """
+        if (
+            reused is None
+            or reused < 0
+            or (reused and (dialect, "") in self._held.get(REPORTS, ()))
+        ):
+            return  # it tells nothing, or nothing new
+        if not reused:
+            self.saw(ZERO, True)
+        if reused or appended:
+            self.saw(REUSES, bool(reused))
+        if reused:
+            self.saw(REPORTS, True, (dialect, ""))
+
+    def find(self, subject: Subject, key: Key = _ANY, *, gone: bool = False) -> Any:
+        """Return what is believed, None for nothing; ``gone``: else of the server before."""
+        beliefs = self._held.get(subject, {})
+        found = beliefs.get(key) or (self._gone.get(key) if gone else None)
+        return None if found is None else found.value
+
+    def latest(self, subject: Subject) -> Any:
+        """Return what was believed last, of any key; None for nothing."""
+        beliefs = self._held.get(subject) or self._gone
+        return next((one.value for one in reversed(beliefs.values())), None)
+
+    @property
+    def profile(self) -> Profile:
+        """All that is known of the upstream; the same object until something else is known.
+
+        It may be read on any thread.
+        """
+        changes, (seen, profile) = self.changes, self._composed
+        if seen != changes:
+            profile = self._compose()
+            self._composed = changes, profile
+        return profile
+
+    def _served(self, model: str) -> str:
+        return (self.who[1] if self.who is not None else None) or model
+
+    def _values(self, subject: Subject) -> list[Any]:
+        return [one.value for one in [*self._held.get(subject, {}).values()]]
+
+    def _common(self, subject: Subject) -> Any:
+        """Return what holds for each key that anything is believed of; None for nothing."""
+        values = self._values(subject)
+        return values[-1] if values and all(one == values[-1] for one in values) else None
+
+    def _compose(self) -> Profile:
+        """Return what pages told, completed by what was seen."""
+        profile, found = self.status or UNKNOWN, dict[str, Any]()
+        if (placement := self._common(PLACEMENT)) is not None:
+            profile = replace(profile, placement=placement)
+        if templates := self._values(TEMPLATE):
+            profile = with_template(profile, templates)
+        if profile.order is None and (order := self._common(ORDER)) is not None:
+            found["order"] = order
+        memory, kind = self._held.get(MEMORY, {}), self._common(MEMORY)
+        of_all = {(None, self._served(model)) for model in [*self.longest]} <= memory.keys()
+        if kind and of_all and profile.memory.kind is MemoryKind.UNKNOWN:
+            found["memory"] = replace(profile.memory, kind=kind)
+            found["grounds"] = next(reversed(memory.values())).grounds
+        reuses = self.find(REUSES)
+        if reuses is not None and (profile.reuses is None or reuses):
+            found["reuses"] = reuses
+        reporting = self._reporting(profile.reporting)
+        if reporting is not profile.reporting:
+            found["reporting"] = reporting
+        if found:
+            found["told_by"] = ", ".join(filter(None, (profile.told_by, _BY_TRAFFIC)))
+        if self.find(MOVES):
+            found["counter_moves"] = True
+        return replace(profile, **found) if found else profile
+
+    def _reporting(self, known: Reporting) -> Reporting:
+        """Return when answers tell; what was seen says more than what is known of such servers."""
+        reported = [dialect for dialect, _ in self._held.get(REPORTS, {})]
+        if not reported:
+            return known
+        if known is Reporting.FLAGGED:
+            is_flag_set = any(not dialect.says_reused for dialect in reported if dialect)
+            return Reporting.ALWAYS if is_flag_set else known
+        if known is Reporting.UNKNOWN or known is Reporting.NEVER:
+            return Reporting.ALWAYS if self.find(ZERO) else Reporting.WHEN_SOME
+        return known

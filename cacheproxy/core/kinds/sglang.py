@@ -1,0 +1,44 @@
+"""SGLang, by its documentation ("Server Arguments", "HiCache") and source.
+
+Its metrics (``docs/references/production_metrics.md``, ``python/sglang/srt/metrics/collector.py``,
+``observe_one_finished_request``): ``prompt_tokens_total`` includes cached tokens,
+``cached_tokens_total`` (by ``cache_source``) appears with the first hit. ``--enable-cache-report``
+leaves a zero out.
+"""
+
+from __future__ import annotations
+
+from cacheproxy.core.kinds.kind import CounterNames, FlagAdvice, ServerKind
+from cacheproxy.core.kinds.profile import Reporting, Shares
+
+SGLANG = ServerKind(
+    "SGLang",
+    port=30000,
+    owner="sglang",
+    batches=True,
+    shares=Shares.READ,
+    counters=CounterNames(
+        "sglang:",
+        {
+            "prompt": ("prompt_tokens_total",),
+            "reused": ("cached_tokens_total",),
+            "generated": ("generation_tokens_total",),
+            "requests": ("num_requests_total",),
+            "running": ("num_running_reqs",),
+            "waiting": ("num_queue_reqs",),
+            "kv": ("token_usage",),
+        },
+        comes_with_hits=True,
+    ),
+    reporting=Reporting.WHEN_SOME,
+    flag="--enable-cache-report",
+    room=(
+        FlagAdvice("--mem-fraction-static 0.9", "more of the GPU for weights and prompts"),
+        FlagAdvice(
+            "--enable-hierarchical-cache", "RAM for what has to leave the GPU (--hicache-size GB)"
+        ),
+    ),
+    caching=FlagAdvice("without --disable-radix-cache", "it is on by default"),
+    context="--context-length",
+    template="--chat-template FILE",
+)

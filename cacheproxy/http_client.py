@@ -1,0 +1,290 @@
+"""Ask a model server, or the proxy, over HTTP: for commands, which may wait for the answer.
+
+One request, one answer, one connection. The standard library's ``http.client`` and not
+``urllib``, which would send requests for the loopback interface through a proxy named in the
+environment.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+    RemoteDisconnected,
+)
+from ssl import SSLCertVerificationError, SSLError
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from cacheproxy.core.kinds.base_url import server_root
+from cacheproxy.core.kinds.known import EXAMPLE
+
+HEALTH = "/_cacheproxy/health"
+"""The proxy's page that says how it is."""
+USUAL = "http://127.0.0.1:8081"
+"""Where the commands look for a proxy by themselves."""
+CONNECT_SECONDS = 5.0
+PAGE_SECONDS = 5.0
+ANSWER_SECONDS = 3600.0
+"""A long prompt on a slow machine takes minutes before the first byte."""
+_MOST_BYTES = 16 << 20
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (TimeoutError, "no answer in time"),
+    (RemoteDisconnected, "the connection was closed without an answer"),
+    (IncompleteRead, "the answer was cut short"),
+    (HTTPException, "the answer is not HTTP"),
+)
+
+_SAY_WHY = (403, 404, 409, 421, 503)
+"""Statuses with which the proxy's pages say what is wrong."""
+_COMMAND = re.compile(
+    r"cacheproxy (?:diagnose \d+|doctor|env [\w-]+|run)\b(?: --(?:propose|apply|send|json))*(?! --)"
+)
+_OURS, _NO_PAGE = "cacheproxy: ", "no such page"
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+_Told = TypeVar("_Told")
+
+
+class CommandError(Exception):
+    """A command cannot go on; the message is one line: what is wrong and what mends it."""
+
+
+class NoAnswerError(Exception):
+    """There is no answer; the message is the reason in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteAnswer:
+    """What a server has answered."""
+
+    status: int  #: of HTTP
+    body: bytes  #: as it came, unpacked by nobody
+    seconds: float = 0.0  #: from the request to the end of the body
+    software: str = ""  #: its header Server; "" for none
+
+    def json(self) -> Any:
+        """Return the body's JSON value, or None."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    def said(self) -> str:
+        """Return the error text of an answer in any dialect, on one line; empty if none."""
+        error = self.json()
+        for key in ("error", "message", "detail"):
+            error = error.get(key, error) if isinstance(error, dict) else error
+        line = " ".join(error.split())[:160] if isinstance(error, str) else ""
+        return "".join(character for character in line if character.isprintable())
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A server, asked over one connection for each request."""
+
+    url: str  #: without a slash at its end
+    headers: Mapping[str, str] = field(default_factory=dict)  #: they go with every request
+
+    def get(self, path: str, seconds: float = PAGE_SECONDS) -> SiteAnswer:
+        """GET ``path``; ``seconds``: how long it may be silent. Raises NoAnswerError."""
+        return self._exchange("GET", path, None, seconds)
+
+    def post(self, path: str, body: bytes, seconds: float = ANSWER_SECONDS) -> SiteAnswer:
+        """POST a JSON ``body``; ``seconds`` as for ``get``. Raises NoAnswerError."""
+        return self._exchange("POST", path, body, seconds)
+
+    def tell(self, path: str, body: Any = None, seconds: float = ANSWER_SECONDS) -> Any:
+        """Return the JSON value that ``path`` answers, None for anything but a good answer.
+
+        With a ``body`` it is a POST of its JSON. ``seconds`` as for ``get``. Never raises.
+        """
+        method, data = ("GET", None) if body is None else ("POST", json.dumps(body).encode())
+        try:
+            answer = self._exchange(method, path, data, seconds)
+        except NoAnswerError:
+            return None
+        return answer.json() if answer.status == 200 else None
+
+    def health(self) -> Any:
+        """Return the health page of the cacheproxy that answers here, None for none."""
+        page = self.tell(HEALTH, seconds=PAGE_SECONDS)
+        return page if is_health(page) else None
+
+    def connect(self, seconds: float = ANSWER_SECONDS) -> HTTPConnection:
+        """Return an open connection, on which ``seconds`` may be silent. Raises NoAnswerError."""
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        try:
+            connection = kind(parts.hostname or "", parts.port, timeout=CONNECT_SECONDS)
+            connection.connect()
+        except (OSError, ValueError) as error:
+            kinds = (SSLError, TimeoutError) if parts.scheme == "https" else ()
+            is_plain = isinstance(error, kinds) and not isinstance(error, SSLCertVerificationError)
+            hint = " (does it need http instead of https?)" if is_plain else ""
+            raise NoAnswerError(reason_of(error) + hint) from None
+        connection.sock.settimeout(seconds)
+        return connection
+
+    def begin(
+        self, connection: HTTPConnection, method: str, path: str, body: bytes | None
+    ) -> HTTPResponse:
+        """Return the answer, its body unread; raises OSError, ValueError or HTTPException."""
+        headers = {"Connection": "close"} | dict(self.headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, urlsplit(self.url).path + path, body, headers)
+        return connection.getresponse()
+
+    def _exchange(self, method: str, path: str, body: bytes | None, seconds: float) -> SiteAnswer:
+        start = time.perf_counter()
+        with closing(self.connect(seconds)) as connection:
+            try:
+                response = self.begin(connection, method, path, body)
+                data = response.read(_MOST_BYTES)
+                if response.length and len(data) < _MOST_BYTES:
+                    raise IncompleteRead(data, response.length)
+            except (OSError, ValueError, HTTPException) as error:
+                raise NoAnswerError(reason_of(error)) from None
+        software = (response.getheader("Server") or "")[:80]
+        return SiteAnswer(response.status, data, time.perf_counter() - start, software)
+
+
+def have_answered(
+    questions: Generator[_Question, _Answer, _Told], answer: Callable[[_Question], _Answer]
+) -> _Told:
+    """Return what the ``questions`` come to, each of which ``answer`` answers."""
+    try:
+        question = next(questions)
+        while True:
+            question = questions.send(answer(question))
+    except StopIteration as end:
+        told: _Told = end.value
+        return told
+
+
+@contextmanager
+def after(seconds: float, do: Callable[[], object]) -> Iterator[None]:
+    """Call ``do`` in a thread after ``seconds``, if what waits is not over before."""
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def reason_of(error: Exception) -> str:
+    """Return in a few words why there is no answer."""
+    for kind, words in _REASONS:
+        if isinstance(error, kind):
+            return words
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def checked_url(text: str) -> str:
+    """Return a server's URL as ``server_root`` does; raises CommandError for no http(s) URL."""
+    url = server_root(text)
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise CommandError(
+            f"{text!r} is not the URL of a server: write it like http://localhost:8080"
+        )
+    return url
+
+
+def explain(answer: SiteAnswer, url: str, model: str, option: str) -> str:
+    """Return one line on an answer that is not 200: what is wrong and what mends it.
+
+    ``url``: what was asked. ``model``: as the request named it. ``option``: the one that names the
+    server.
+    """
+    status, said = answer.status, answer.said()
+    if "context" in said and status in {400, 413, 500}:
+        larger = f"{EXAMPLE.name}: {EXAMPLE.context} 32768"
+        advice = f"start the server with a larger context ({larger})."
+    elif "model" in said.lower() and status in {400, 404}:
+        advice = f"the server has no model {model!r}; choose one of its models with --model."
+    elif status in {404, 405, 501}:
+        advice = f"check that {option} is the server's root URL and that the server has this API."
+    elif status in {401, 403}:
+        advice = "give the server's key with --api-key."
+    elif status == 503:
+        advice = "the server is not ready; wait until its model is loaded."
+    else:
+        advice = "look in the server's log."
+    return f"{url} answered {status}{f' ({said})' if said else ''}: {advice}"
+
+
+def refused(answer: SiteAnswer, url: str) -> str:
+    """Return one line on an answer that is none of the proxy's pages; ``url``: the proxy's."""
+    if answer.status == 401:
+        return f"{url} asks for its token: set CACHEPROXY_TOKEN to it"
+    value = answer.json()
+    error = value.get("error") if isinstance(value, dict) else None
+    if isinstance(error, dict):  # not let in to the pages: in the words of an API, but ours
+        message = str(error.get("message"))
+        error = message.removeprefix(_OURS) if message.startswith(_OURS) else None
+    if isinstance(error, str) and answer.status in _SAY_WHY and _NO_PAGE not in error:
+        return error
+    return f"the server at {url} is not a cacheproxy of this version (HTTP {answer.status})"
+
+
+def is_health(page: Any) -> bool:
+    """Whether a JSON value is the health page of a cacheproxy."""
+    return isinstance(page, dict) and isinstance(page.get("version"), str) and "upstream" in page
+
+
+def shown(url: str) -> str:
+    """Return ``url`` for people: without user name, password and query."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
+
+
+def proxy_option(url: str) -> str:
+    """Return what commands need beside them to find the proxy at ``url``; "" for nothing."""
+    return "" if is_same(url, USUAL) else f" --proxy {shown(url)}"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether ``url`` leads to this machine by one of the loopback interface's names."""
+    host = urlsplit(url).hostname or ""
+    return host in _LOOPBACK or host.startswith("127.")
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two URLs lead to the same port of the same host; loopback names are alike."""
+    try:
+        return _place(one) == _place(other)
+    except ValueError:
+        return False
+
+
+def _place(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    host = "loopback" if is_loopback(url) else (parts.hostname or "")
+    return host, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def with_proxy(text: str, proxy: str) -> str:
+    """Return ``text`` with commands in it that, as they stand, ask the proxy at ``proxy``."""
+    option = proxy_option(proxy)
+    return _COMMAND.sub(lambda found: found[0] + option, text)
