@@ -1,4 +1,4 @@
-"""What stays: one row per exchange without its content, and what they add up to.
+"""The totals: one row per exchange, without its content, and the sums of these rows.
 
-In one SQLite file of the state directory, which one thread of its own writes and reads.
+They are in one SQLite file of the state directory. One thread writes and reads it.
 """

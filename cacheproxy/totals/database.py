@@ -1,12 +1,12 @@
-"""The thread that has the file of totals to itself.
+"""The thread that alone uses the file of totals.
 
 Not ``twisted.enterprise.adbapi``: that commits each interaction by itself, on whichever of its
-threads and connections is free. Here one thread takes what has come, in its order, in one
-transaction: a commit costs more than a hundred rows do, and one connection can hold the file
+threads and connections is free. Here one thread does all waiting jobs, in order, in one
+transaction: a commit costs more than a hundred rows do, and one connection can lock the file
 against a second proxy. Python's ``sqlite3`` beneath is the same.
 
-While the file cannot be had, memory answers in its place (``store.InMemory``), and what is to be
-written is done there and held: it is done again as soon as the file is back.
+While the file is unavailable, a store in memory takes its place (``store.InMemory``): jobs that
+write are done there and queued, and done again as soon as the file is back.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ _T = TypeVar("_T")
 Job = Callable[[TotalsStore], Any]
 
 _GATHER = 0.45
-"""Seconds for which more may come before it is written: with those that it gathers in before it
-comes here, at most half a second is lost with the process, and the time to write it. To wake the
-thread for each exchange would cost the reactor more than the writing does."""
+"""Seconds for which jobs are gathered before they are written. With the time for which exchanges
+were gathered before, a crash loses at most the last half second and what was being written. To
+wake the thread for each exchange would cost the reactor more than the writing does."""
 _MOST_WAITING = 20_000
 _PORTION = 1_000
-"""Of what was held, how much is written at once: questions wait for it."""
+"""Queued jobs written in one go, at most: queries wait meanwhile."""
 _AGAIN = 2.0
-"""Seconds after which a file that another process has is tried again: it may be draining."""
+"""Seconds before a file locked by another process is tried again: that one may be draining."""
 _LATER = 20.0
-"""Seconds after which a file with any other trouble is."""
+"""Seconds before a file with any other trouble is tried again."""
 _LAST = 3.0
-"""Seconds for which, at the end, a file is waited for that another process has."""
+"""Seconds, at the end, of waiting for a file that another process has locked."""
 _CALM = 60.0
-"""Seconds between two lines about the same trouble."""
+"""Seconds between two log lines about the same trouble."""
 _UNKEPT = "no totals are kept at present"
 
 
 _Waiting = tuple[Job, Deferred[Any] | None]
-"""What is to be done with the file, and who is told what came of it; None: nobody."""
+"""A job, and the Deferred that fires with its result; None: nobody waits for one."""
 
 
 class Database:
-    """The totals in ``folder``. ``reactor``: an IReactorFromThreads, for logs and answers.
+    """The totals in ``folder``. ``reactor``: an IReactorFromThreads, for log lines and results.
 
     The thread starts with the first job (twistd forks before that), and ends in ``close``.
-    ``dropped`` counts what could not be kept. ``unkept``: why nothing is kept at present, or "".
+    ``dropped``: number of jobs that were lost. ``unkept``: why the file is unavailable, or "".
     """
 
     def __init__(self, reactor: Any, folder: Path) -> None:
@@ -92,9 +92,9 @@ class Database:
         self._told: dict[str, float] = {}
 
     def check(self) -> None:
-        """Open the file once, so that what is wrong with it is known at the start. Blocks.
+        """Open the file once, so that an error is logged at the start. Blocks.
 
-        Another process that has the file is nothing wrong: it may be about to end.
+        A lock by another process is no error: that one may be about to end.
         """
         try:
             connection, note = open_file(self._folder)
@@ -109,14 +109,14 @@ class Database:
             _log.warn("{note}", note=note)
 
     def put(self, *jobs: Job) -> None:
-        """Have ``jobs`` done, soon, in order; from the reactor's thread, which never waits."""
+        """Queue ``jobs``, done soon and in order; called in the reactor's thread, never blocks."""
         room = 0 if self._closed else max(0, _MOST_WAITING - len(self._jobs))
         self.dropped += max(0, len(jobs) - room)
         if room and jobs:
             self._add(*[(job, None) for job in jobs[:room]])
 
     def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
-        """Have ``job`` done at once, after all before it; fire with what it returns.
+        """Queue ``job`` without delay, after all before it; the Deferred fires with its result.
 
         Errbacks: TotalsError (closed, or far behind), sqlite3.Error.
         """
@@ -129,7 +129,7 @@ class Database:
         return done
 
     def close(self, timeout: float = 10.0) -> None:
-        """Write what waits, for at most ``timeout`` seconds, and close the file. Blocks."""
+        """Do the waiting jobs, for at most ``timeout`` seconds, and close the file. Blocks."""
         self._closed = True
         self._hurry.set()
         self._work.set()
@@ -160,7 +160,7 @@ class Database:
             self._file = None
 
     def _store(self) -> TotalsStore:
-        """Return where to write: the file, or memory while it cannot be had."""
+        """Return the store to use: the file's, or the one in memory while that is unavailable."""
         if self._file is not None and self._mark and mark(self._path) != self._mark:
             said = leave(self._file.connection, self._path, self._mark)
             self._file = None
@@ -180,7 +180,7 @@ class Database:
         return self._memory
 
     def _open(self, said: str = "") -> None:
-        """Open the file; ``said``: what has just become of it, for the log."""
+        """Open the file; ``said``: what has just happened to the previous one, for the log."""
         note, self._busy = None, False
         try:
             connection, note = open_file(self._folder)
@@ -197,14 +197,14 @@ class Database:
             self._tell("; ".join(filter(None, (said, note))))
 
     def _miss(self, why: str) -> None:
-        """Do without the file for a while; the first time, say so."""
+        """Do without the file for a while, because of ``why``; a new reason is logged."""
         if why != self.unkept:
             self.unkept = why
             self._tell(f"{_UNKEPT}: {why}")
         self._not_before = time.monotonic() + (_AGAIN if self._busy else _LATER)
 
     def _work_once(self, store: TotalsStore) -> None:
-        """Do all that has come, in one transaction; where the file fails, it is done again."""
+        """Do all waiting jobs in one transaction; if the file fails, they are queued again."""
         execute, is_file = store.connection.execute, store is self._file
         waiting = self._taken(is_file=is_file)
         answers: list[tuple[Deferred[Any], Any]] = []
@@ -214,7 +214,7 @@ class Database:
             execute("BEGIN")
             for job, asker in waiting:
                 if asker is not None and done:
-                    store.flush()  # the sums that it asks for are of all before it
+                    store.flush()  # sums include all earlier jobs
                 result = self._do(store, job)
                 if isinstance(result, Failure) and is_of_the_file(result.value):
                     result.raiseException()
@@ -250,7 +250,7 @@ class Database:
             self._reactor.callFromThread(_fire, asker, result)
 
     def _taken(self, *, is_file: bool) -> list[_Waiting]:
-        """Return what is to be done next: for a file what was held, in portions, then the rest."""
+        """Take the next jobs off the queues: for a file the queued ones first, in portions."""
         found: list[_Waiting] = []
         if is_file and self._held:
             portion = min(_PORTION, len(self._held))
@@ -262,7 +262,7 @@ class Database:
         return found + [self._jobs.popleft() for _ in range(len(self._jobs))]
 
     def _do(self, store: TotalsStore, job: Job) -> Any:
-        """Return what ``job`` returns, or its Failure: one record must not cost the others."""
+        """Return the result of ``job``, or its Failure: a bad record must not cost the others."""
         execute = store.connection.execute
         try:
             execute("SAVEPOINT job")
@@ -278,7 +278,7 @@ class Database:
         return result
 
     def _hold(self, jobs: list[Job]) -> None:
-        """Keep ``jobs`` until the file is back, as many as there is room for."""
+        """Queue ``jobs`` until the file is back, as many as there is room for."""
         room = _MOST_WAITING - len(self._held)
         self._held.extend(jobs[:room])
         if len(jobs) > room:
@@ -286,7 +286,7 @@ class Database:
             self._tell(f"{_MOST_WAITING:,} requests wait for {self._path}: more are not counted")
 
     def _trouble(self, store: TotalsStore, error: sqlite3.Error) -> None:
-        """Tell, and leave a file that fails; set a damaged one aside: a new one begins."""
+        """Log ``error`` and close the file if it is at fault; a damaged one is set aside."""
         if store is self._memory or not is_of_the_file(error):
             self._tell(f"some requests were left out of the totals: {error}")
             return
@@ -305,13 +305,13 @@ class Database:
         self._miss(f"cannot write {self._path}: {error}")
 
     def _write_last(self) -> None:
-        """Write what is held yet; a process that has the file may be about to end."""
+        """Write the queued jobs at the end; a process that has the file may be ending, too."""
         until = time.monotonic() + _LAST
         while self._held:
             store = self._store()
             if store is self._file:
                 self._work_once(store)
-                if self._file is None and self._not_before:  # it cannot be written, and will not
+                if self._file is None and self._not_before:  # the file cannot be written
                     break
             elif not self._busy or time.monotonic() >= until:
                 break
@@ -329,5 +329,5 @@ class Database:
 
 
 def _fire(done: Deferred[Any], result: Any) -> None:
-    if not done.called:  # who asked may have cancelled
+    if not done.called:  # not cancelled meanwhile
         done.callback(result)

@@ -1,7 +1,7 @@
-"""The file: made for its owner alone, opened as it should be, set aside when it is damaged.
+"""The file of totals: created for its owner alone, locked when opened, set aside when damaged.
 
-Its tables are those of ``schema.sql``. A column that has come since needs no other version: it is
-added as ``record.columns`` says, and a program that does not know it leaves it alone.
+Its tables are those of ``schema.sql``. New columns do not change the version: they are added from
+the list in ``record.columns``, and a program that does not know them leaves them alone.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cacheproxy.record.columns import CONVERSATIONS, EXCHANGES, SUM
 from cacheproxy.totals.sums import ROLLUPS, first_class
 
 _END = re.compile(r";[ ]*(?:--.*)?\n")
-"""Where a statement of a script ends."""
+"""End of a statement in an SQL script."""
 NAME = "totals.db"
 _SMALL = 16 << 20
-"""Bytes up to which the whole file is checked when it is opened: 0.1 s."""
+"""Bytes of the largest file that is checked as a whole when it is opened: 0.1 s."""
 _first_class = lru_cache(1024)(first_class)
 _LONG = 4 << 20
-"""Bytes of SQLite's log from which on it is written into the file."""
+"""Bytes of SQLite's write-ahead log from which on it is checkpointed into the file."""
 _MOST_ASIDE = 3
 _OF_THE_FILE = frozenset(
     {
@@ -34,25 +34,25 @@ _OF_THE_FILE = frozenset(
     }
 )
 Mark = tuple[int, int, int, int]
-"""Device, inode, bytes, and nanoseconds of the last write: see ``mark``."""
+"""Device, inode, size in bytes, and time of the last write in ns: see ``mark``."""
 
 
 class TotalsError(Exception):
-    """The totals cannot be kept; the message is one line that says why, and what mends it."""
+    """The totals are unavailable; the message is one line with the reason and the remedy."""
 
 
 SCHEMA = 6
-"""Version of ``schema.sql``, as the file has it. Files of lower ones were never released."""
+"""Version of ``schema.sql``, the file's ``user_version``. Lower ones were never released."""
 
 
 class _OutdatedError(TotalsError):
-    """The file is of a version that nothing reads any more."""
+    """The file's version is one that is no longer read."""
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables of a new file, and add the columns that an existing one lacks.
+    """Create the tables of a new file, and add the columns that an existing one lacks.
 
-    Raises TotalsError for a file of another cacheproxy's schema, and sqlite3.Error.
+    Raises TotalsError for a file of another version of the schema, and sqlite3.Error.
     """
     connection.create_function("first_class", 1, _first_class, deterministic=True)
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -69,7 +69,7 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    """Make all tables, or none."""
+    """Create all tables, or none."""
     script = (files("cacheproxy.totals") / "schema.sql").read_text(encoding="utf-8")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -84,7 +84,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _complete(connection: sqlite3.Connection) -> None:
-    """Add the columns that the file does not have as yet."""
+    """Add the columns that the file still lacks."""
     wanted = {
         "exchanges": {each.name: each.kind.type for each in EXCHANGES},
         "sessions": {each.name: each.kind.type for each in CONVERSATIONS},
@@ -98,11 +98,11 @@ def _complete(connection: sqlite3.Connection) -> None:
 
 
 def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
-    """Open the totals in ``folder``, making both as needed; return also a line for the log.
+    """Open the file in ``folder``, creating both as needed; return also a line to log, or None.
 
-    A file that is damaged, or of an older version, is set aside and a new one begun: the line says
-    so. The connection takes the file for itself: a second proxy gets BusyError. Raises TotalsError.
-    Blocks.
+    A file that is damaged, or of an older version, is set aside and a new one begun: the line
+    reports it. The connection locks the file: in a second proxy this raises BusyError. Raises
+    TotalsError. Blocks.
     """
     path = folder / NAME
     try:
@@ -130,11 +130,11 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
 
 
 class BusyError(TotalsError):
-    """Another process has the file."""
+    """Another process has locked the file."""
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is no database, or a broken one."""
+    """Return whether the file is no database, or a damaged one."""
     return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -144,12 +144,12 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def is_of_the_file(error: BaseException | None) -> bool:
-    """Whether the file or its disk is to blame, and not what was to be written."""
+    """Return whether ``error`` is due to the file or its disk, not to the statement."""
     return isinstance(error, sqlite3.Error) and _code(error) in _OF_THE_FILE
 
 
 def mark(path: Path) -> Mark | None:
-    """Return what differs once anybody has written, replaced or (None) removed the file."""
+    """Return a mark that changes if the file is written to or replaced; None if it is missing."""
     try:
         found = path.lstat()
     except OSError:
@@ -158,32 +158,32 @@ def mark(path: Path) -> Mark | None:
 
 
 def settle(connection: sqlite3.Connection, path: Path) -> bool:
-    """Write SQLite's log into the file, if it has grown; whether the file may have changed by that.
+    """Checkpoint SQLite's log into the file, if it is long; return whether that was tried.
 
-    SQLite would do so in any commit: then nobody could tell what others write from that.
+    SQLite by itself would do it in any commit, and a write by another program would not show.
     """
     try:
         if _log_of(path).stat().st_size < _LONG:
             return False
     except OSError:
         return False
-    with suppress(sqlite3.Error):  # a full disk, say: some of it is written, the rest may be later
+    with suppress(sqlite3.Error):  # e.g. a full disk: the rest may be written later
         connection.execute("PRAGMA wal_checkpoint").fetchall()
     return True
 
 
 def leave(connection: sqlite3.Connection, path: Path, known: Mark) -> str:
-    """Close a file that is no longer as we left it; return what became of it, for the log.
+    """Close a file whose mark is no longer ``known``; return what happened to it, for the log.
 
-    What is at ``path`` now stays as it is. What was removed or replaced is still there as long as
-    it is open: a copy is set aside. SQLite would write its log (``-wal``) into the file as it
-    closes it, or into the next one as it opens that: neither may happen to what others wrote.
+    The file now at ``path`` stays as it is. One that was removed or replaced exists as long as it
+    is open: a copy of it is set aside. SQLite would write its log (``-wal``) into the file as it
+    closes it, or into the next one as it opens that: neither may happen to another program's file.
     """
     now = mark(path)
     if now is not None and now[:2] == known[:2]:
         held = path.with_name(path.name + "-held")
         with suppress(OSError):
-            path.replace(held)  # SQLite writes nothing to a file that is not where it was
+            path.replace(held)  # SQLite does not write to a file that was moved
         _close(connection, path)
         with suppress(OSError):
             held.replace(path)
@@ -195,7 +195,7 @@ def leave(connection: sqlite3.Connection, path: Path, known: Mark) -> str:
 
 
 def set_aside(path: Path, why: str = "damaged") -> Path:
-    """Rename a file that cannot be used, and keep only the last few such; return its new name."""
+    """Rename a file that cannot be used, and delete all but the last few; return its new name."""
     aside = _aside(path, why)
     path.replace(aside)
     for suffix in ("-wal", "-shm"):
@@ -205,9 +205,9 @@ def set_aside(path: Path, why: str = "damaged") -> Path:
 
 
 def _close(connection: sqlite3.Connection, path: Path) -> None:
-    """Close what is not at ``path`` any more, and remove its log."""
+    """Close the connection to a file that has left ``path``, and remove its log."""
     connection.close()
-    with suppress(OSError):  # there is none, or no folder any more
+    with suppress(OSError):  # no log, or no folder any more
         _log_of(path).unlink()
 
 
@@ -216,7 +216,7 @@ def _log_of(path: Path) -> Path:
 
 
 def _aside(path: Path, why: str) -> Path:
-    """Return a new name beside ``path``; of the files with such names only the last few stay."""
+    """Return a new name beside ``path``, and delete all but the last few files so named."""
     for old in sorted(path.parent.glob(f"{path.stem}-{why}-*{path.suffix}"))[: 1 - _MOST_ASIDE]:
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):  # not there, or a folder
@@ -230,7 +230,7 @@ def _aside(path: Path, why: str) -> Path:
 
 
 def _copy(connection: sqlite3.Connection, path: Path) -> Path | None:
-    """Write what is open to a file beside ``path``; None where that cannot be."""
+    """Copy the open database to a file beside ``path``, and return that; None if it fails."""
     aside = _aside(path, "old")
     try:
         _make(aside.parent, aside)
@@ -244,9 +244,9 @@ def _copy(connection: sqlite3.Connection, path: Path) -> Path | None:
 def _begin_anew(
     path: Path, why: str = "damaged", said: str = "damaged"
 ) -> tuple[sqlite3.Connection, str]:
-    """Set aside what is no file of our totals, and open a new one; return also a line for the log.
+    """Set aside a file that cannot be used, and open a new one; return also a line to log.
 
-    ``why``: a part of its new name; ``said``: the same, in the line.
+    ``why``: the reason, a part of the file's new name; ``said``: the reason in the line.
     """
     try:
         aside = set_aside(path, why)
@@ -258,7 +258,7 @@ def _begin_anew(
 
 
 def _make(folder: Path, path: Path) -> None:
-    """Make both for their owner alone, whatever the umask; SQLite gives its -wal the same mode."""
+    """Create both for their owner alone, whatever the umask; SQLite gives -wal the same mode."""
     if not folder.is_dir():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -282,12 +282,12 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA cache_size = -8192")
         connection.execute("PRAGMA journal_size_limit = 8388608")
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # see settle
-        connection.execute("BEGIN IMMEDIATE")  # takes the lock now, and reads the schema
+        connection.execute("BEGIN IMMEDIATE")  # locks the file now, and reads the schema
         connection.execute("COMMIT")
         if path.stat().st_size <= _SMALL:
             _check(connection)
         prepare(connection)
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")  # fails on a full disk, say
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")  # fails e.g. on a full disk
     except BaseException:
         connection.close()
         raise

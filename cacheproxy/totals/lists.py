@@ -1,7 +1,7 @@
-"""The lists that pages show: requests, sessions, conversations and the turns of one.
+"""The lists that the pages show: requests, sessions, conversations and the turns of one.
 
-Page by page; or all that a window has, as comma-separated values (RFC 4180): figures and names
-alone.
+They come page by page; or a whole window as comma-separated values (RFC 4180), of figures and
+names alone.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FILTERS = {
     "slow": ("first_ms >= 10000", "INDEXED BY exchanges_slow"),
     "errors": ("failed = 1", "INDEXED BY exchanges_failed"),
 }
-"""What the table can be cut down to, and its index. Slow: 10 s to a byte."""
+"""Filters of the table of requests: names to SQL and index. Slow: 10 s to the first byte."""
 Period = tuple[int, int]
-"""From when until when, in ms since the epoch; the end is not in it."""
+"""Start and end of a period, in ms since the epoch; the end is not in it."""
 _MOST = 200
 _FEW = 20_000
-"""Exchanges of the sessions found, up to which they are looked up session by session."""
+"""Exchanges, at most, of the sessions found for the index by session to be used."""
 _ENDS = f"SELECT min(id), max(id) FROM exchanges INDEXED BY exchanges_at WHERE {SCOPE}"  # noqa: S608
 _LATEST = """
 SELECT * FROM sessions WHERE last >= :since AND last < :until AND requests > 0
@@ -43,9 +43,9 @@ _CAUSED = (
     " AND iif(:shape = '', shape IS NULL, shape = (SELECT id FROM words WHERE text = :shape))"
 )
 _ROWS = 250
-"""Rows asked for at a time: four milliseconds, of the reactor where nothing is kept in a file."""
+"""Rows read at a time: 4 ms, in the reactor's thread if the totals are in memory."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet would take for a formula at the start of a name that a client chose
+"""Characters at the start of a client's name that make a spreadsheet take it for a formula
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
 _EXCHANGES = """
 SELECT * FROM exchanges INDEXED BY exchanges_at
@@ -61,7 +61,7 @@ TABLES = {
 }
 START = (0, 0)
 SORTS = {"last": "last", "cost": "lost"}
-"""What the list can be sorted by: the last request, or the tokens lost."""
+"""Orders of the list of conversations: by the last request, or by the tokens lost."""
 _PAGE = 50
 _TURNS = 400
 _BRANCHES, _BRANCH_TURNS = 24, 100
@@ -93,8 +93,8 @@ def requests(
     """Return a page of exchanges, the latest first.
 
     ``which``: one of FILTERS; ``search``: text in the client's, session's or model's name;
-    ``before``: the ``next`` of the page before; ``period``: when they began; ``cause``: reason and
-    shape of a break, with a blank between them. Raises KeyError for a filter there is not.
+    ``before``: ``next`` of the previous page; ``period``: of the exchanges' start; ``cause``:
+    reason and shape of a break, with a blank between them. Raises KeyError for an unknown filter.
     """
     limit = max(1, min(limit, _MOST))
     (condition, own), index = FILTERS[which], ""
@@ -104,7 +104,7 @@ def requests(
         scope["reason"], _, scope["shape"] = cause.partition(" ")
     if before is not None:
         condition += " AND id < :before"
-    if period is not None:  # rows that began in it lie close together, and so do their ids
+    if period is not None:  # exchanges of a period lie close together, and so do their ids
         scope["start"], scope["end"] = period
         scope["low"], scope["high"] = store.connection.execute(_ENDS, scope).fetchone()
         index = own
@@ -121,7 +121,7 @@ def requests(
         condition += f" AND session IN (SELECT id FROM sessions WHERE {_FOUND})"  # noqa: S608
         if count <= _FEW:
             index = "INDEXED BY exchanges_session"
-        else:  # newest first, from the last of them on
+        else:  # newest first, from the last match on
             index = own
             condition += " AND id <= ifnull(:last, 0)"
     rows = (
@@ -136,15 +136,15 @@ def requests(
 
 
 def like(search: str) -> str:
-    """Return the pattern, with ``!`` as its escape, of texts that have ``search`` in them."""
+    """Return the LIKE pattern, with ``!`` as its escape, of texts that contain ``search``."""
     return "%" + search.replace("!", "!!").replace("%", "!%").replace("_", "!_") + "%"
 
 
 def sessions(store: TotalsStore, since: int, until: int, limit: int = 50) -> list[Json]:
     """Return the sessions whose last request was at ``since`` (ms) or later, the latest first.
 
-    Those from ``until`` on are left out: a clock has been set back since. Figures are those of the
-    whole session, ``prompt`` and ``reused`` of the requests that say both; ``context``: tokens
+    Sessions from ``until`` on are left out: a clock has been set back since. Figures are of the
+    whole session, ``prompt`` and ``reused`` of the requests that report both; ``context``: tokens
     after its last turn.
     """
     scope = {"since": since, "until": until, "limit": max(1, min(limit, _MOST))}
@@ -165,9 +165,9 @@ def _request(found: Json) -> Json:
 def rows_of(
     store: TotalsStore, name: str, since: int, after: tuple[int, int] = START
 ) -> tuple[str, tuple[int, int] | None]:
-    """Return some rows of the table ``name`` from ``since`` (ms) on, and where to go on.
+    """Return rows of the table ``name`` from ``since`` (ms) on, as CSV, and the next ``after``.
 
-    That is None behind the last; the first page begins with the names of the columns.
+    The latter is None after the last row. The first page begins with the names of the columns.
     """
     scope = {"since": since, "first": after[0], "second": after[1], "limit": _ROWS}
     found = store.connection.execute(TABLES[name], scope)
@@ -193,11 +193,11 @@ def conversations(
     sort: str = "last",
     before: str = "",
 ) -> Json:
-    """Return a page of the conversations whose last request was in ``window``, that ends ``now``.
+    """Return a page of the conversations whose last request was in ``window``, which ends ``now``.
 
     ``search``: text in the client's, conversation's, model's or upstream's name; ``sort``: one of
-    SORTS; ``before``: the ``next`` of the page before. Raises KeyError for a sort there is not, and
-    ValueError for a ``before`` that no page had.
+    SORTS; ``before``: ``next`` of the previous page. Raises KeyError for an unknown sort, and
+    ValueError for a malformed ``before``.
     """
     column = SORTS[sort]
     condition = "last >= :start AND last < :end AND requests > 0"
@@ -234,8 +234,8 @@ def conversations(
 def conversation(store: TotalsStore, name: str, before: int | None = None) -> Json | None:
     """Return the last turns of the conversation called ``name``, the oldest first.
 
-    With them those of its branches, which are the conversations that work for it. ``before``: the
-    ``next`` of the page before. None if there is no such conversation.
+    Turns of its branches, the conversations that work for it, are returned as well. ``before``:
+    ``next`` of the previous page. None if there is no such conversation.
     """
     client, _, session = name.partition("/")
     scope = {"client": client, "name": session, "limit": _BRANCHES}
@@ -261,7 +261,7 @@ def _kept(store: TotalsStore, rows: str, scope: Json, order: str = "e.id") -> li
 
 
 def _conversation(store: TotalsStore, found: Json) -> Json:
-    """Return what is shown of one; its seconds are None where nobody knew the speed."""
+    """Return a conversation's fields for the page; seconds are None if no speed was known."""
     recent = store.connection.execute(_RECENT_PROMPTS, (found["row"], _RECENT)).fetchall()
     prompts = [prompt for (prompt,) in reversed(recent)]
     is_unpriced = found["saved"] and found["saved"] == found["unpriced"]
@@ -278,7 +278,7 @@ def _conversation(store: TotalsStore, found: Json) -> Json:
 def _turns(
     store: TotalsStore, session: int, limit: int, before: int | None = None
 ) -> tuple[list[Json], int | None]:
-    """Return the turns, and the row before which there are more, None if there are none."""
+    """Return the turns, and the row before which there are more; None if these are all."""
     scope = {"session": session, "before": before, "limit": limit + 1}
     rows = store.shown(Shown.TURNS, _TURNS_OF, scope)
     more = rows[1]["row"] if len(rows) > limit else None
@@ -298,7 +298,7 @@ def _turn(found: Json) -> Json:
 
 
 def _number(text: str) -> int:
-    """Return the number; raises ValueError for what is none that a page has given."""
+    """Return the number in a page's ``next``; raises ValueError if ``text`` is none."""
     if not (text.isascii() and text.isdecimal() and len(text) < 16):
         raise ValueError(text)
     return int(text)

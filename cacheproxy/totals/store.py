@@ -1,7 +1,7 @@
-"""An open file of totals, as its one thread writes and reads it; or memory in its place.
+"""The store of totals: an open file, which one thread writes and reads, or memory in its place.
 
-Names are chosen by clients: they are bounded in length and number, and credentials in them hidden.
-Detail goes with age, sums stay, the file does not grow for ever.
+Names are chosen by clients: their length and number are bounded, and credentials in them hidden.
+Rows are deleted with age, lifetime sums stay, and the file does not grow for ever.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ INSERT INTO routed VALUES (
     output = output + excluded.output, price = price + excluded.price
 """
 MOST = 500
-"""Exchanges: so few that a question takes a millisecond, and may be asked on the reactor."""
+"""Exchanges in memory: so few that a query takes 1 ms, and may run in the reactor's thread."""
 _EACH = 100
-"""Exchanges after which those beyond the most are dropped."""
+"""Exchanges recorded before the oldest beyond ``MOST`` are dropped again."""
 _LONGEST = {"words": 4 * LONGEST_NAME, "sessions": LONGEST_NAME}
-"""Characters of what stands in a table, if others choose it."""
+"""Characters, at most, of the texts in a table that clients choose."""
 _MOST_WORDS = 4096
 _MOST_REMEMBERED = 16_384
 OTHER = "(other)"
-"""Stands for all words beyond the most there may be."""
+"""Word that stands for all those beyond ``_MOST_WORDS``."""
 _DAY = 24 * 3_600_000
 
 
 def safe(text: str, most: int = LONGEST_NAME) -> str:
-    """Return a client's text as it may be kept: without credentials, not long, valid UTF-8."""
+    """Return a client's text fit to be stored: without credentials, short, in valid UTF-8."""
     return hide_text(text)[:most].encode("utf-8", "replace").decode()
 
 
 class TotalsStore:
-    """Writes records. ``first``: the first row of this run, whose numbers still hold.
+    """The store of records. ``first``: row from which on exchanges have this run's numbers.
 
-    ``flush`` comes before a commit, ``forget`` after a rollback. Texts that come again and again
-    have numbers, of which the latest are remembered.
+    Call ``flush`` before a commit, ``forget`` after a rollback. Recurring texts are stored once;
+    their row numbers are cached.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -69,7 +69,7 @@ class TotalsStore:
         self._summed = self._last()
 
     def record(self, record: Json) -> None:
-        """Write an exchange: what ``record_of`` returns."""
+        """Write the record of an exchange, from ``record_of``."""
         at, execute, known = record["at"], self.connection.execute, self._numbers.get
         row = record.copy()
         for name in WORDS:
@@ -100,22 +100,22 @@ class TotalsStore:
         execute(INSERT, row)
 
     def rows(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> list[Json]:
-        """Return what ``sql`` finds, each row by the names of its columns."""
+        """Return the rows that ``sql`` finds, each a dict by column name."""
         found = self.connection.execute(sql, parameters)
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found]
 
     def shown(self, on: Shown, rows: str, scope: Json, order: str = "e.id") -> list[Json]:
-        """Return what the page ``on`` shows of the ``rows`` that a question about them finds."""
+        """Return the columns that the page ``on`` shows, of the rows found by the SQL ``rows``."""
         found = self.rows(select(on, rows, order), scope | {"first_row": self.first})
         for row in found:
-            if "session" in row:  # as the log calls it
+            if "session" in row:  # the session's name in the log
                 session = row["session"]
                 row["label"] = Session(row["client"], session).label if session else None
         return found
 
     def flush(self) -> None:
-        """Sum up what has been recorded since the last time."""
+        """Add the records since the last call to the sums."""
         last = self._last()
         if last > self._summed:
             for statement in ADD_SUMS:
@@ -123,12 +123,12 @@ class TotalsStore:
             self._summed = last
 
     def forget(self) -> None:
-        """Forget what has been remembered of what was not kept."""
+        """Drop the state of a transaction that was rolled back."""
         self.forget_numbers()
         self._summed = self._last()
 
     def forget_numbers(self) -> None:
-        """Forget which numbers texts have: some of these are not in the file, or no longer."""
+        """Empty the cache of texts' row numbers, as some rows are not, or no longer, there."""
         self._numbers.clear()
 
     def _last(self) -> int:
@@ -136,7 +136,7 @@ class TotalsStore:
         return int(found.fetchone()[0])
 
     def _number(self, table: str, key: dict[str, str], **new: int) -> int:
-        """Return the number of the row of ``table`` with ``key``; ``new``: columns of a new one."""
+        """Return the row number of ``key`` in ``table``; ``new``: other columns of a new row."""
         known = (table, *key.values())
         number = self._numbers.get(known)
         if number is None:
@@ -170,7 +170,7 @@ class TotalsStore:
 
 
 class InMemory(TotalsStore):
-    """A store without a file, of the last ``most`` exchanges and up to a hundred more."""
+    """A store in memory, of the last ``most`` exchanges and up to a hundred more."""
 
     def __init__(self, most: int = MOST) -> None:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -180,13 +180,13 @@ class InMemory(TotalsStore):
         self._count = 0
 
     def record(self, record: Json) -> None:
-        """Write an exchange; now and then drop those that are too many."""
+        """Write the record of an exchange; every hundred times drop the oldest ones."""
         super().record(record)
         self._count += 1
         if self._count % _EACH:
             return
         self.flush()
-        run = self.connection.execute  # sums by the minute go with their rows
+        run = self.connection.execute  # old sums go with their rows
         run("DELETE FROM exchanges WHERE id <= (SELECT max(id) FROM exchanges) - ?", (self._most,))
         (oldest,) = run("SELECT min(at) FROM exchanges").fetchone()
         for each in ROLLUPS:
@@ -197,26 +197,26 @@ class InMemory(TotalsStore):
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long detail is kept."""
+    """Ages at which detail is deleted."""
 
-    exchanges: int = 31 * _DAY  #: rows, and sessions without any later one, in ms
-    minutes: int = 3 * _DAY  #: sums by minutes, in ms
-    hours: int = 5 * 366 * _DAY  #: sums by hours, in ms
-    size: int = 512 << 20  #: bytes that the file may hold before the oldest rows go, however young
+    exchanges: int = 31 * _DAY  #: age of rows, and of sessions since their last row, in ms
+    minutes: int = 3 * _DAY  #: age of sums by the minute, in ms
+    hours: int = 5 * 366 * _DAY  #: age of sums by the hour, in ms
+    size: int = 512 << 20  #: bytes of the file; beyond them the oldest rows go, at any age
 
 
 DEFAULT = Keep()
 _MOST_AT_ONCE = 2_000
-"""Rows deleted in one go: the thread has other work."""
+"""Rows deleted in one go, at most: other jobs wait meanwhile."""
 
 
 def tidy(store: TotalsStore, now: int, keep: Keep = DEFAULT) -> bool:
-    """Thin and delete what is old at ``now`` (ms since the epoch); whether more is left to do.
+    """Delete rows and sums that are old at ``now`` (ms since the epoch); return whether more are.
 
     Lifetime totals are not touched.
     """
     execute = store.connection.execute
-    store.flush()  # what has just come may be old, too
+    store.flush()  # the latest records may be old, too
     for each in ROLLUPS:
         for step, age in zip(STEPS, (keep.minutes, keep.hours), strict=True):
             execute(
@@ -237,7 +237,7 @@ def tidy(store: TotalsStore, now: int, keep: Keep = DEFAULT) -> bool:
 
 
 def _delete_rows(store: TotalsStore, until: int) -> bool:
-    """Delete a number of the oldest rows from before ``until``; whether there may be more."""
+    """Delete some of the oldest rows from before ``until``; return whether there may be more."""
     deleted = store.connection.execute(
         "DELETE FROM exchanges WHERE id IN ("
         "SELECT id FROM exchanges WHERE at < ? ORDER BY at LIMIT ?)",

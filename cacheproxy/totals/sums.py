@@ -1,6 +1,6 @@
-"""What exchanges add up to, in SQL: kept by the minute, the hour and for ever, asked by the window.
+"""The sums over exchanges, in SQL: by the minute, by the hour and for ever; queried by window.
 
-A window is asked of the sums by its step or, if it has none (0), of the exchanges themselves.
+A window's figures come from the sums by its step or, if that is 0, from the exchanges themselves.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from cacheproxy.core.conversation.speeds import LEAST_EVALUATED, LEAST_OUTPUT, L
 from cacheproxy.record.columns import EXCHANGES
 
 STEPS = (60_000, 3_600_000)
-"""Milliseconds of what is summed up."""
+"""Milliseconds that one row of the sums covers."""
 EVER = 1 << 62
-"""Milliseconds of the step that is all there ever is: the lifetime totals."""
+"""Milliseconds of the step that covers all time: the lifetime totals."""
 SCOPE = "at >= :start AND at < :end"
-"""Of exchanges; _STEP_SCOPE: of sums."""
+"""Condition for the exchanges of a window; _STEP_SCOPE: for its sums."""
 _STEP_SCOPE = f"{SCOPE} AND step = :step AND upstream IN (SELECT id FROM upstreams)"  # noqa: S608
-"""All upstreams, and yet it saves most of the reading: keys have the upstream before the time."""
+"""To name all upstreams saves most of the reading: the keys have the upstream before the time."""
 IS_BREAK = "reason IS NOT NULL AND side = 0"
 _PREFILL = f"CASE WHEN evaluated >= {LEAST_EVALUATED} AND prompt_ms > 0 THEN"
 _GENERATION = f"CASE WHEN output >= {LEAST_OUTPUT} AND output_ms >= {LEAST_OUTPUT_MS} THEN"
@@ -29,15 +29,15 @@ class Rollup(NamedTuple):
     """A table of sums by step, upstream and ``keys``."""
 
     table: str  #: its name
-    sums: Mapping[str, str]  #: columns, each as SQL over ``exchanges``
-    longest: Mapping[str, str] = {}  #: the columns of which the largest counts, likewise
-    keys: Mapping[str, str] = {}  #: columns that tell its rows apart, likewise
-    only: str = "1"  #: the exchanges that it is made of, as SQL
-    steps: tuple[int, ...] = STEPS  #: in ms, by which it sums
+    sums: Mapping[str, str]  #: summed columns, each with its SQL over ``exchanges``
+    longest: Mapping[str, str] = {}  #: columns of the largest value, likewise
+    keys: Mapping[str, str] = {}  #: columns of the key besides step, upstream and time, likewise
+    only: str = "1"  #: condition for the exchanges that are summed, as SQL
+    steps: tuple[int, ...] = STEPS  #: lengths in ms of the periods summed
 
     @property
     def add(self) -> str:
-        """Add the exchanges with a higher ``id``."""
+        """The statement that adds the exchanges with an ``id`` above its parameter."""
         columns = {**self.keys, **self.longest, **self.sums}
         steps = " UNION ALL ".join(f"SELECT {step} AS step" for step in self.steps)
         changes = [f"{name} = max({name}, excluded.{name})" for name in self.longest]
@@ -51,7 +51,7 @@ class Rollup(NamedTuple):
         )
 
     def of(self, step: int, **by: str) -> str:
-        """Return the question for the sums of a window of that ``step``, by ``by`` and the keys."""
+        """Return the query for a window's sums, made from those by ``step``; ``by``: more keys."""
         if step:
             columns = {**by, **{name: name for name in self.keys}}
             columns |= {name: f"max({name})" for name in self.longest}
@@ -122,12 +122,12 @@ UPDATE upstreams SET first_seen = new.at
 FROM (SELECT upstream, min(at) AS at FROM exchanges WHERE id > ? GROUP BY 1) AS new
 WHERE new.upstream = upstreams.id AND new.at < first_seen
 """
-"""A clock that was ahead when an upstream was first seen has been set right."""
+"""Statement for a clock that was ahead when an upstream was first seen, and was corrected since."""
 ADD_SUMS = (*(each.add for each in ROLLUPS), _FIRST_SEEN)
 
 
 def first_class(milliseconds: int) -> int:
-    """Return the class of a wait: quarter powers of two, so within 9 % of the wait itself."""
+    """Return the class of a wait, by quarter powers of two: its middle is within 9 %."""
     return round(4 * math.log2(max(1, milliseconds)))
 
 

@@ -1,4 +1,4 @@
-"""The totals of one proxy: what is recorded, what is asked, and the housekeeping in between."""
+"""The totals of one proxy: recording, queries, and the housekeeping in between."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _T = TypeVar("_T")
 _TIDY = 60.0
 _TIDY_ON = 1.0
 _FASTEST = 60
-"""How much faster than the time that passes detail may age: a month of it takes half a day."""
+"""Factor by which detail may age faster than time passes: a month takes half a day."""
 
 
 class Totals(Database):
-    """The observer that hands on every finished exchange, without its content; kept in ``folder``.
+    """The observer that records every finished exchange, without its content, in ``folder``.
 
-    ``reactor``: also the clock; ``wall``: returns seconds since the epoch. ``check()`` at the
-    start, ``start()`` once the reactor runs, ``close()`` at the end, off the reactor.
+    ``reactor``: also the clock; ``wall``: returns seconds since the epoch. Call ``check()`` at the
+    start, ``start()`` once the reactor runs, ``close()`` at the end, off the reactor's thread.
     """
 
     def __init__(self, reactor: Any, folder: Path, wall: Callable[[], float]) -> None:
@@ -45,7 +45,7 @@ class Totals(Database):
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Take their figures; the thread writes them."""
+        """Queue the records of ``exchanges``; the thread writes them."""
         served = self._served
         self.put(*[
             methodcaller("record", record_of(each, served.get(each.upstream)))
@@ -57,24 +57,24 @@ class Totals(Database):
         self._tidying.start(_TIDY, now=True)
 
     def close(self, timeout: float = 10.0) -> None:
-        """Write what waits, for at most ``timeout`` seconds, and end. Blocks."""
+        """Stop tidying, write for at most ``timeout`` seconds, and close the file. Blocks."""
         if self._tidying.running:
             stop = self._tidying.stop
             self._reactor.callFromThread(lambda: self._tidying.running and stop())
         super().close(timeout)
 
     def looked(self, look: Look) -> None:
-        """Take note of what the upstream serves, for the exchanges that end from now on."""
+        """Note the model that the upstream serves, for the exchanges that end from now on."""
         if look.state is UpstreamState.UP:
             self._served[look.url] = look.served
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
-        """Ask one of the functions that take a Store first (windows, requests, groups)."""
+        """Run a query: a function that takes a TotalsStore first (``overview``, ``requests``)."""
         return self.run(lambda store: question(store, *arguments, **more))
 
     @property
     def now(self) -> int:
-        """Now, in the milliseconds that questions take."""
+        """The wall clock's time in milliseconds, which queries take."""
         return round(self._wall() * 1e3)
 
     def _tidy(self) -> None:
@@ -90,10 +90,10 @@ class Totals(Database):
             self._reactor.callLater(_TIDY_ON, self._tidy)
 
     def _aged(self, store: TotalsStore, now: int, moment: float) -> int:
-        """Return the time by which detail ages: the wall clock's (ms), but it jumps back alone.
+        """Return the time by which detail ages: the wall clock's (ms), but it never jumps ahead.
 
-        A clock that was a year ahead for some hours would else have cost all detail. ``moment``: s
-        of a clock that never jumps.
+        A clock that is a year ahead for some hours would otherwise cost all detail. ``moment``:
+        seconds of a clock that never jumps.
         """
         passed, self._moment = moment - self._moment, moment
         if self._at is None:
@@ -104,7 +104,7 @@ class Totals(Database):
 
 
 class InMemoryTotals(Totals):
-    """The same of the last exchanges alone, at once, where no totals are kept."""
+    """The totals of the last exchanges alone, in memory, if no state directory is used."""
 
     def __init__(self, wall: Callable[[], float], most: int = MOST) -> None:
         super().__init__(None, Path(), wall)
@@ -112,11 +112,11 @@ class InMemoryTotals(Totals):
         self._last = InMemory(most)
 
     def put(self, *jobs: Job) -> None:
-        """Do ``jobs``."""
+        """Do ``jobs`` at once."""
         for job in jobs:
             job(self._last)
 
     def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
-        """Do ``job`` after all before it."""
+        """Do ``job`` at once; the Deferred has fired with its result."""
         self._last.flush()
         return execute(job, self._last)

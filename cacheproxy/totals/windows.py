@@ -1,4 +1,4 @@
-"""The windows that are asked for, and what was recorded in them."""
+"""The windows of time that pages show, and the queries for their figures."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cacheproxy.totals.sums import ALL, BREAKS, EVER, FIRSTS, GROUPS, IS_BREAK, 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One period that the page can show."""
+    """A period up to now that the page can show."""
 
-    name: str  #: what stands behind "the last"
+    name: str  #: words after "the last"
     length: int  #: in ms
-    bucket: int  #: of its series, in ms
-    step: int  #: of the sums that it is made of, in ms; 0: of the rows
+    bucket: int  #: length of a bucket of its series, in ms
+    step: int  #: step of the sums it is made of, in ms; 0: made of the exchanges
 
     def start(self, now: int) -> int:
-        """Return where the window that ends ``now`` begins: where one of its buckets does."""
+        """Return the start (ms) of the window that ends ``now``, on the start of a bucket."""
         return now // self.bucket * self.bucket + self.bucket - self.length
 
 
@@ -67,8 +67,8 @@ _OF_WINDOW = ("turns", "output", "spared", "unpriced")
 def overview(store: TotalsStore, name: str, now: int) -> Json:
     """Return sums and series of the window ``name`` (one of WINDOWS) that ends ``now`` (ms).
 
-    Times are seconds since the epoch, lengths seconds. ``series``: buckets in which something
-    happened. Raises KeyError for a window there is not.
+    Times are in seconds since the epoch, lengths in seconds. ``series``: the buckets that are not
+    empty. Raises KeyError for an unknown window.
     """
     window, scope = WINDOWS[name], scope_of(name, now)
     rows = store.rows(ALL.of(window.step, at="at / :bucket * :bucket"), scope)
@@ -88,11 +88,11 @@ def overview(store: TotalsStore, name: str, now: int) -> Json:
 
 
 def breaks(store: TotalsStore, name: str, now: int) -> list[Json]:
-    """Return why the cache broke in the window: reason and shape, the dearest first.
+    """Return the causes of breaks in the window, by reason and shape, the costliest first.
 
-    ``lost`` in tokens, ``share`` of the window's prompt tokens (None if no server told both),
-    ``seconds`` those their evaluation took, ``place`` and ``number`` of the latest; ``number`` is
-    None if that was before the proxy started.
+    ``lost``: tokens; ``share``: of the window's prompt tokens (None if no server reported both
+    figures); ``seconds``: spent on evaluating them; ``place`` and ``number``: of the latest break.
+    ``number`` is None if that was before the proxy started.
     """
     step, scope = WINDOWS[name].step, {**scope_of(name, now), "first": store.first}
     everything = ALL.of(step, upstream="upstream")
@@ -100,9 +100,9 @@ def breaks(store: TotalsStore, name: str, now: int) -> list[Json]:
 
 
 def lifetime(store: TotalsStore) -> Json:
-    """Return the sums of all that passed through here, over all restarts.
+    """Return the lifetime totals: the sums of all exchanges, over all restarts.
 
-    ``since``: when it began, in seconds since the epoch; None if nothing did.
+    ``since``: start of the first, in seconds since the epoch; None if there was none.
     """
     since = "(SELECT first_seen FROM upstreams WHERE id = upstream)"
     rows = store.rows(ALL.of(EVER, since=since), {"start": 0, "end": EVER, "step": EVER})
@@ -113,7 +113,7 @@ def lifetime(store: TotalsStore) -> Json:
 
 
 def scope_of(name: str, now: int) -> dict[str, int]:
-    """Return what ``Rollup.of`` asks for, of the window ``name`` that ends ``now``."""
+    """Return the parameters of ``Rollup.of``'s query, for the window ``name`` that ends ``now``."""
     window = WINDOWS[name]
     start, end = window.start(now), window.start(now) + window.length
     return {"start": start, "end": end, "bucket": window.bucket, "step": window.step}
@@ -147,7 +147,7 @@ def _speed(tokens: float, milliseconds: float) -> float | None:
 
 
 def _median_first(store: TotalsStore, window: Window, scope: dict[str, int]) -> float | None:
-    """Return the median wait of a turn for its first byte: exact, or within 9 %."""
+    """Return the median time of turns to their first byte, in s: exact, or within 9 %."""
     execute = store.connection.execute
     if not window.step:
         waits = execute(
@@ -167,8 +167,8 @@ def _median_first(store: TotalsStore, window: Window, scope: dict[str, int]) -> 
 def groups(store: TotalsStore, name: str, now: int) -> Json:
     """Return the sums of the window ``name`` by client, model and upstream.
 
-    Those with the most prompt tokens come first. Requests of which nobody knows the client, or the
-    model, are not in these.
+    Groups with the most prompt tokens come first. Requests whose client (or model) is not known
+    are left out of the sums by client (or model).
     """
     source = GROUPS.of(WINDOWS[name].step, upstream="upstream")
     rows = store.rows(_GROUPS.format(source=source), scope_of(name, now))
@@ -176,9 +176,9 @@ def groups(store: TotalsStore, name: str, now: int) -> Json:
 
 
 def routed(store: TotalsStore) -> list[Json]:
-    """Return what each upstream did for each route, over all restarts: those asked most first.
+    """Return the requests of each route to each upstream, over all restarts, the most used first.
 
-    Tokens are those that answers told; ``price``: what they cost by the configuration.
+    Tokens are those that the answers report; ``price``: their cost by the configuration.
     """
     return store.rows(
         "SELECT url AS upstream, route, requests, prompt, reused, price "
@@ -187,7 +187,7 @@ def routed(store: TotalsStore) -> list[Json]:
 
 
 def _by(key: str, rows: list[Json]) -> list[Json]:
-    """Return the sums of ``rows`` for each name that they have for ``key``."""
+    """Return the sums of ``rows`` by their name in column ``key``."""
     sums: dict[str, Json] = {}
     for row in rows:
         if row[key]:
@@ -204,7 +204,7 @@ def _by(key: str, rows: list[Json]) -> list[Json]:
 def last_break(store: TotalsStore, name: str, now: int) -> Json | None:
     """Return the last turn of the window ``name`` that broke the cache, None if none did.
 
-    ``number``: None if it was before the proxy started. ``cure``: whether a rule may be proposed.
+    ``number`` is None if it was before the proxy started. ``cure``: whether a rule may cure it.
     """
     for row in store.shown(Shown.REQUESTS, _LAST_BREAK, scope_of(name, now)):
         reason, shape = row["reason"], row["shape"]
