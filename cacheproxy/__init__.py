@@ -1,6 +1,6 @@
 """cacheproxy keeps a model server's prompt cache alive for coding agents.
 
-This module is what a plugin needs, and no more.
+This module exports the names that plugins use, and no others.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ _MODULES = {
     "core.kinds.status": ("Slot",),
     "hookspecs": ("hookimpl",),
 }
-"""What is from where: imported when it is asked for, so that a command starts quickly."""
+"""Modules and the names they export, imported on first use, so that a command starts quickly."""
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, and keep it."""
+    """Import the object called ``name`` on its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

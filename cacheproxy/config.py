@@ -25,31 +25,31 @@ _Seconds = Annotated[float, Meta(ge=0, le=86400)]
 
 
 def _row(description: str, **bounds: Any) -> Meta:
-    """Return what the table says of a setting: one line for people, and its bounds."""
+    """Return a setting's annotation: one line of help, and the bounds of its value."""
     return Meta(description=description, **bounds)
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; the message says where it stands and how to mend it."""
+    """An invalid setting; the message names its place and the remedy."""
 
 
 class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.rule.Rule."""
+    """A ``[[rule]]`` of the file, with the fields of cacheproxy.core.rules.rule.Rule."""
 
-    name: str  #: of the rule
-    where: str | tuple[str, ...]  #: paths of what it looks at
+    name: str  #: the rule's name
+    where: str | tuple[str, ...]  #: path patterns of the texts in which it matches
     pattern: str  #: a regular expression
-    replacement: str | None = None  #: what stands there instead; None: see ``pin``, ``note``
-    why: str = ""  #: in words
-    pin: bool = False  #: the first value of a conversation stays
-    note: str | None = None  #: told to the model where the value changes
-    default: bool = True  #: it is on unless it is switched off
-    literals: tuple[str, ...] = ()  #: texts without which it cannot fire
-    client: str = EVERY  #: the name of one (cacheproxy.core.prompt.client), or ``*`` for all
-    head: str = ""  #: what the client's system text begins with, too
+    replacement: str | None = None  #: text for a match; None: see ``pin``, ``note``
+    why: str = ""  #: its purpose, in words
+    pin: bool = False  #: a conversation's first value stays in the prompt
+    note: str | None = None  #: text for the model when a pinned value changes
+    default: bool = True  #: the rule is on unless it is switched off
+    literals: tuple[str, ...] = ()  #: texts of which one must occur for the rule to match
+    client: str = EVERY  #: a client's name (cacheproxy.core.prompt.client), or ``*`` for all
+    head: str = ""  #: beginning of the client's system text, required as well
 
     def rule(self) -> Rule:
-        """Return it as a Rule; raises RuleError."""
+        """Return the table as a Rule; raises RuleError."""
         try:
             is_any = self.client == EVERY and not self.head
             client = None if is_any else Client(self.client, must_begin=self.head)
@@ -61,7 +61,7 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All settings. Each field's description says its unit."""
+    """All settings. Each field's description has its unit."""
 
     upstream: Annotated[str, _row("URL of the model server, with or without /v1 at its end")] = (
         "http://localhost:8080"
@@ -217,11 +217,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def servers(self) -> tuple[UpstreamTable, ...]:
-        """All upstreams; without tables there is one, without a name."""
+        """All upstreams; without ``[[upstream]]`` tables there is one, without a name."""
         return self.upstreams or (UpstreamTable("", self.upstream),)
 
     def token_header(self) -> dict[str, str]:
-        """Return the header by which our own commands get in."""
+        """Return the header with the token, which our own commands send."""
         return {"X-Cacheproxy-Token": self.token} if self.token else {}
 
     def rules(self) -> list[Rule]:
@@ -234,13 +234,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table, as a command line needs it."""
+    """A setting as an option of the command line."""
 
-    field: str  #: the name in Config
-    kind: type  #: of its value; tuple: names joined by commas
-    default: Any  #: where it is not given
-    help: str  #: one line
-    choices: _Names = ()  #: where there are only these
+    field: str  #: name of the field in Config
+    kind: type  #: type of the value; tuple: names joined by commas
+    default: Any  #: value if the option is not given
+    help: str  #: one line of help
+    choices: _Names = ()  #: the only values, if these are limited
 
     @property
     def flag(self) -> str:
@@ -249,13 +249,13 @@ class Option:
 
     @property
     def shown(self) -> str:
-        """Its default, for people."""
+        """The default value as text, for people."""
         text = ",".join(self.default) if isinstance(self.default, tuple) else str(self.default)
         return text or "none"
 
     @property
     def is_file_list(self) -> bool:
-        """Whether it may be given several times, each time with one file's name."""
+        """Whether the option may be repeated, each time with one file's name."""
         return self.field == "plugin"
 
 

@@ -1,6 +1,6 @@
-"""Rules written into the user's config file, and taken out again.
+"""Rules are written into the user's config file, and removed again.
 
-The file must be right before, and is only replaced, whole, by one that is right.
+The file must be valid before, and is only replaced, as a whole, by a valid one.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ except ImportError:  # Windows
 
 
 class AppendError(Exception):
-    """The file was left as it was; the message says why."""
+    """The file was not changed; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A file that was appended to."""
+    """A config file and its rules that were appended."""
 
-    file: Path  #: absolute
-    before: str | None  #: its text; None where it was made
-    after: str  #: its text since
-    added: tuple[str, ...]  #: those pieces of it that are new
+    file: Path  #: absolute path
+    before: str | None  #: text before; None if the file was created
+    after: str  #: text afterwards
+    added: tuple[str, ...]  #: pieces that were to be added, those already there included
 
     @property
     def what(self) -> str:
-        """What was done, before the file's name."""
+        """The verb for a report, to stand before the file's name."""
         return "Made" if self.before is None else "Written to"
 
     def take_back(self) -> None:
-        """Leave the file as it was: what was not written here stays. Raises AppendError."""
+        """Undo this append; pieces that were there before stay. Raises AppendError."""
         if self.after != self.before:
             self.undo()
 
     def undo(self) -> None:
-        """Leave the file as it was; where it was changed since, take out what was to be added.
+        """Restore the file; if it has changed since, only remove the pieces in ``added``.
 
-        So is what stood there already, word for word. Raises AppendError.
+        Pieces that were there before, word for word, are removed as well. Raises AppendError.
         """
         try:
             with _alone(self.file):
@@ -78,17 +78,17 @@ class Appended:
 def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()) -> Appended:
     """Append ``tables`` to the config file, and switch the rules in ``enable`` on. Blocks.
 
-    Others that do so at the same time wait for it. Raises AppendError, also for a rule whose
-    pattern is slow.
+    A lock makes other processes wait meanwhile. Raises AppendError, also for a rule whose pattern
+    is slow.
 
-    ``config``: its name, else that in CACHEPROXY_CONFIG, else the user's own file, which is made
-    for the user alone to read. Tables that it has already, word for word, are not appended once
-    more.
+    ``config``: the file's name; None: that in CACHEPROXY_CONFIG, else the user's own file. A new
+    file can be read by the user alone. Tables that are there already, word for word, are not
+    appended again.
     """
     named = config or os.environ.get(f"{ENV_PREFIX}CONFIG")
     try:
         file = (Path(named).expanduser() if named else default_file()).resolve()
-        if file.exists() and not file.is_file():  # /dev/null, say, must stay what it is
+        if file.exists() and not file.is_file():  # e.g. /dev/null must not be replaced
             raise AppendError(
                 f"nothing appended: {file} is not a regular file: name one with --config"
             )
@@ -123,15 +123,16 @@ def _append(tables: Sequence[str], file: Path, enable: Sequence[str]) -> Appende
 
 
 def _read(file: Path) -> str | None:
-    """Return its text with the line ends that it has, None if there is no such file."""
+    """Return the file's text with its own line ends, None if there is no such file."""
     return file.read_bytes().decode() if file.exists() else None
 
 
 @contextlib.contextmanager
 def _alone(file: Path) -> Iterator[None]:
-    """Keep other processes and threads from writing ``file``, where its folder can be locked.
+    """Keep other processes and threads from writing ``file``, by a lock on its folder.
 
-    The folder, since the file itself is replaced, and a lock file would stay behind.
+    Not on the file, since that is replaced; and a lock file would stay behind. Where the system
+    has no such locks, there is none.
     """
     folder = next((one for one in file.parents if one.is_dir()), None)
     if fcntl is None or folder is None:
@@ -147,7 +148,7 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 def _enabling(text: str, names: Sequence[str], file: Path) -> str:
-    """Return the line with ``enable``, which comes before the tables of the file's ``text``."""
+    """Return the ``enable`` line for ``names``, to stand before ``text``, the file's tables."""
     if not names:
         return ""
     listed = ", ".join(f'"{name}"' for name in names)
@@ -170,16 +171,16 @@ def _replace(file: Path, text: str) -> None:
             why = str(error).replace(str(made), str(file))
             raise AppendError(f"nothing appended: {why}") from None
         made.chmod(mode)
-        if os.name == "posix" and file.exists():  # of root's, the proxy could not read it
+        if os.name == "posix" and file.exists():  # a file of root's the proxy could not read
             with contextlib.suppress(PermissionError):
                 os.chown(made, file.stat().st_uid, file.stat().st_gid)
 
 
 @contextlib.contextmanager
 def replacing(file: Path, data: bytes) -> Iterator[Path]:
-    """Yield a file beside ``file`` with ``data``, for its owner alone, which then replaces it.
+    """Yield a new file beside ``file`` with ``data``, for its owner alone; then replace ``file``.
 
-    Raises OSError; ``file`` is whole then, as it was, and so it is where the body raises.
+    Raises OSError. After that, or if the body of ``with`` raises, ``file`` is unchanged.
     """
     number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     made = Path(name)

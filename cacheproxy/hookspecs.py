@@ -1,7 +1,7 @@
-"""The hooks a plugin may implement. Their docstrings are the manual (docs/hooks.md).
+"""The hooks that a plugin may implement. Their docstrings are the manual (docs/hooks.md).
 
-A package names its module under the entry-point group ``cacheproxy`` and marks functions with
-``@cacheproxy.hookimpl``. An implementation may take fewer arguments than its hook.
+A package names its module in the entry-point group ``cacheproxy`` and marks functions with
+``@cacheproxy.hookimpl``. An implementation may have fewer parameters than its hook.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PROJECT = "cacheproxy"
 _hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
-"""Marks a function as the implementation of the hook of the same name."""
+"""Decorator that marks a function as the implementation of the hook of the same name."""
 
 
 @_hookspec
@@ -45,9 +45,9 @@ def cacheproxy_client() -> Client:
     A request is identified at most once per package, before the package's first edit.
 
     A package that has rules, cacheproxy_normalize or cacheproxy_session, but names no client, is
-    not loaded. ``Client("*")`` stands for all clients; a rule with its own ``client`` is for that
-    one. Sessions, metrics, the log and ``client = "…"`` in the config file use the client's
-    ``name``.
+    not loaded. ``Client("*")`` stands for all clients; a rule with a ``client`` of its own edits
+    that client's requests. Sessions, metrics, the log and ``client = "…"`` in the config file use
+    the client's ``name``.
     """
     raise NotImplementedError
 
@@ -71,31 +71,31 @@ def cacheproxy_rules() -> Iterable[Normalizer]:
 def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable[Edit] | None:
     """Return the edits that make ``request`` constant where it was volatile, or None.
 
-    Use it for what a rule cannot express. Called for every request of the package's client whose
-    body is a JSON object and whose upstream is local (or ``edit_remote`` is on), in a thread, for
-    up to three requests at a time, unless it is marked with ``cacheproxy.quick``. Each plugin is
-    called on its own and gets its own parsed JSON of the earlier ones' result; ``request.json`` is
-    never None. ``previous`` is the request of the same conversation that this one extends, as the
-    rules left it, or None.
+    Use it for edits that a rule cannot express. Called for every request of the package's client
+    whose body is a JSON object and whose upstream is local (or ``edit_remote`` is on), in a thread,
+    for up to three requests at a time, unless it is marked with ``cacheproxy.quick``. Each plugin
+    is called on its own and gets its own parsed JSON of the earlier ones' result; ``request.json``
+    is never None. ``previous`` is the request of the same conversation that this one extends, as
+    the rules left it, or None.
 
-    The answer depends on the arguments alone: no clock, no random, no state. It is idempotent:
+    The result depends on the arguments alone: no clock, no random, no state. It is idempotent:
     normalizing the result once more changes nothing. It never touches what a user typed or a tool
     returned.
 
     A plugin is left out of a request if it raises, returns an edit that cannot be made or more than
     10,000 edits, or takes longer than 1 s plus 0.25 s per MiB of body. This is counted and logged
-    under its name, and the request goes on. After three slow answers in a row it is not called
-    until the next reload (SIGHUP).
+    under its name, and the request goes on. After three slow calls in a row it is not called until
+    the next reload (SIGHUP).
     """
     raise NotImplementedError
 
 
 @_hookspec(firstresult=True)
 def cacheproxy_session(request: Request) -> str | None:
-    """Return which conversation ``request`` belongs to, as ``client/id`` or ``id``, or None.
+    """Return the conversation that ``request`` belongs to, as ``client/id`` or ``id``, or None.
 
-    Asked about requests of the package's client alone; an ``id`` gets that client's name. The first
-    answer that is not None wins; else the core decides: session headers (any ``x-*-session-id``,
+    Called for requests of the package's client alone; an ``id`` gets that client's name. The first
+    result that is not None wins; else the core decides: session headers (any ``x-*-session-id``,
     ``session-id`` and its like; with ``x-*-agent-id`` behind it, and ``x-parent-session-id``),
     ``prompt_cache_key``, the session part of ``metadata.user_id``, else a hash of client, system
     text and first user message.
@@ -129,61 +129,62 @@ def cacheproxy_setup(need: Need) -> Setup:
 
     The client is found by its name (cacheproxy_client, without which the package is not loaded) or
     by the package's. ``need`` holds the proxy's URL, the token and the key if there are any, the
-    model and its context window, as far as they are known; ``need.serves(path)`` asks the server.
-    The answer depends on ``need``, and on where the user's own file stands; nothing is written. It
-    is variables of a shell, or a part of the client's configuration file; a file holds no secret,
-    it names a variable. ``launch`` says how ``cacheproxy run`` starts the client, which leaves
-    nothing behind. A hook that raises ends the command with one line that names the plugin.
+    model and its context window, as far as they are known; ``need.serves(path)`` sends the server a
+    request. The result depends on ``need``, and on the place of the user's own file; nothing is
+    written. It has variables of a shell, or a part of the client's configuration file; a file holds
+    no secret, it names a variable. ``launch`` has the command with which ``cacheproxy run`` starts
+    the client, which leaves nothing behind. A hook that raises ends the command with one line that
+    names the plugin.
     """
     raise NotImplementedError
 
 
 @_hookspec
 def cacheproxy_checkup(case: Case) -> Checkup:
-    """Return what is wrong with the settings of the package's client, for ``cacheproxy doctor``.
+    """Return the faults in the settings of the package's client, for ``cacheproxy doctor``.
 
-    Called whether the client is used here or not: a package that finds no trace of it, in its
-    settings and by ``case.seen``, returns ``Checkup()``. The client's settings are read, never
-    written, and their secrets are not shown. A ``Finding`` has the command that mends it. A hook
-    that raises costs its findings, and one line names the plugin.
+    Called whether the client is used here or not: a package that finds no trace of it, neither in
+    its settings nor by ``case.seen``, returns ``Checkup()``. The client's settings are read, never
+    written, and their secrets are not shown. A ``Finding`` has the command that mends the fault. If
+    a hook raises, its findings are missing, and one line names the plugin.
     """
     raise NotImplementedError
 
 
 @_hookspec
 def cacheproxy_server() -> Iterable[ServerKind]:
-    """Return kinds of model servers, beside those that cacheproxy knows: a ``ServerKind`` each.
+    """Return further kinds of model servers, beside those that cacheproxy knows.
 
     A module may set ``SERVERS`` instead.
 
-    Called once, at start-up. All of a kind but its name has a default. The kinds of plugins are
-    asked before the built-in ones, in the order of the packages' names; a server that none
-    recognises is just a model server. Functions of a kind are called on the reactor, at each look
-    at a server: they do not wait, and depend on their arguments alone. If one raises, or returns
-    something else, its kind is left out until the next reload; this is counted and logged under the
-    plugin's name. ``cacheproxy plugins`` lists the kinds. A package that brings nothing else needs
-    no client.
+    Called once, at start-up. Every field of a ``ServerKind`` but its name has a default. The kinds
+    of plugins are tried before the built-in ones, in the order of the packages' names; a server
+    that none recognises is just a model server. A kind's functions are called in the reactor's
+    thread, at each look at a server: they must not block, and depend on their arguments alone. If
+    one raises, or returns a wrong type, its kind is left out until the next reload; this is counted
+    and logged under the plugin's name. ``cacheproxy plugins`` lists the kinds. A package that
+    brings nothing else needs no client.
     """
     raise NotImplementedError
 
 
 @_hookspec
 def cacheproxy_adaptations() -> Iterable[Adaptation]:
-    """Return adaptations: what a server refuses, and what it is sent instead.
+    """Return adaptations: each knows a server's refusal, and the edits to send instead.
 
     A module may set ``ADAPTATIONS`` instead.
 
     Called once, at start-up, for at most 100 objects with a ``name`` of their own and the methods
-    of ``Adaptation``. ``refused`` is asked when a local server has answered a request with status
+    of ``Adaptation``. ``refused`` is called when a local server has answered a request with status
     400, 404, 413, 422 or 500, before any byte of that reached the client, and no adaptation before
     it (ours, then those of packages in the order of their names) mends it. The ``Refusal`` has the
-    server's words. If the AdaptationNeed that it returns changes the request, that is sent once
-    more, six times in all. Once the server has taken it, the ``facts`` of the need are remembered
-    for this server, API and model until another server takes its place; from then on ``needed`` is
-    asked about each request. ``edits`` returns the same for equal arguments, and is idempotent; it
-    never touches what a user typed or a tool returned as text. Thread, deadline and errors of all
-    three are those of cacheproxy_normalize. ``--disable NAME`` switches one off, ``--mend off``
-    all. A package that brings nothing else needs no client.
+    server's words. If the AdaptationNeed that it returns changes the request, that is sent again,
+    at most six times for one request. Once the server has accepted it, the ``facts`` of the need
+    are remembered for this server, API and model until another server takes its place; from then on
+    ``needed`` is called for each request. ``edits`` returns the same for equal arguments, and is
+    idempotent; it never touches what a user typed or a tool returned as text. Thread, deadline and
+    errors of all three are those of cacheproxy_normalize. ``--disable NAME`` switches one off,
+    ``--mend off`` all. A package that brings nothing else needs no client.
     """
     raise NotImplementedError
 
@@ -192,9 +193,9 @@ def cacheproxy_adaptations() -> Iterable[Adaptation]:
 def cacheproxy_commands() -> Iterable[click.Command]:
     """Return commands for ``cacheproxy``: ``cacheproxy NAME``, listed in ``cacheproxy --help``.
 
-    Called by the command line alone, for its help and for a command that is none of its own: import
-    what a command needs when it runs. The first line of a command's help stands in the list. A name
-    that cacheproxy or a plugin before it (by name) has already is refused, in one line on standard
-    error, as is a plugin that raises.
+    Called by the command line alone, for its help and for a command that is not built in: import a
+    command's modules only when it runs. The first line of a command's help is shown in the list. A
+    name that cacheproxy or a plugin before it (by name) already uses is refused, in one line on
+    standard error, as is a plugin that raises.
     """
     raise NotImplementedError

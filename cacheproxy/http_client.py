@@ -1,6 +1,6 @@
-"""Ask a model server, or the proxy, over HTTP: for commands, which may wait for the answer.
+"""The blocking HTTP client of the commands, for requests to a model server or to the proxy.
 
-One request, one answer, one connection. The standard library's ``http.client`` and not
+Each request has a connection of its own. The standard library's ``http.client`` is used and not
 ``urllib``, which would send requests for the loopback interface through a proxy named in the
 environment.
 """
@@ -30,13 +30,13 @@ from cacheproxy.core.kinds.base_url import server_root
 from cacheproxy.core.kinds.known import EXAMPLE
 
 HEALTH = "/_cacheproxy/health"
-"""The proxy's page that says how it is."""
+"""Path of the proxy's health page."""
 USUAL = "http://127.0.0.1:8081"
-"""Where the commands look for a proxy by themselves."""
+"""URL of the proxy for commands that are given none."""
 CONNECT_SECONDS = 5.0
 PAGE_SECONDS = 5.0
 ANSWER_SECONDS = 3600.0
-"""A long prompt on a slow machine takes minutes before the first byte."""
+"""Seconds of silence before an answer, at most: a long prompt on a slow machine takes minutes."""
 _MOST_BYTES = 16 << 20
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
@@ -47,7 +47,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 _SAY_WHY = (403, 404, 409, 421, 503)
-"""Statuses with which the proxy's pages say what is wrong."""
+"""Statuses whose body, on the proxy's pages, is a message for the user."""
 _COMMAND = re.compile(
     r"cacheproxy (?:diagnose \d+|doctor|env [\w-]+|run)\b(?: --(?:propose|apply|send|json))*(?! --)"
 )
@@ -58,31 +58,31 @@ _Told = TypeVar("_Told")
 
 
 class CommandError(Exception):
-    """A command cannot go on; the message is one line: what is wrong and what mends it."""
+    """A command cannot go on; the message is one line with the problem and its remedy."""
 
 
 class NoAnswerError(Exception):
-    """There is no answer; the message is the reason in a few words."""
+    """A server sent no answer; the message is the reason in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteAnswer:
-    """What a server has answered."""
+    """A server's response to a request."""
 
-    status: int  #: of HTTP
-    body: bytes  #: as it came, unpacked by nobody
-    seconds: float = 0.0  #: from the request to the end of the body
+    status: int  #: HTTP status
+    body: bytes  #: body as received, not decoded
+    seconds: float = 0.0  #: time from connecting to the end of the body
     software: str = ""  #: its header Server; "" for none
 
     def json(self) -> Any:
-        """Return the body's JSON value, or None."""
+        """Return the body's JSON value, None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             return None
 
     def said(self) -> str:
-        """Return the error text of an answer in any dialect, on one line; empty if none."""
+        """Return the error message of an answer in any dialect, on one line; "" if none."""
         error = self.json()
         for key in ("error", "message", "detail"):
             error = error.get(key, error) if isinstance(error, dict) else error
@@ -92,13 +92,13 @@ class SiteAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A server, asked over one connection for each request."""
+    """A server to send requests to, each over a connection of its own."""
 
-    url: str  #: without a slash at its end
-    headers: Mapping[str, str] = field(default_factory=dict)  #: they go with every request
+    url: str  #: base URL without a slash at its end
+    headers: Mapping[str, str] = field(default_factory=dict)  #: headers of every request
 
     def get(self, path: str, seconds: float = PAGE_SECONDS) -> SiteAnswer:
-        """GET ``path``; ``seconds``: how long it may be silent. Raises NoAnswerError."""
+        """GET ``path``; ``seconds``: of the server's silence, at most. Raises NoAnswerError."""
         return self._exchange("GET", path, None, seconds)
 
     def post(self, path: str, body: bytes, seconds: float = ANSWER_SECONDS) -> SiteAnswer:
@@ -106,9 +106,9 @@ class Site:
         return self._exchange("POST", path, body, seconds)
 
     def tell(self, path: str, body: Any = None, seconds: float = ANSWER_SECONDS) -> Any:
-        """Return the JSON value that ``path`` answers, None for anything but a good answer.
+        """Return the JSON value at ``path``, None for any status but 200 and for no answer.
 
-        With a ``body`` it is a POST of its JSON. ``seconds`` as for ``get``. Never raises.
+        With a ``body`` the request is a POST of its JSON. ``seconds`` as for ``get``. Never raises.
         """
         method, data = ("GET", None) if body is None else ("POST", json.dumps(body).encode())
         try:
@@ -118,12 +118,12 @@ class Site:
         return answer.json() if answer.status == 200 else None
 
     def health(self) -> Any:
-        """Return the health page of the cacheproxy that answers here, None for none."""
+        """Return the health page, None if the server is no cacheproxy or does not answer."""
         page = self.tell(HEALTH, seconds=PAGE_SECONDS)
         return page if is_health(page) else None
 
     def connect(self, seconds: float = ANSWER_SECONDS) -> HTTPConnection:
-        """Return an open connection, on which ``seconds`` may be silent. Raises NoAnswerError."""
+        """Return an open connection with a read timeout of ``seconds``. Raises NoAnswerError."""
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         try:
@@ -140,7 +140,10 @@ class Site:
     def begin(
         self, connection: HTTPConnection, method: str, path: str, body: bytes | None
     ) -> HTTPResponse:
-        """Return the answer, its body unread; raises OSError, ValueError or HTTPException."""
+        """Send a request; return its response, the body unread.
+
+        Raises OSError, ValueError or HTTPException.
+        """
         headers = {"Connection": "close"} | dict(self.headers)
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -164,7 +167,7 @@ class Site:
 def have_answered(
     questions: Generator[_Question, _Answer, _Told], answer: Callable[[_Question], _Answer]
 ) -> _Told:
-    """Return what the ``questions`` come to, each of which ``answer`` answers."""
+    """Return the result of the generator ``questions``, sent each one's answer by ``answer``."""
     try:
         question = next(questions)
         while True:
@@ -176,7 +179,7 @@ def have_answered(
 
 @contextmanager
 def after(seconds: float, do: Callable[[], object]) -> Iterator[None]:
-    """Call ``do`` in a thread after ``seconds``, if what waits is not over before."""
+    """Call ``do`` in a thread after ``seconds``, unless the body of ``with`` has ended by then."""
     timer = threading.Timer(seconds, do)
     timer.daemon = True
     timer.start()
@@ -187,7 +190,7 @@ def after(seconds: float, do: Callable[[], object]) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return in a few words why there is no answer."""
+    """Return the reason, in a few words, why there is no answer."""
     for kind, words in _REASONS:
         if isinstance(error, kind):
             return words
@@ -195,7 +198,7 @@ def reason_of(error: Exception) -> str:
 
 
 def checked_url(text: str) -> str:
-    """Return a server's URL as ``server_root`` does; raises CommandError for no http(s) URL."""
+    """Return a server's root URL (``server_root``); raises CommandError if it is not http(s)."""
     url = server_root(text)
     try:
         parts = urlsplit(url)
@@ -210,10 +213,10 @@ def checked_url(text: str) -> str:
 
 
 def explain(answer: SiteAnswer, url: str, model: str, option: str) -> str:
-    """Return one line on an answer that is not 200: what is wrong and what mends it.
+    """Return one line about an answer that is not 200: the problem and its remedy.
 
-    ``url``: what was asked. ``model``: as the request named it. ``option``: the one that names the
-    server.
+    ``url``: of the request. ``model``: its name in the request. ``option``: the command-line
+    option that gave the server.
     """
     status, said = answer.status, answer.said()
     if "context" in said and status in {400, 413, 500}:
@@ -233,12 +236,12 @@ def explain(answer: SiteAnswer, url: str, model: str, option: str) -> str:
 
 
 def refused(answer: SiteAnswer, url: str) -> str:
-    """Return one line on an answer that is none of the proxy's pages; ``url``: the proxy's."""
+    """Return one line about an answer that is not the proxy's page; ``url``: the proxy's."""
     if answer.status == 401:
         return f"{url} asks for its token: set CACHEPROXY_TOKEN to it"
     value = answer.json()
     error = value.get("error") if isinstance(value, dict) else None
-    if isinstance(error, dict):  # not let in to the pages: in the words of an API, but ours
+    if isinstance(error, dict):  # the proxy refused access, with an error in an API's format
         message = str(error.get("message"))
         error = message.removeprefix(_OURS) if message.startswith(_OURS) else None
     if isinstance(error, str) and answer.status in _SAY_WHY and _NO_PAGE not in error:
@@ -247,7 +250,7 @@ def refused(answer: SiteAnswer, url: str) -> str:
 
 
 def is_health(page: Any) -> bool:
-    """Whether a JSON value is the health page of a cacheproxy."""
+    """Return whether a JSON value is the health page of a cacheproxy."""
     return isinstance(page, dict) and isinstance(page.get("version"), str) and "upstream" in page
 
 
@@ -260,18 +263,18 @@ def shown(url: str) -> str:
 
 
 def proxy_option(url: str) -> str:
-    """Return what commands need beside them to find the proxy at ``url``; "" for nothing."""
+    """Return the option with which commands find the proxy at ``url``; "" if they need none."""
     return "" if is_same(url, USUAL) else f" --proxy {shown(url)}"
 
 
 def is_loopback(url: str) -> bool:
-    """Whether ``url`` leads to this machine by one of the loopback interface's names."""
+    """Return whether the host of ``url`` is a name or address of the loopback interface."""
     host = urlsplit(url).hostname or ""
     return host in _LOOPBACK or host.startswith("127.")
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two URLs lead to the same port of the same host; loopback names are alike."""
+    """Return whether two URLs have the same host and port; all loopback names count as one."""
     try:
         return _place(one) == _place(other)
     except ValueError:
@@ -285,6 +288,6 @@ def _place(url: str) -> tuple[str, int]:
 
 
 def with_proxy(text: str, proxy: str) -> str:
-    """Return ``text`` with commands in it that, as they stand, ask the proxy at ``proxy``."""
+    """Return ``text`` with --proxy added to its commands, if they need it to find ``proxy``."""
     option = proxy_option(proxy)
     return _COMMAND.sub(lambda found: found[0] + option, text)

@@ -1,8 +1,8 @@
-"""What Prometheus is told: what each finished exchange adds, and what is so when it asks.
+"""The metrics for Prometheus: counters of finished exchanges, and gauges read at each scrape.
 
-Figures and names, nothing of any content. Series are plain dicts by their label values, shown as
-prometheus-client shows its own: its counters and histograms, each with a lock, made most of the
-calls that counting took.
+They have figures and names, no content. A series is a plain dict by label values, in the format of
+prometheus-client: its own counters and histograms, each with a lock, took most of the time that
+counting an exchange cost.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from cacheproxy.record.metrics import (
 )
 
 MOST = {"upstream": 32, "route": 32, "client": 24, "model": 24, "rule": 200}
-"""How many values these labels may have: clients choose some, the configuration the others."""
+"""Values of these labels, at most: clients choose some, the configuration the others."""
 Values = tuple[str, ...]
-"""A value for each label of the row, in its order."""
+"""Values of a row's labels, in their order."""
 OTHER = "other"
-"""Stands for all values beyond the most there may be."""
+"""Label value that stands for all those beyond ``MOST``."""
 _LONGEST = 64
 _MOST_KINDS = 512
-"""Kinds of exchanges whose labels are remembered."""
+"""Kinds of exchanges whose labels are cached, at most."""
 _MOST_WAITING = 256
-"""Exchanges that are added at once, if nobody asks before: that takes a millisecond."""
+"""Exchanges that are added together, if nobody reads the page before: that takes a millisecond."""
 Counted = tuple[str, "Series", Values, "Labels | None"]
-"""A metric's name, its series, the values of its labels and, if an amount has the last one, who
-bounds that."""
+"""A metric's key, its series, the values of its labels and, if the amounts themselves give the
+last label, the bound on that label's values."""
 _FAMILIES = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
@@ -69,7 +69,7 @@ _OWN = b"/_cacheproxy"
 
 
 class Metrics:
-    """Counts what there is to count of each exchange, in ``series``."""
+    """The observer that counts exchanges in ``series``, one for each row of the metrics' table."""
 
     def __init__(self) -> None:
         self.series = {row: Series(row) for row in COUNTED}
@@ -79,7 +79,7 @@ class Metrics:
         self._waiting: list[dict[str, Amount]] = []  # of that kind
 
     def snapshot(self, rules: Iterable[str]) -> list[Series]:
-        """Return what has been counted by now; ``rules`` that have not fired are there with 0."""
+        """Return a copy of all series; ``rules`` that have not matched are in it with 0."""
         self._settle()
         by_rule = [each for row, each in self.series.items() if row.labels == ("rule",)]
         for rule in rules:
@@ -90,7 +90,7 @@ class Metrics:
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Count them."""
+        """Count ``exchanges``."""
         for exchange in exchanges:
             kind = kind_of(exchange)
             counted = self._kinds.get(kind)
@@ -110,7 +110,7 @@ class Metrics:
             self._waiting = []
 
     def _counted(self, exchange: Exchange) -> list[Counted]:
-        """Return the series in which exchanges of this kind count."""
+        """Return the series that count exchanges of the kind of ``exchange``."""
         labels, bounded = labels_of(exchange), self._labels
         known = partial(carried, exchange.received.headers, exchange.received.target)
         for name in labels.keys() & bounded:
@@ -128,7 +128,7 @@ class Metrics:
 
 
 def add(counted: Iterable[Counted], exchanges: Sequence[Mapping[str, Amount]]) -> None:
-    """Add the amounts of ``exchanges``, by their metrics' names, to the series they count in."""
+    """Add the amounts of ``exchanges``, by their metrics' keys, to the series in ``counted``."""
     for name, series, values, last in counted:
         amounts: list[Any] = [*filter(_IS_SOME, map(itemgetter(name), exchanges))]
         if not amounts:
@@ -139,7 +139,7 @@ def add(counted: Iterable[Counted], exchanges: Sequence[Mapping[str, Amount]]) -
                 each = map(methodcaller("get", value, 0), amounts)
                 series[*values, label] = reduce(plus, each, series[*values, label])
         elif buckets := series.buckets:
-            figure = series[values]  # each counts where the first bound is that is no less
+            figure = series[values]  # each counts in the first bucket whose bound is not below
             for number, count in Counter(map(partial(bisect_left, buckets), amounts)).items():
                 figure[number] += count
             figure[-1] = reduce(plus, amounts, figure[-1])
@@ -148,7 +148,7 @@ def add(counted: Iterable[Counted], exchanges: Sequence[Mapping[str, Amount]]) -
 
 
 def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:
-    """Return a family of prometheus-client; ``add_metric`` adds more than ``values`` to it."""
+    """Return prometheus-client's family for ``row``, with ``values``: labels and numbers."""
     made: Any = _FAMILIES[row.kind](row.name, row.says, labels=row.labels)
     for labels, value in values:
         made.add_metric(labels, float(value))
@@ -156,10 +156,10 @@ def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:
 
 
 class Labels:
-    """The values of one label: the first ``most`` are kept, the rest are ``other``.
+    """The values of one label: the first ``most`` as they are, all others as ``other``.
 
-    Others may have chosen them, and each is a time series of its own for as long as the proxy and
-    its Prometheus live. ``known``: those that are kept, by what they stand for.
+    Clients may choose them, and each is a time series of its own for as long as the proxy and its
+    Prometheus live. ``known``: the label values by the texts they stand for.
     """
 
     def __init__(self, most: int) -> None:
@@ -167,7 +167,7 @@ class Labels:
         self.known: dict[str, str] = {}
 
     def of(self, text: str, carried: Callable[[], Collection[bytes]] = tuple) -> str:
-        """Return the value for ``text``; ``carried`` returns credentials that may stand in it."""
+        """Return the label value for ``text``; ``carried`` returns credentials to hide in it."""
         text = text[:LONGEST]
         value = self.known.get(text)
         if value is None:
@@ -178,16 +178,16 @@ class Labels:
 
 
 def clean(text: str, known: Collection[bytes] = ()) -> str:
-    """Return ``text`` as a label's value: printable, short, without credentials, not empty."""
+    """Return ``text`` as a label value: printable, short, without credentials, not empty."""
     text = hide_text(text[:LONGEST], known)[:_LONGEST]
     return one_line(text, _LONGEST)[:_LONGEST].strip() or UNKNOWN
 
 
 class Series(dict[Values, Any]):
-    """All series of one row.
+    """All time series of one row, by the values of their labels.
 
-    A counter's is a number, never lowered: ``series[values] += 1``. A histogram's is a list: how
-    many amounts lie between each bound and the one before, and their sum.
+    A counter's is a number, never lowered: ``series[values] += 1``. A histogram's is a list: the
+    number of amounts in each bucket alone, and their sum as the last item.
     """
 
     def __init__(self, row: MetricRow, items: Iterable[tuple[Values, Any]] = ()) -> None:
@@ -202,13 +202,13 @@ class Series(dict[Values, Any]):
         return made
 
     def copied(self) -> Series:
-        """Return what there is now, to stay as it is."""
+        """Return a copy, which later counting does not change."""
         if not self.row.buckets:
             return Series(self.row, self.items())
         return Series(self.row, ((values, [*each]) for values, each in self.items()))
 
     def family(self) -> Metric:
-        """Return it for the page: each bucket holds those below it, too."""
+        """Return prometheus-client's family for the page: its buckets are cumulative."""
         made: Any = family_of(self.row)
         names = (*map(str, self.row.buckets), "+Inf")
         for values, figure in self.items():
@@ -222,17 +222,17 @@ class Series(dict[Values, Any]):
 
 @dataclass(frozen=True, slots=True)
 class MetricsSources:
-    """Whom to ask. All are asked on the reactor's thread."""
+    """Sources of the figures read at a scrape. All are called in the reactor's thread."""
 
-    version: str  #: of cacheproxy
-    failures: Failures  #: what was left out, by name
-    seconds: Callable[[], float]  #: the clock that looks are timed by
+    version: str  #: cacheproxy's version
+    failures: Failures  #: failures of rules and plugins, by name
+    seconds: Callable[[], float]  #: clock of the looks' moments
     looks: Callable[[], Sequence[Look]] = tuple  #: returns the latest look at each upstream
     warmed: Callable[[], Mapping[str, int]] = dict
-    """Returns the tokens that were read again for nobody, by the upstreams' URLs."""
+    """Returns the prompt tokens evaluated to warm caches, by the upstreams' URLs."""
 
     def families(self, channels: Collection[Any]) -> list[Metric]:
-        """Ask all there are to ask; ``channels``: the open ones, each with its ``requests``."""
+        """Return the families of gauges; ``channels``: open ones, each with its ``requests``."""
         under_way = [request for channel in channels for request in channel.requests[:1]]
         others = sum(not getattr(request, "path", b"").startswith(_OWN) for request in under_way)
         return [
@@ -246,7 +246,7 @@ class MetricsSources:
     def _failures(self) -> Iterator[Metric]:
         counts: dict[str, Counter[str]] = {}
         for name, count in list(self.failures.as_dict().items())[:_MOST_FAILURES]:
-            counts.setdefault(clean(name), Counter()).update(count)  # long names may become one
+            counts.setdefault(clean(name), Counter()).update(count)  # long names can coincide
         kinds = ("failed", "timed_out", "dropped")
         each = (([name, kind], found[kind]) for name, found in counts.items() for kind in kinds)
         yield family_of(table.FAILURES, *each)

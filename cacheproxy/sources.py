@@ -1,6 +1,6 @@
 """The settings, read from their three sources: the TOML file, the environment, the command line.
 
-What is wrong with one is said in plain words: msgspec's errors for people.
+Errors in them are reported in plain words, translated from msgspec's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GONE = {
     "workers": "no longer exists: one process serves a team. Remove the setting; docs/running.md "
     "shows how to run several proxies behind HAProxy or nginx",
 }
-"""Settings there were, and why there are none any more."""
+"""Settings that were removed, each with the reason and the replacement."""
 _BOTH = re.compile(r"^\s*upstream\s*=.*^\s*\[\[\s*upstream\s*\]\]", re.MULTILINE | re.DOTALL)
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 _KINDS = {
@@ -51,7 +51,7 @@ _HEADER = re.compile(r"\s*\[+\s*([\w.-]+)\s*\]")
 
 
 def explain(mistake: str) -> str:
-    """Return what a parser says of a command line, or why there is no such option any more."""
+    """Return ``mistake``, a parser's error message; for a removed option the reason instead."""
     for field, why in _GONE.items():
         option = "--" + field.replace("_", "-")
         if option in mistake:
@@ -60,15 +60,15 @@ def explain(mistake: str) -> str:
 
 
 def _variables() -> dict[str, str]:
-    """Return the names of our environment variables, with their fields."""
+    """Return the fields of Config by the names of their environment variables."""
     fields = [*(option.field for option in options()), *_GONE]
     return {ENV_PREFIX + field.upper(): field for field in fields}
 
 
 def ignored(environ: Iterable[str], config: Config) -> Iterator[str]:
-    """Yield a sentence for each variable that is spelled like one of ours, but is none.
+    """Yield a sentence for each variable that has our prefix, but is no setting.
 
-    Nor one that ``config`` names, for a key or a secret.
+    Variables that ``config`` names, for a key or a secret, are left out.
     """
     known = {*_variables(), ENV_PREFIX + "CONFIG", config.alarm.secret_env}
     known |= {table.key_env for table in config.upstreams}
@@ -78,7 +78,7 @@ def ignored(environ: Iterable[str], config: Config) -> Iterator[str]:
 
 
 def default_file() -> Path:
-    """Return where the user's config file is looked for unless one is named."""
+    """Return the path of the user's config file, read unless another one is named."""
     return platformdirs.user_config_path("cacheproxy") / "config.toml"
 
 
@@ -91,10 +91,10 @@ def load(
 ) -> Config:
     """Return the configuration; raises ConfigError.
 
-    ``command_line``: field names with what was given, text or bool. ``file``: a named file must
-    exist; without one, ``CACHEPROXY_CONFIG`` or the user's own file is read if it is there.
-    ``folder``: where the paths of plugins begin that the file does not name; None: the working
-    directory. Those in the file begin in its own folder. ``text``: the file's, where it was read.
+    ``command_line``: the given values, text or bool, by field. ``file``: name of a file, which must
+    exist; None: ``CACHEPROXY_CONFIG``, or the user's own file if it exists. ``folder``: start of
+    relative paths of plugins, except those in the file, which start in its own folder; None: the
+    working directory. ``text``: the file's text, if it was read already.
     """
     here = Path(folder or "")
     merged: dict[str, Any] = {}
@@ -116,9 +116,9 @@ def load(
 
 
 def check_secrets(config: Config, environ: Mapping[str, str]) -> None:
-    """Raise ConfigError where ``config`` names a variable that is not set, for a key or a secret.
+    """Raise ConfigError if ``config`` names a variable that is not set, for a key or a secret.
 
-    For who sends them: commands that ask the running proxy need none.
+    Called where these are sent: commands that send requests to the running proxy need none.
     """
     try:
         for table in config.upstreams:
@@ -136,7 +136,7 @@ def _expanded(name: str, what: str = "the config file") -> Path:
 
 
 def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return ``values`` with plugins as absolute paths, which begin in ``folder``."""
+    """Return ``values`` with absolute paths of plugins; relative ones start in ``folder``."""
     if "plugin" in values:
         named = (_expanded(name, "the plugin") for name in values["plugin"])
         values["plugin"] = tuple(os.path.abspath(folder / path) for path in named)  # noqa: PTH100
@@ -144,7 +144,7 @@ def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, text: str | None) -> tuple[dict[str, Any], str]:
-    """Return the file's values, and its text; ``text``: if it was read already."""
+    """Return the file's values and its text; ``text``: the latter, if it was read already."""
     try:
         text = path.read_text(encoding="utf-8") if text is None else text
         return tomllib.loads(text), text
@@ -160,15 +160,15 @@ def _read(path: Path, text: str | None) -> tuple[dict[str, Any], str]:
 
 
 class _Source(NamedTuple):
-    """Where settings come from."""
+    """A source of settings."""
 
-    said: str  #: its name, for people
-    spelled: Callable[[str], str]  #: returns a field's name as it is written there
+    said: str  #: the source's name, for people
+    spelled: Callable[[str], str]  #: returns a field's name as the source spells it
     text: str | None = None
-    """Of a file, where TOML's own types are asked for."""
+    """The text of a file, whose values must have TOML's own types; None: not a file."""
 
     def wrong(self, mistake: MistakeError) -> ConfigError:
-        """Return the error that names the place, and what is wrong there."""
+        """Return the error that names the place of ``mistake`` and the mistake."""
         sentence = mistake.said(self.spelled(mistake.key))
         if self.text is None:
             return ConfigError(sentence)
@@ -181,7 +181,7 @@ _COMMAND_LINE = _Source("the command line", lambda field: "--" + field.replace("
 
 
 def _checked(values: dict[str, Any], source: _Source) -> dict[str, Any]:
-    """Return ``values`` with texts turned into what the table says, or name the wrong one."""
+    """Return ``values`` converted to the types in Config; raises ConfigError for a wrong one."""
     for field in _GONE.keys() & values.keys():
         raise ConfigError(f"{source.said}: {field} {_GONE[field]}")
     for option in options():
@@ -220,9 +220,9 @@ def _checked(values: dict[str, Any], source: _Source) -> dict[str, Any]:
 class MistakeError(ValueError):
     """One wrong setting.
 
-    ``key``: its name, "" where the table itself is wrong; ``what`` is to be said of it. ``table``:
-    the TOML table it stands in, "" for none; ``number``: of the table, from 0, None for one that
-    there is but once.
+    ``key``: its name, "" if the table itself is wrong; ``what``: the mistake, in words that follow
+    the name. ``table``: name of its TOML table, "" for none; ``number``: the table's number, from
+    0, None for a table that is no array.
     """
 
     def __init__(self, key: str, what: str, table: str = "", number: int | None = 0) -> None:
@@ -233,14 +233,14 @@ class MistakeError(ValueError):
         return self.said(self.key)
 
     def said(self, name: str) -> str:
-        """Return the sentence; ``name``: the key as it was written."""
+        """Return the sentence; ``name``: the key as its source spells it."""
         inside = f"[{self.table}]: " if self.table else ""
         if self.table and self.number is not None:
             inside = f"[[{self.table}]] number {self.number + 1}: "
         return inside + (f"{name} {self.what}" if self.key else self.what)
 
     def line(self, text: str) -> int | None:
-        """Return the number of its line in ``text``, a TOML file; None if it is not seen there."""
+        """Return the number of its line in ``text``, a TOML file; None if it is not found."""
         key = re.compile(rf"\s*[\"']?{re.escape(self.key)}[\"']?\s*=")
         table, number = "", -1 if self.table else 0
         for count, line in enumerate(text.splitlines(), 1):
@@ -255,7 +255,7 @@ class MistakeError(ValueError):
 
 
 def converted(values: Any, kind: type[_Struct], *, strict: bool = True) -> _Struct:
-    """Return ``values`` as ``kind``; raises MistakeError. ``strict``: no text for numbers."""
+    """Return ``values`` as ``kind``; raises MistakeError. ``strict``: text is no number."""
     try:
         return msgspec.convert(values, kind, strict=strict)
     except msgspec.ValidationError as error:
@@ -291,7 +291,7 @@ def _mistake(error: str, kind: type[msgspec.Struct]) -> MistakeError:
 
 
 def _kind(found: re.Match[str]) -> str:
-    if "matching regex" in found.string:  # that of the token
+    if "matching regex" in found.string:  # the token's pattern
         return "plain ASCII without spaces"
     kind = found["kind"].removesuffix(" | null")
     said, got = _KINDS.get(kind, kind), _KINDS.get(found["got"] or "")
@@ -301,7 +301,7 @@ def _kind(found: re.Match[str]) -> str:
 
 
 def _words(hint: Any) -> Collection[str]:
-    """Return the words that a setting of this type may have, if there are only few."""
+    """Return the words that a setting of type ``hint`` may be; () if these are not limited."""
     if isinstance(hint, type) and issubclass(hint, Enum):
         return [str(each.value) for each in hint]
     if get_origin(hint) is Literal:

@@ -1,4 +1,4 @@
-"""The tables of the config file: which upstreams there are, what goes where, what is told."""
+"""The tables of the config file: upstreams, routes and alarms."""
 
 from __future__ import annotations
 
@@ -19,67 +19,67 @@ from cacheproxy.record.alarms import AlarmLimits
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _LONGEST = 64
-"""Characters of a route's name."""
+"""Characters of a route's name, at most."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
-"""What names of environment variables mostly look like, and keys do not."""
+"""Pattern of most names of environment variables, which keys do not match."""
 _Cost = Annotated[float, Meta(ge=0)]
 _Tokens = Annotated[int, Meta(ge=1)]
 
 
 class TableError(ValueError):
-    """Tables that contradict themselves; the message says which, and how to mend it."""
+    """A contradiction in the tables; the message names the table and the remedy."""
 
 
 class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An ``[[upstream]]``: one model server."""
 
-    name: str  #: as routes, logs and pages call it
-    url: str  #: with or without /v1 at its end
-    key_env: str = ""  #: the variable with the key that is sent instead of the client's
-    models: tuple[str, ...] = ()  #: those it serves, with ``*`` and ``?``; (): all
-    model: str = ""  #: the name to ask it for; "": the client's
-    max_context: _Tokens | None = None  #: tokens of a prompt; None: what the server says
+    name: str  #: its name in routes, logs and pages
+    url: str  #: its URL, with or without /v1 at its end
+    key_env: str = ""  #: environment variable with the key, sent instead of the client's
+    models: tuple[str, ...] = ()  #: names of its models, with ``*`` and ``?``; (): all
+    model: str = ""  #: model name to put into requests; "": the client's stays
+    max_context: _Tokens | None = None  #: tokens of a prompt, at most; None: as the server reports
     remote: bool = False  #: prompts may leave this network for it, unedited
     forward_credentials: bool = False
-    """Clients' own keys go there, though remote and one of several."""
+    """Clients' own keys are sent to it, even though it is remote and one of several."""
     fallback: bool = False  #: it is used only while all others are down
-    cost_in: _Cost = 0.0  #: for a million tokens of prompt
-    cost_out: _Cost = 0.0  #: for a million tokens of answer
-    cost_cached: _Cost | None = None  #: for a million that it has cached; None: as ``cost_in``
+    cost_in: _Cost = 0.0  #: price of a million prompt tokens
+    cost_out: _Cost = 0.0  #: price of a million tokens of an answer
+    cost_cached: _Cost | None = None  #: price of a million cached tokens; None: as ``cost_in``
 
     @property
     def price(self) -> Price:
-        """What it charges."""
+        """Its prices."""
         return Price(self.cost_in, self.cost_out, self.cost_cached)
 
     @property
     def target(self) -> Target:
-        """What a choice looks at."""
+        """Its properties for the choice among upstreams."""
         return Target(self.name, self.models, self.price, self.fallback, self.remote)
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
-        """Return its key, "" for none; raises TableError where the variable is not set."""
+        """Return its key, "" for none; raises TableError if the variable is not set."""
         return _variable(f"upstream {self.name!r}", "key_env", self.key_env, environ)
 
 
 class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``[[route]]``: what is said has to match, and the first route that does is taken."""
+    """A ``[[route]]``: a request takes the first route all of whose conditions it meets."""
 
     to: tuple[str, ...]  #: names of upstreams
-    name: str = ""  #: for logs and pages
-    client: str = "*"  #: as it names itself, with ``*`` and ``?``
-    model: str = "*"  #: that is asked for, with ``*`` and ``?``
-    tools: bool | None = None  #: whether there are any; None: no matter
-    min_tokens: Annotated[int, Meta(ge=0)] = 0  #: of the prompt, estimated
-    max_tokens: _Tokens | None = None  #: the same; None: any number
-    kind: RequestKind | tuple[RequestKind, ...] = ()  #: what the request is for; (): no matter
+    name: str = ""  #: its name in logs and pages
+    client: str = "*"  #: pattern of the client's name, with ``*`` and ``?``
+    model: str = "*"  #: pattern of the requested model, with ``*`` and ``?``
+    tools: bool | None = None  #: whether the request has tools; None: either
+    min_tokens: Annotated[int, Meta(ge=0)] = 0  #: estimated tokens of the prompt, at least
+    max_tokens: _Tokens | None = None  #: estimated tokens of the prompt, at most; None: any
+    kind: RequestKind | tuple[RequestKind, ...] = ()  #: kinds of requests; (): all
     prefer: Preference = ""
-    """Which of several upstreams gets a new conversation: the one that answers soonest (latency),
-    or for the least (cost); "": each its share."""
-    max_cost: _Cost | None = None  #: of a prompt; an upstream that asks for more is left out
+    """Preference among several upstreams for a new conversation: the fastest (latency), or the
+    cheapest (cost); "": each gets its share."""
+    max_cost: _Cost | None = None  #: price of a prompt, beyond which an upstream is left out
 
     def route(self, number: int) -> Route:
-        """Return it as a Route; ``number``: from 1."""
+        """Return the table as a Route; ``number``: its place in the file, from 1."""
         return Route(
             self.name or f"route {number}",
             self.to,
@@ -95,19 +95,19 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlarmTable(AlarmLimits, frozen=True, forbid_unknown_fields=True):
-    """The ``[alarm]`` table: which breaks are told at once, and how."""
+    """The ``[alarm]`` table: the limits at which alarms are raised, and the ways to send them."""
 
-    bell: bool = True  #: the terminal's, if there is one
-    desktop: bool = False  #: a notification
-    webhook: str = ""  #: the URL that gets a POST; "" for none
-    secret_env: str = ""  #: the environment variable with the secret that signs it
+    bell: bool = True  #: ring the terminal's bell, if there is one
+    desktop: bool = False  #: show a desktop notification
+    webhook: str = ""  #: URL to POST alarms to; "" for none
+    secret_env: str = ""  #: environment variable with the secret that signs such a POST
 
     def secret(self, environ: Mapping[str, str] = os.environ) -> str:
-        """Return the secret, "" for none; raises TableError where the variable is not set."""
+        """Return the secret, "" for none; raises TableError if the variable is not set."""
         return _variable("[alarm]", "secret_env", self.secret_env, environ)
 
     def check(self) -> None:
-        """Raise TableError if there is no sending to ``webhook``. It may hold keys: never shown."""
+        """Raise TableError if ``webhook`` cannot be used. It may have keys in it: never shown."""
         if self.secret_env and not self.webhook:
             raise TableError("[alarm]: secret_env needs a webhook: it signs what the webhook gets")
         if not self.webhook:
@@ -127,12 +127,15 @@ class AlarmTable(AlarmLimits, frozen=True, forbid_unknown_fields=True):
 
 
 def _variable(what: str, field: str, name: str, environ: Mapping[str, str]) -> str:
-    """Return the secret in the variable ``name``, which ``field`` of ``what`` has; "" for none."""
+    """Return the secret in the variable ``name``, "" for none; raises TableError.
+
+    ``field`` of the table ``what`` is the setting with that name.
+    """
     secret = environ.get(name, "") if name else ""
     if name and not secret:
         if _VARIABLE.fullmatch(name):
             raise TableError(f"{what}: the variable {name} is not set: export it")
-        raise TableError(  # not shown: it may be the secret itself
+        raise TableError(  # the name is not shown: it may be the secret itself
             f"{what}: {field} does not name a variable that is set. Export the "
             f"{field.removesuffix('_env')} in a variable, and write the variable's name there"
         )

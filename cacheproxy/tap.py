@@ -1,6 +1,6 @@
-"""makeService: the only place where everything is put together.
+"""makeService: the only place where the parts of the proxy are put together.
 
-twistd takes this and ``Options`` from here.
+twistd imports this function and ``Options`` from this module.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamUR
 from cacheproxy.tables import UpstreamTable
 
 _SWITCH_SECONDS = 0.0005
-"""How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
+"""Seconds for which a busy thread may keep the interpreter's lock while the reactor waits for it.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
 
 
 def makeService(options: Options) -> IService:
-    """Return the proxy as a service; a bad setting is one line and exit code 2."""
+    """Return the proxy as a service; for a wrong setting print one line and exit with code 2."""
     from twisted.internet import reactor  # noqa: PLC0415 - it must not be chosen on import
 
     hold()
@@ -80,9 +80,9 @@ def makeService(options: Options) -> IService:
 
 
 def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> ConfigParts:
-    """Make what depends on the configuration; raises ConfigError, PluginError, UpstreamURLError.
+    """Return new parts for ``config``; raises ConfigError, PluginError, UpstreamURLError.
 
-    It only makes, in whatever thread: what is in force stays so until the service says otherwise.
+    It may be called in any thread: the parts in use stay in use until the service replaces them.
     ``again``: look for packages that were installed since the start, too.
     """
     reactor, plugins, store = process.reactor, process.plugins, process.store
@@ -146,7 +146,7 @@ def arrange(process: ProcessParts, config: Config, *, again: bool = False) -> Co
 def _server(
     process: ProcessParts, config: Config, found: Configured, table: UpstreamTable
 ) -> Server:
-    """Make all that deals with one upstream; raises UpstreamURLError."""
+    """Return the parts that deal with one upstream; raises UpstreamURLError."""
     reactor, store, via = process.reactor, process.store, b"1.1 " + process.via
     url = UpstreamURL.parse(table.url)
     edits = config.edit_remote or (is_local(url.host) and not table.remote)
@@ -173,7 +173,7 @@ def _server(
     if config.crowd == "auto" and config.crowd_wait:
         speeds, most = process.pricing.paces, config.crowd_wait
         admission = Admission(reactor, url.text, profiling, store, speeds=speeds, most=most)
-    # With a session header there is a router, and nobody knows which server would be warmed.
+    # A session header means a router behind us: it is not known which server would be warmed.
     warms = edits and config.keep_warm == "auto" and not config.session_header
     return Server(
         upstream,
@@ -201,9 +201,10 @@ def _adapting(
     *,
     edits: bool,
 ) -> Adapting:
-    """Make what adapts requests to the server of ``profiling``, which serves ``model``.
+    """Return the part that adapts requests to the server of ``profiling``.
 
-    ``edits``: whether requests to it are edited for more than that name (law 5).
+    ``model``: the name to put into requests, "" for none. ``edits``: whether requests may be edited
+    beyond that name (law 5).
     """
     reactor, off, mends = process.reactor, frozenset(config.disable), config.mend == "auto"
     own = adaptations(

@@ -1,6 +1,6 @@
 """Helpers for the tests of client packages: build, load, normalize and compare requests.
 
-Needs nothing but cacheproxy. What fails is an AssertionError, so any test runner will do.
+They need nothing but cacheproxy. They raise AssertionError, so any test runner will do.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cacheproxy.core.rules.fold import normalize
 from cacheproxy.record.jsonl import from_line
 
 APIS = tuple(each.path for each in DIALECTS if each.path.startswith("/v1/") and each.items)
-"""The paths of the APIs that ``conversation`` speaks."""
+"""Paths of the APIs for which ``conversation`` makes requests."""
 CAPTURES = "tests/captures"
-"""Where a project keeps the traffic its tests read, from the folder that holds its tests."""
+"""Folder of a project's captures, relative to the parent of its tests' folder."""
 
 _PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _TEXT_TYPES = ("text", "input_text", "output_text")
@@ -35,7 +35,7 @@ def request(
     path: str = APIS[0],
     headers: Mapping[str, str] | None = None,
 ) -> Request:
-    """Return a POST request; a dict becomes its JSON text, text and bytes go as they are."""
+    """Return a POST request; a dict as ``body`` becomes JSON, text and bytes stay as they are."""
     if isinstance(body, dict):
         body = json.dumps(body)
     if isinstance(body, str):
@@ -46,16 +46,16 @@ def request(
 
 
 def from_another(request: Request) -> Request:
-    """Return ``request`` as one whose user agent names another client that is installed."""
+    """Return ``request`` as if its user agent named another installed client."""
     return replace(request, speaker="another")
 
 
 def conversation(
     path: str, system: str, *said: Any, headers: Mapping[str, str] | None = None
 ) -> Request:
-    """Return a request to ``path`` (one of APIS) with ``system`` and what was ``said``.
+    """Return a request to ``path`` (one of APIS) with a system text and the messages ``said``.
 
-    The user begins, and the model has every second turn: texts, or contents of messages.
+    The messages are the user's and the model's in turn, each a text or the content of a message.
     """
     messages = [
         {"role": ("user", "assistant")[number % 2], "content": content}
@@ -67,8 +67,8 @@ def conversation(
 def load_capture(path: str | Path) -> list[Request]:
     """Return the requests of a capture: JSON lines of method, path, headers and body (text).
 
-    It is a file as ``cacheproxy serve --capture`` writes them, or one made by hand; packed if its
-    name ends in ``.xz`` or ``.gz``.
+    The file is one that ``cacheproxy serve --capture`` wrote, or was made by hand. It is compressed
+    if its name ends in ``.xz`` or ``.gz``.
     """
     unpacked = _PACKED.get(Path(path).suffix, open)
     with unpacked(path, "rb") as lines:
@@ -76,11 +76,11 @@ def load_capture(path: str | Path) -> list[Request]:
 
 
 def find_captures(pattern: str, near: str | Path) -> list[Path]:
-    """Return the captures that match ``pattern``, sorted by name; packed ones as well.
+    """Return the captures that match ``pattern``, sorted by name, compressed ones as well.
 
     They are the files in the nearest folder ``tests/captures`` at or above ``near`` (a test's
-    ``__file__``). ``claude*.jsonl`` matches ``claude-resume.jsonl.xz``, too. Fails when nothing
-    matches: a test without its captures would pass without looking at anything.
+    ``__file__``). ``claude*.jsonl`` matches ``claude-resume.jsonl.xz``, too. It is a failure if
+    none matches: a test without its captures would pass without checking anything.
     """
     folders = [parent / CAPTURES for parent in Path(near).resolve().parents]
     folder = next((folder for folder in folders if folder.is_dir()), None)
@@ -97,7 +97,7 @@ def capture_name(path: str | Path) -> str:
 
 
 def rules_of(plugin: Any) -> list[Normalizer]:
-    """Return the rules of ``plugin``, a module with CLIENT and RULES, for its client alone."""
+    """Return the rules of ``plugin``, a module with CLIENT and RULES, bound to its client."""
     return [settled(rule, plugin.CLIENT) for rule in plugin.RULES]
 
 
@@ -111,9 +111,9 @@ def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:
 def normalized(
     rules: Sequence[Normalizer], request: Request, previous: Request | None = None
 ) -> Request:
-    """Return ``request`` folded through ``rules``, all of them, on by default or not.
+    """Return ``request`` after all ``rules``, whether they are on by default or not.
 
-    Fails, naming the rule, where the proxy would leave a failing rule out.
+    Fails, naming the rule, if a rule fails: the proxy would leave it out.
     """
     result = normalize(request, rules, previous)
     for report in result.reports:
@@ -124,7 +124,7 @@ def normalized(
 def assert_untouched(
     rules: Sequence[Normalizer], request: Request, previous: Request | None = None
 ) -> None:
-    """Fail unless ``rules`` leave the body as it is, byte for byte, and none of them fails."""
+    """Fail unless ``rules`` leave the body unchanged, byte for byte, and none of them fails."""
     after = normalized(rules, request, previous)
     _assert_same(_text(request), _text(after), "the body was edited")
     assert request.body == after.body
@@ -146,10 +146,10 @@ def assert_told_once(
     later: Callable[..., Request],
     note: str,
 ) -> None:
-    """Fail unless the first value stays, and the new one is told once, where it changed (law 11).
+    """Fail unless a pin's first value stays, and a note reports the new one once (law 11).
 
-    ``first`` and ``later`` return a conversation of what is said with the one value and the other.
-    ``note``: what the model is told.
+    ``first`` and ``later`` return a conversation with the given messages, with the old value and
+    the new one. ``note``: the expected text, behind the message with which the value changed.
     """
     said = ("hi", "ho", "next", "so", "and")
     told = (*said[:2], f"next\n\n<system-reminder>\n{note}\n</system-reminder>", *said[3:])
@@ -166,9 +166,10 @@ def assert_told_once(
 
 
 def parted(turns: Iterable[Request], rules: Sequence[Normalizer] = ()) -> dict[int, str]:
-    """Return the turns, counted from 0, that do not extend the one before, and what differs.
+    """Return the numbers, from 0, of turns that do not extend the previous one, with the reasons.
 
-    Each goes through ``rules`` with the one before as it was sent; fails where a second pass edits.
+    Each turn is normalized by ``rules``, with the normalized previous one. Fails if a second pass
+    edits a turn again.
     """
     found: dict[int, str] = {}
     previous = None
@@ -188,9 +189,9 @@ def assert_extends(earlier: Request, later: Request, rules: Sequence[Normalizer]
     """Fail unless the prompt of ``later``, normalized, starts with that of ``earlier``.
 
     Tools and system must be equal, and the first messages of ``later`` those of ``earlier``.
-    ``cache_control`` does not count, nor whether a text stands alone or as the only block of a
-    list: chat templates render these alike. The order of keys counts only where templates
-    render it: in tool definitions and in the input of a tool call.
+    ``cache_control`` is ignored, and a text equals a list with that text as its only block: chat
+    templates render these alike. The order of keys counts only where templates render it: in tool
+    definitions and in the input of a tool call.
     """
     earlier = normalized(rules, earlier)
     later = normalized(rules, later, earlier)
@@ -223,7 +224,7 @@ def _messages(value: Any) -> list[Any]:
 
 
 def _message(value: Any) -> Any:
-    """Return a message, or a block inside one, as a template sees it: keys in a fixed order."""
+    """Return a message, or a block of one, in the form that is compared: its keys sorted."""
     if not isinstance(value, dict):
         return value
     return {

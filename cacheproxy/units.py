@@ -1,4 +1,4 @@
-"""An installed proxy, kept running by the system's own service manager: systemd, launchd."""
+"""The units with which a service manager (systemd, launchd) runs an installed proxy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cacheproxy.config import ENV_PREFIX, options
 from cacheproxy.configfile import replacing
 
 _AFTER_ANSWERS = 15
-"""Seconds."""
+"""Seconds to write records after the last open answer."""
 MARK = "Written by cacheproxy service install"
-"""Stands in the files we write: only those are overwritten or removed."""
+"""Text in the files that we write: only files with it are overwritten or removed."""
 
 
 def version() -> str:
@@ -31,58 +31,58 @@ def version() -> str:
 
 
 class UnitError(Exception):
-    """It cannot be installed or removed; the message says in one line why, and what mends it."""
+    """A unit cannot be installed or removed; the message is one line, with reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One installed proxy, whatever keeps it running."""
+    """An installed proxy, whichever service manager runs it."""
 
-    name: str  #: of the service
-    program: tuple[str, ...]  #: the command line; its first word is an absolute path
-    state: Path  #: the folder it runs in
-    log: Path  #: where its output goes, if the service manager keeps no log itself
+    name: str  #: name of the service
+    program: tuple[str, ...]  #: words of the command line; the first is an absolute path
+    state: Path  #: its working directory
+    log: Path  #: file for its output, if the service manager has no log of its own
     grace: float  #: seconds that open answers have to end
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that must not stand on the command line."""
+    """Environment variables for values that must not stand on the command line."""
 
     @property
     def stop_seconds(self) -> int:
-        """How long it may take to stop: after open answers, records are written."""
+        """Seconds that it may take to stop: after open answers, records are written."""
         return round(self.grace) + _AFTER_ANSWERS
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceManager:
-    """A service manager: how a unit is written down, and what it is told.
+    """A service manager: the format of its units' files, and its commands.
 
-    In a command ``{name}``, ``{path}``, ``{log}`` and ``{lines}`` are the unit's. One behind a dash
-    may fail: it is done already then.
+    In a command ``{name}``, ``{path}`` and ``{log}`` are the unit's, ``{lines}`` is the number of
+    lines to print. A command that begins with a dash may fail: its effect is there already.
     """
 
-    folder: Path  #: of units' files
-    ending: str  #: of their names
-    render: Callable[[Unit], bytes]  #: makes such a file's content
+    folder: Path  #: folder of units' files
+    ending: str  #: suffix of their names
+    render: Callable[[Unit], bytes]  #: returns the content of a unit's file
     start: tuple[str, ...]  #: commands after the file is written
     stop: tuple[str, ...]  #: commands before it is removed
-    forget: tuple[str, ...]  #: commands after that
-    status: str  #: the command that tells it
-    logs: str  #: the command that prints so many lines of what was logged
-    logs_on: str  #: the same, and new lines as they come
-    hints: tuple[str, ...] = ()  #: to say once it is installed
+    forget: tuple[str, ...]  #: commands after it is removed
+    status: str  #: command that prints the status
+    logs: str  #: command that prints the last ``{lines}`` of the log
+    logs_on: str  #: the same command, but it goes on with new lines
+    hints: tuple[str, ...] = ()  #: sentences to print after the installation
 
     def path(self, name: str) -> Path:
-        """Return where the file of the unit ``name`` is."""
+        """Return the path of the file of the unit ``name``."""
         return self.folder / f"{name}{self.ending}"
 
     def words(self, command: str, name: str, log: Path, lines: int = 0) -> list[str]:
-        """Return the words of one of its commands."""
+        """Return the words of ``command``, one of its own, with the values filled in."""
         values = {"name": name, "path": self.path(name), "log": log, "lines": lines}
         return [word.format(**values) for word in command.removeprefix("-").split()]
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether somebody else has written the file that is there now."""
+    """Return whether there is a file that we did not write; raises UnitError."""
     try:
         return MARK.encode() not in path.read_bytes()
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """Run a command in our own terminal; return its exit code. Raises UnitError if it is none."""
+    """Run a command in our terminal; return its exit code. Raises UnitError if it cannot start."""
     try:
         return subprocess.run(words, check=False).returncode  # noqa: S603 - our own words
     except OSError as error:
@@ -132,7 +132,7 @@ WantedBy=default.target
 
 
 def _unit_file(unit: Unit) -> bytes:
-    """Return the unit file; raises UnitError for text that no unit file can hold."""
+    """Return the content of a unit file; raises UnitError for text that it cannot hold."""
     environment = "".join(
         f"Environment={_quoted(f'{name}={value}')}\n" for name, value in unit.environment.items()
     )
@@ -156,7 +156,7 @@ def systemd(home: Path) -> ServiceManager:
         start=(
             "systemctl --user daemon-reload",
             "systemctl --user enable {name}.service",
-            # It may run already: with what the file said before.
+            # It may run already, from the previous file.
             "systemctl --user restart {name}.service",
         ),
         stop=("-systemctl --user disable --now {name}.service",),
@@ -169,7 +169,7 @@ def systemd(home: Path) -> ServiceManager:
 
 
 def _quoted(word: str, *, command: bool = False) -> str:
-    """Return ``word`` as systemd.syntax(7) and systemd.service(5) (COMMAND LINES) have it."""
+    """Return ``word`` quoted by systemd.syntax(7) and systemd.service(5) (COMMAND LINES)."""
     text = _plain(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text.replace("$", "$$") if command else text}"'
 
@@ -181,11 +181,11 @@ def _plain(text: str) -> str:
 
 
 _AGAIN_AFTER = 10
-"""Seconds between two starts of what ends at once."""
+"""Seconds between two starts of a program that ends at once."""
 
 
 def _property_list(unit: Unit) -> bytes:
-    """Return the property list; raises UnitError for text that XML cannot hold."""
+    """Return the content of a property list; raises UnitError for text that XML cannot hold."""
     value: dict[str, Any] = {
         "Label": unit.name,
         "ProgramArguments": list(unit.program),
@@ -194,7 +194,7 @@ def _property_list(unit: Unit) -> bytes:
         "KeepAlive": {"SuccessfulExit": False},
         "ThrottleInterval": _AGAIN_AFTER,
         "ExitTimeOut": unit.stop_seconds,
-        # else the system slows down what it takes for a background job, and each request with it
+        # The system slows down background jobs, and that would slow down each request.
         "ProcessType": "Interactive",
         "StandardOutPath": str(unit.log),
         "StandardErrorPath": str(unit.log),
@@ -217,7 +217,7 @@ def launchd(home: Path) -> ServiceManager:
         home / "Library/LaunchAgents",
         ".plist",
         _property_list,
-        # It may run already: with what the file said before.
+        # It may run already, from the previous file.
         start=(bootout, f"launchctl bootstrap {domain} {{path}}"),
         stop=(bootout,),
         forget=(),
@@ -228,16 +228,16 @@ def launchd(home: Path) -> ServiceManager:
 
 
 _PATHS = ("config", "capture", "state_dir")
-"""Settings that are paths: the service runs in another folder than the one who installs it."""
+"""Settings that are paths, made absolute: the service has a working directory of its own."""
 _NO_PATHS = ("user", "none")
-"""Words that state_dir takes instead of a path."""
+"""Words that state_dir accepts instead of a path."""
 
 
 def settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return by field name what the service is to be told: ``given``, and the environment's.
+    """Return the service's settings by field name: those in ``given`` and in the environment.
 
-    The service does not see the environment of who installs it. ``given``: text, True for flags,
-    None or False for what was not given.
+    The environment's are included since the service has another one. ``given``: text, or True for
+    flags; None, False or () for options that were not given.
     """
     found: dict[str, Any] = {}
     if environ.get(ENV_PREFIX + "CONFIG"):
@@ -258,11 +258,11 @@ def settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, 
 
 
 def program(words: list[str]) -> tuple[str, ...]:
-    """Return the command line of ``cacheproxy serve WORDS`` with this very Python."""
+    """Return the command line of ``cacheproxy serve WORDS`` with this process's Python."""
     if not sys.executable:
         raise UnitError("this Python does not know where it is installed")
-    # -P: no module is taken from the folder it runs in. The path stays as it is: a virtual
-    # environment's interpreter is a link, and found by its place.
+    # -P: no module is imported from the working directory. The path is not resolved: a virtual
+    # environment's interpreter is a link, and Python finds the environment by the link's place.
     return (str(Path(sys.executable).absolute()), "-P", "-m", "cacheproxy", "serve", *words)
 
 

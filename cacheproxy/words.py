@@ -1,4 +1,4 @@
-"""Numbers, and other people's texts, as people read them."""
+"""Numbers and foreign texts, formatted for people."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from difflib import get_close_matches
 
 UNKNOWN = "?"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that change the direction of what follows."""
+"""Control characters, and those that change the direction of the text after them."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def count(number: int | None) -> str:
-    """Return a number of tokens, or that it is not known."""
+    """Return a number of tokens; ``UNKNOWN`` for None."""
     return UNKNOWN if number is None else f"{number:,}"
 
 
 def share(part: float | None) -> str:
-    """Return a part of a whole, 0 to 1, in per cent."""
+    """Return a part of a whole, 0 to 1, in per cent; ``UNKNOWN`` for None."""
     return UNKNOWN if part is None else f"{part:.1%}"
 
 
 def seconds(number: float | None) -> str:
-    """Return a time in the unit it is spoken of."""
+    """Return a time, in seconds or in minutes and seconds; ``UNKNOWN`` for None."""
     if number is None:
         return UNKNOWN
     if number < 9.995:
@@ -35,7 +35,7 @@ def seconds(number: float | None) -> str:
 
 
 def short(number: float) -> str:
-    """Return ``number`` with three figures: 187.2K, 8.41M."""
+    """Return ``number`` with three figures or four, and a letter: 187.2K, 8.41M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
         if number >= size:
             value = number / size
@@ -44,17 +44,17 @@ def short(number: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return ``1 request``, ``2 requests``."""
+    """Return the number with its noun: ``1 request``, ``2 requests``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def capitalised(text: str) -> str:
-    """Return ``text`` as a sentence begins."""
+    """Return ``text`` with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def span(number: float | None) -> str:
-    """Return a time, in seconds, in its largest unit alone."""
+    """Return a time, given in seconds, in its largest unit alone; ``UNKNOWN`` for None."""
     if number is None:
         return UNKNOWN
     for size, unit in _UNITS:
@@ -64,16 +64,16 @@ def span(number: float | None) -> str:
 
 
 def ago(number: float) -> str:
-    """Return how long ago something was, of a time in seconds."""
+    """Return the words for an age in seconds: ``3 min ago``."""
     if number >= _UNITS[-1][0]:
         return f"{span(number)} ago"
     return "just now" if number < 5 else f"{number:.0f} s ago"
 
 
 def clients(came: Iterable[tuple[str, str, float]], now: float) -> str:
-    """Return which clients came how often, and when last; "" for none.
+    """Return the clients with the number, and the last time, of their requests; "" for none.
 
-    ``came``: the client, the session and the time of each request; times in seconds.
+    ``came``: client, session and time of each request; times in seconds.
     """
     known: dict[str, list[tuple[str, float]]] = {}
     for client, session, at in came:
@@ -87,14 +87,14 @@ def clients(came: Iterable[tuple[str, str, float]], now: float) -> str:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence: which of ``known`` looks like ``name``, "" if none does."""
+    """Return a question about the name in ``known`` that is like ``name``; "" if none is."""
     near = get_close_matches(name, list(known), 1, 0.66)
     return f". Did you mean {near[0]}?" if near else ""
 
 
 def visible(line: str) -> str:
-    """Return ``line`` as a terminal may have it: a dot for each character that it would obey.
+    """Return ``line`` made safe for a terminal: a dot for each control character.
 
-    Halves of characters, which JSON can spell and no terminal print, become question marks.
+    Lone surrogates, which JSON can spell and no terminal can print, become question marks.
     """
     return _CONTROL.sub("·", line).encode("utf-8", "replace").decode()

@@ -1,1 +1,1 @@
-"""Servers in processes of their own, which die with whoever started them."""
+"""Child processes: servers that end with their parent, and programs in our terminal."""

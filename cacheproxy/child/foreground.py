@@ -1,7 +1,8 @@
-"""A program that has our terminal while it runs, as if the shell itself had started it.
+"""A program that uses our terminal while it runs, as if the shell itself had started it.
 
-It is in our process group, so what keys send (Ctrl-C, Ctrl-Z) and a change of the window reach it
-without us. What is sent to us alone is passed on. If it stops, so do we, and go on with it.
+It is in our process group, so signals of keys (Ctrl-C, Ctrl-Z) and of the window's size reach it
+without us. Signals sent to us alone are passed on. If it stops, we stop, too, and both continue
+together.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from typing import Any, Self
 
 _POSIX = os.name == "posix"
 _KEYS = ("SIGINT", "SIGQUIT")
-"""Sent to all of the terminal's foreground."""
+"""Signals that the terminal sends to its whole foreground process group."""
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
 class Foreground:
-    """One program, from its start to its end; as a context manager: from before its start on.
+    """One program in the foreground, and our signal handlers from before its start to its end.
 
-    Until there is one, a signal that it would get ends us, with SystemExit. When it is gone, those
-    of keys are too late for it, and do nothing any more.
+    Until it is started, a signal meant for it ends us, with SystemExit. After its end, signals of
+    keys are ignored, since they were meant for it.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._has_begun = False
         self.leaves_line = False
-        """Whether the terminal's line may be no new one: a key or a crash left something there."""
+        """Whether the cursor may be within a line: a key or a crash has left some text there."""
         self._came: list[int] = []
         self._by_keys = _has_terminal()
         self._before: dict[int, Any] = {}
@@ -39,7 +40,7 @@ class Foreground:
     def __enter__(self) -> Self:
         handlers: dict[str, Any] = dict.fromkeys((*_KEYS, *_PASSED_ON), self._pass_on)
         if _POSIX:
-            handlers["SIGTSTP"] = _stay  # we stop when it has
+            handlers["SIGTSTP"] = _stay  # we stop after the program has
         for name, handler in handlers.items():
             if (number := getattr(signal, name, None)) is not None:
                 self._before[number] = signal.signal(number, handler)
@@ -51,7 +52,7 @@ class Foreground:
             signal.signal(number, signal.SIG_IGN if is_late_key else handler)
 
     def run(self, command: Sequence[str], env: Mapping[str, str]) -> int:
-        """Run it; return its exit code, 128 and the number for a signal. Raises OSError."""
+        """Run ``command``; return its exit code, or 128 plus a signal's number. Raises OSError."""
         self._has_begun = True
         with _terminal_as_it_was():
             self._process = process = subprocess.Popen(command, env=env)  # noqa: S603
@@ -68,20 +69,23 @@ class Foreground:
         elif process is None or (process.returncode is not None and not is_key):
             raise SystemExit(128 + number)
         elif self._by_keys and is_key:
-            self.leaves_line = True  # it has it
+            self.leaves_line = True  # the program has got it from the terminal
         elif process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, number)
 
 
 def _waited(process: subprocess.Popen[bytes]) -> int:
-    """Wait for its end, stopping and going on with it; return its exit code or minus the signal."""
+    """Wait for the end of ``process``; return its exit code, or minus the number of a signal.
+
+    We stop and continue together with it.
+    """
     while True:
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
             process.returncode = os.waitstatus_to_exitcode(status)
             return process.returncode
-        # Where nobody could wake us again, the system does not stop us for this.
+        # In an orphaned process group, which nobody could continue, this does not stop us (POSIX).
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, _stay)
@@ -90,11 +94,11 @@ def _waited(process: subprocess.Popen[bytes]) -> int:
 
 
 def _stay(number: int, frame: object) -> None:
-    """Take no part in a signal: unlike one that is ignored, the program does not inherit this."""
+    """Do nothing about a signal: unlike SIG_IGN, a handler is not inherited by the program."""
 
 
 def _has_terminal() -> bool:
-    """Whether we are the foreground of a terminal, whose keys send signals."""
+    """Return whether we are in the foreground of a terminal, whose keys send signals."""
     try:
         return _POSIX and os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
     except (OSError, ValueError, AttributeError):
@@ -102,7 +106,7 @@ def _has_terminal() -> bool:
 
 
 def is_drawn_on() -> bool:
-    """Whether a program reads single keys of our terminal, as those do that draw on it."""
+    """Return whether a full-screen program uses our terminal: one that reads single keys."""
     try:
         import termios  # noqa: PLC0415 - not everywhere
 
@@ -113,7 +117,7 @@ def is_drawn_on() -> bool:
 
 @contextlib.contextmanager
 def _terminal_as_it_was() -> Iterator[None]:
-    """Put the terminal's settings back at the end: a program that crashes leaves its own."""
+    """Restore the terminal's settings at the end: a program that crashes leaves its own."""
     if not _has_terminal():
         yield
         return
@@ -123,7 +127,7 @@ def _terminal_as_it_was() -> Iterator[None]:
     try:
         yield
     finally:
-        handler = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # it may have left us behind
+        handler = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # we may be in the background
         with contextlib.suppress(OSError, termios.error):
             os.tcsetpgrp(0, os.getpgrp())
             termios.tcsetattr(0, termios.TCSADRAIN, before)

@@ -1,10 +1,10 @@
-"""A server in a process of its own, which dies with its parent, whatever the parent dies of.
+"""A server in a child process, which ends with its parent, however that ends.
 
-Such a process leaves when its standard input ends, and has a session of its own: Ctrl-C does not
-reach it. What it writes goes to a file without a name, unless one is given.
+The child exits when its standard input ends, and has a session of its own: Ctrl-C does not reach
+it. Its output goes to a temporary file without a name, unless a file is given.
 
-The proxy is one: ``python -m cacheproxy.child.process TWISTD-ARGUMENTS`` is the ``twistd`` command,
-except that it leaves when its standard input ends.
+The proxy can be such a server: ``python -m cacheproxy.child.process TWISTD-ARGUMENTS`` is the
+``twistd`` command, except that it exits when its standard input ends.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from cacheproxy.http_client import CommandError
 
 STOP_SECONDS = 10.0
 START_SECONDS = 120.0
-"""Far more than it takes on a busy machine; one that cannot start ends at once."""
+"""Seconds for a start, at most: far more than a busy machine needs; a failed start ends at once."""
 POLL_SECONDS = 0.02
 _BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)", re.MULTILINE)
 
 
 class ServerProcess:
-    """``python -m`` with ``arguments``, a module of ours first, in the environment ``env``.
+    """A child that runs ``python -m`` with ``arguments``, our module first; ``env``: environment.
 
-    ``says``: whether its standard output is a pipe to be read, ``stdout``, instead of a part of the
-    log. ``log``: an empty file for it. ``url``: where it listens, without a slash at the end; the
-    constructor waits for that. ``popen``: what starts it.
+    ``says``: whether its standard output is a pipe, ``stdout``, instead of a part of the log.
+    ``log``: an empty file for the log. ``url``: the URL at which it listens, without a slash at the
+    end; the constructor waits for it. ``popen``: callable that starts the process.
     """
 
     popen: Callable[..., subprocess.Popen[str]] = subprocess.Popen
@@ -48,7 +48,7 @@ class ServerProcess:
         says: bool = False,
         log: IO[bytes] | None = None,
     ) -> None:
-        # read with pread alone: the place where the child writes is shared with us
+        # Read it with pread alone: the child's file position is shared with us.
         self._log = log or tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
         self._last_log = ""
         self._process = self.popen(
@@ -67,7 +67,7 @@ class ServerProcess:
             raise
 
     def _announced(self) -> str:
-        """Return the URL that it says it listens at; raises where it does not."""
+        """Return the URL at which the child reports to listen; raises if it does not start."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -83,28 +83,28 @@ class ServerProcess:
 
     @property
     def stdout(self) -> IO[str]:
-        """What it says, if that is a pipe."""
+        """The pipe of its standard output; needs ``says``."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     def log(self) -> str:
-        """Return all it has logged so far, or had logged when it was closed."""
+        """Return the whole log so far; after ``close``, the log at its end."""
         if self._log.closed:
             return self._last_log
-        # a seek and a read would now and then make the child write over its own first line
+        # A seek would now and then make the child write over its own first line.
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode("utf-8", "replace")
 
     def has_ended(self) -> bool:
-        """Whether the process is no more."""
+        """Return whether the process has ended."""
         return self._process.poll() is not None
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send the process a signal."""
         self._process.send_signal(number)
 
     def close(self) -> int:
-        """Stop it and return its exit status, 0 if it left in peace. Idempotent."""
+        """Stop the process and return its exit status, 0 for a regular end. Idempotent."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -120,12 +120,12 @@ class ServerProcess:
 
 
 class ChildProxy(ServerProcess):
-    """A running cacheproxy in front of ``upstream`` (a URL; empty where a config file names it).
+    """A running cacheproxy in front of ``upstream`` (a URL; "" if a config file names it).
 
-    The user's own settings are left aside, so that the result is the proxy's as it comes, but for
-    ``options`` of its command line; unless it is ``users``: then only where it listens, and that it
-    keeps no totals, are not theirs. The constructor returns when the service listens. Raises
-    CommandError if it does not. ``log``: as for ServerProcess.
+    The user's own settings are ignored: the proxy has its defaults, except for ``options`` of its
+    command line. With ``users`` the user's settings apply, but the proxy listens at a free port
+    and stores no totals. The constructor returns when the service listens, and raises CommandError
+    if it does not. ``log``: as for ServerProcess.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class ChildProxy(ServerProcess):
 
 
 def leave_with_parent() -> None:
-    """Wait for the end of standard input, then ask this process to stop."""
-    # os.read, since a thread inside sys.stdin would hold its lock when the interpreter ends
+    """Wait for the end of standard input, then send this process SIGTERM."""
+    # os.read, since a thread inside sys.stdin would have its lock when the interpreter ends
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
