@@ -1,19 +1,19 @@
-r"""aider for cacheproxy: the date, the reminder of the edit format, sessions.
+r"""aider for cacheproxy: rules for the date and the reminder of the edit format; its sessions.
 
 Shapes, from aider 0.86.2 (``aider/coders/base_coder.py``, ``*_prompts.py``) and what it sent:
 
-- system text, where shell commands are allowed::
+- the system text, if shell commands are allowed, has::
 
       - Platform: Linux-6.1.0-x86_64
       - Shell: SHELL=/bin/bash
       - Language: English
       - Current date: 2026-11-21
 
-- system text ends with the rules of the edit format, and so does the last user message: behind an
-  empty line, the same text once more. As history, the message has only what the user typed.
+- the system text ends with the rules of the edit format, and the last user message repeats them
+  after an empty line. In the history, a message has only the text that the user typed.
 
-aider has the user agent of an SDK (``OpenAI/Python 2.20.0``): the first two lines of its system
-text tell its requests.
+aider has the user agent of an SDK (``OpenAI/Python 2.20.0``): its requests are recognised by the
+first two lines of the system text.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _SUBJECTS = (
     "Here are some images as ",
     "I spoke to you previously about a number of things.\n",
 )
-"""What aider's own messages in the user's name begin with."""
+"""Beginnings of the messages that aider itself writes in the user's role."""
 
 _EMPTY_LINE = re.compile(r"\n\n(?=[^\n])")
 _NOTE = re.compile(r"\n\n<system-reminder>\n")
@@ -84,9 +84,9 @@ _NOTE = re.compile(r"\n\n<system-reminder>\n")
 
 @quick
 def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
-    """Put the format reminder back behind a user's text, where the turn before had it.
+    """Put the format reminder back after a user's text, if the previous turn had it there.
 
-    What stands behind it there is a note, which its pin puts back itself.
+    A note after the reminder is left to its pin, which puts it back itself.
     """
     name, messages = messages_of(request)
     system = messages[0].get("content") if messages else None
@@ -105,7 +105,10 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
 
 
 def _end_of_reminder(text: str, at: int, system: str) -> int | None:
-    """Return where the end of ``system`` ends that follows an empty line at ``at``, if it does."""
+    """Return the end of the reminder after an empty line at ``at``, None if there is none.
+
+    The reminder is a text with which ``system`` ends, too.
+    """
     if not text.startswith("\n\n", at):
         return None
     ends = [found.start() for found in _NOTE.finditer(text, at + 2, at + len(system) + 20)]
@@ -116,7 +119,7 @@ def _end_of_reminder(text: str, at: int, system: str) -> int | None:
 
 
 def _typed(text: str, system: str) -> str:
-    """Return ``text`` without the end of ``system`` that follows an empty line, if it does."""
+    """Return ``text`` without its reminder: an empty line, and a text that ends ``system``, too."""
     ends = range(1, min(len(text), len(system)) + 1)
     shared = bisect(ends, False, key=lambda count: not system.endswith(text[-count:]))
     found = _EMPTY_LINE.search(text, max(0, len(text) - shared - 1))
@@ -148,10 +151,10 @@ RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDER, PIN_DATE)
 @hookimpl
 @quick
 def cacheproxy_session(request: Request) -> str | None:
-    """Return a hash of what the user typed first, without the format reminder.
+    """Return a hash of the user's first text, without the format reminder.
 
-    aider names no session, and begins all of them with the same examples: only what comes after
-    these and after the files tells one from another.
+    aider's requests have no id of a session, and all begin with the same examples: the text after
+    these and after the files is the first that differs.
     """
     _, messages = messages_of(request)
     system = messages[0].get("content") if messages else None
@@ -169,10 +172,10 @@ def cacheproxy_session(request: Request) -> str | None:
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return its variables (aider.chat/docs/llms/openai-compat.html); it limits no context."""
+    """Return aider's variables (aider.chat/docs/llms/openai-compat.html); it limits no context."""
     variables = {"OPENAI_API_BASE": need.openai, "OPENAI_API_KEY": need.key}
     if need.model is not None:
         variables["AIDER_MODEL"] = f"openai/{need.model}"
     launch = Launch("aider", "uv tool install aider-chat")
-    limits = {"AIDER_TIMEOUT": str(need.patience)}  # 600 seconds otherwise
+    limits = {"AIDER_TIMEOUT": str(need.patience)}  # default: 600 seconds
     return Setup(variables, warnings=need.no_header("aider"), launch=launch, limits=limits)

@@ -1,7 +1,7 @@
-r"""Cline for cacheproxy: what tells its requests, and the date in its system text.
+r"""Cline for cacheproxy: the marks of its requests, and a rule for the date in its system text.
 
-Shapes, from its public releases. The CLI 3.x and its SDK (``@cline/shared``, the prompts for acting
-and for work without questions) have one text with::
+Shapes, from its public releases. In the CLI 3.x and its SDK (``@cline/shared``, the prompts for
+acting and for work without questions) the system text has::
 
     Environment you are running in:
     <env>
@@ -11,13 +11,13 @@ and for work without questions) have one text with::
     4. Working Directory: /home/me/project
     </env>
 
-The date is JavaScript's ``toLocaleDateString``: each country writes it its own way. The user's own
-rules stand behind it, so that the first such block is Cline's. The extension and the CLI up to 2.x
-have no date in the system text; their "# Current Time" stands in each user message and stays as
-it was.
+The date is JavaScript's ``toLocaleDateString``, whose format depends on the locale. The user's own
+rules come after it, so that the first such block is Cline's. The extension and the CLI up to 2.x
+have no date in the system text; their "# Current Time" is in each user message and never changes
+there.
 
-The user agent is that of an SDK (``ai-sdk/openai-compatible/…``), or ``Cline/…``; else the first
-sentence of the system text tells.
+The user agent is ``Cline/…``, or that of an SDK (``ai-sdk/openai-compatible/…``); then the first
+sentence of the system text identifies Cline.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLIENT = Client(
     head=(
         "You are Cline, an AI coding agent.",
         "You are Cline, a careful and helpful coding agent",
-        # the extension, and the CLI up to 2.x: one for each family of models
+        # the extension, and the CLI up to 2.x: a sentence for each family of models
         "You are Cline, a highly skilled software engineer",
         "You are Cline, a software engineering AI.",
         "You are Cline, a senior software engineer",
@@ -59,7 +59,7 @@ _PROVIDER = "openai-compatible"
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return fields of its settings (docs.cline.bot/provider-config/openai-compatible)."""
+    """Return fields of Cline's settings (docs.cline.bot/provider-config/openai-compatible)."""
     key = need.key_variable
     fields = [
         "Cline's settings, API Provider: OpenAI Compatible",
@@ -77,7 +77,7 @@ def cacheproxy_setup(need: Need) -> Setup:
 
 
 def _launch(need: Need) -> Launch:
-    """Return how its CLI is started (3.x): with a file of its own instead of that of ``auth``."""
+    """Return the launch of its CLI (3.x), with a file in place of the one that ``auth`` writes."""
     settings: dict[str, Any] = {
         "provider": _PROVIDER,
         "apiKey": need.key,

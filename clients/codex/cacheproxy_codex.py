@@ -1,19 +1,18 @@
-"""Codex for cacheproxy: what tells its requests, and which thread of which session they are.
+"""Codex for cacheproxy: the marks of its requests, and their sessions and threads.
 
 Shapes, from its public sources (``codex-rs``) and from requests of 0.169.0. A session has one
-thread of its own and one more for each subagent. Headers say which, and ``client_metadata`` in the
-body says it again, which a gateway that drops headers passes on:
+thread of its own and one more for each subagent. They are named by headers, and again by
+``client_metadata`` in the body, which a gateway that drops headers passes on:
 
 - ``session-id`` and ``thread-id`` (in the body ``session_id`` and ``thread_id``); all
   threads of a session have its ``prompt_cache_key``;
-- before there was a ``thread-id``, ``session_id`` was the thread's own, and
-  ``x-codex-parent-thread-id`` named the one that a subagent worked for;
-- ``x-openai-subagent``: what kind of subagent (``collab_spawn``, ``review``, ``compact``).
+- in versions without a ``thread-id``, ``session_id`` is the thread's, and
+  ``x-codex-parent-thread-id`` is the thread that a subagent works for;
+- ``x-openai-subagent``: the kind of subagent (``collab_spawn``, ``review``, ``compact``).
 
-There are no rules: within a session Codex only appends, the date included. What may change is
-``external_web_access`` of its ``web_search`` tool, which follows the sandbox mode. It is a
-permission, which is not ours to keep or to take, and llama.cpp shows a tool of that type to no
-model.
+There are no rules: within a session Codex only appends, the date included. The one member that may
+change is ``external_web_access`` of its ``web_search`` tool, which follows the sandbox mode. It is
+a permission, which is not ours to pin, and llama.cpp shows a tool of that type to no model.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ CLIENT = Client(
             "stream_idle_timeout_ms = 3600000 for its provider, as cacheproxy env codex prints it",
         ),
     ),
-    # One prompt for each family of models; the first is for those that it does not know.
+    # One prompt for each family of models; the first is for models that Codex does not know.
     head=(
         "You are a coding agent running in the Codex CLI, a terminal-based coding assistant",
         "You are Codex, based on GPT-",
@@ -59,7 +58,7 @@ _NO_RESPONSES = "Codex needs /v1/responses, and the model server does not have i
 @hookimpl
 @quick
 def cacheproxy_session(request: Request) -> str | None:
-    """Return the session, and behind a colon the subagent's thread (or kind) if it is one's."""
+    """Return the session; for a subagent's request with a colon and its thread (or kind)."""
     said = [request.first_header(names) for names in _HEADERS]
     if said[0] is None:
         said = _from_metadata(request)
@@ -72,7 +71,7 @@ def cacheproxy_session(request: Request) -> str | None:
 
 
 def _from_metadata(request: Request) -> list[str | None]:
-    """Return what the body says where no header does."""
+    """Return the names in the body, used for requests without the headers."""
     body = request.json if "client_metadata" in request.literals else None
     metadata = body.get("client_metadata") if body is not None else None
     found = [metadata.get(key) if isinstance(metadata, dict) else None for key in _KEYS]
@@ -81,7 +80,7 @@ def _from_metadata(request: Request) -> list[str | None]:
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return its file (developers.openai.com/codex/config-reference): it speaks Responses only."""
+    """Return Codex's file (developers.openai.com/codex/config-reference), for Responses alone."""
     provider = f"model_providers.{need.provider}"
     chosen = [f"model = {Setup.quoted(need.model_name)}", f'model_provider = "{need.provider}"']
     if need.context is not None:
@@ -90,7 +89,7 @@ def cacheproxy_setup(need: Need) -> Setup:
         f'name = "{need.provider}"',
         f"base_url = {Setup.quoted(need.openai)}",
         'wire_api = "responses"',
-        f"stream_idle_timeout_ms = {need.patience * 1000}",  # 300 seconds otherwise
+        f"stream_idle_timeout_ms = {need.patience * 1000}",  # default: 300 seconds
     ]
     if need.key_variable is not None:
         lines.append(f'env_key = "{need.key_variable}"')

@@ -1,4 +1,4 @@
-r"""Continue's CLI for cacheproxy: what tells its requests, the date and git status it writes.
+r"""Continue's CLI for cacheproxy: the marks of its requests, rules for date and git status.
 
 Shape, from its sources (``extensions/cli/src/systemMessage.ts`` of ``@continuedev/cli`` 1.5.47)
 and what it sent. The system text begins with::
@@ -19,9 +19,10 @@ and what it sent. The system text begins with::
     Working tree clean
     </context>
 
-What the user's own files say (rules, AGENTS.md) stands behind. ``cn --resume`` makes all of it
-anew. Its user agent is that of OpenAI's SDK, whose class has another name in the packed program:
-``ls/JS 5.23.2``. So only the beginning of the system text tells. It names no session.
+The text of the user's own files (rules, AGENTS.md) comes after it. ``cn --resume`` makes the whole
+system text anew. The user agent is that of OpenAI's SDK, whose class has another name in the
+bundled program: ``ls/JS 5.23.2``. So the beginning of the system text is the only mark. Requests
+have no id of a session.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ RULES = (PIN_DATE, PIN_GIT_STATUS)
 @hookimpl
 @quick
 def cacheproxy_session(request: Request) -> str | None:
-    """Return a hash of folder and first words: what is between them changes with each resume."""
+    """Return a hash of folder and first words: texts between them change with each resume."""
     texts = [
         text
         for place in FIRST_USER_TEXT
@@ -97,9 +98,9 @@ def cacheproxy_session(request: Request) -> str | None:
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return its file (docs.continue.dev/reference): YAML, of which JSON is a part.
+    """Return Continue's file (docs.continue.dev/reference): YAML, of which JSON is a subset.
 
-    ``cn`` is started with such a file of its own, in the place of the user's.
+    ``cn`` is started with such a file instead of the user's.
     """
     key = f"${{{{ secrets.{need.key_variable} }}}}" if need.key_variable else need.key
     model: dict[str, Any] = {

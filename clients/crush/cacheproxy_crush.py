@@ -1,7 +1,7 @@
-r"""Crush for cacheproxy: the date and the git status in its environment block.
+r"""Crush for cacheproxy: rules for the date and the git status in its environment block.
 
 Shape, from Crush's sources (``internal/agent/templates/coder.md.tpl``, ``task.md.tpl`` and
-``internal/agent/prompt/prompt.go``): in system text::
+``internal/agent/prompt/prompt.go``), in system text::
 
     <env>
     Working directory: /home/me/project
@@ -19,7 +19,7 @@ Shape, from Crush's sources (``internal/agent/templates/coder.md.tpl``, ``task.m
 
     </env>
 
-It is made anew whenever the prompt is built: when a session goes on the next day, after a commit.
+The block is made anew with each prompt, so it changes on the next day and after a commit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CLIENT = Client(
             "request_timeout of its options, as cacheproxy env crush prints it",
         ),
     ),
-    # Behind a gateway that sends a user agent of its own.
+    # For gateways that send a user agent of their own.
     head=(
         "You are Crush, a powerful AI Assistant that runs in the CLI.\n",
         "You are an agent for Crush. Given the user's prompt,",
@@ -49,7 +49,7 @@ _BLOCK = (
     r"Today's date: "
 )
 _FIRST = r"[\s\S]*"
-"""Up to the end: a file that quotes the block stands behind it."""
+"""Pattern of the whole rest: files that quote the block come after it, and must not match."""
 
 PIN_DATE = Rule(
     name="crush-pin-date",
@@ -77,7 +77,7 @@ RULES = (PIN_DATE, PIN_GIT_STATUS)
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return its file (github.com/charmbracelet/crush: custom providers)."""
+    """Return Crush's file (github.com/charmbracelet/crush: custom providers)."""
     model: dict[str, Any] = {"id": need.model_name, "name": need.model_name}
     if need.context is not None:
         model |= {"context_window": need.context, "default_max_tokens": need.output}
@@ -94,7 +94,7 @@ def cacheproxy_setup(need: Need) -> Setup:
         "$schema": "https://charm.land/crush.json",
         "providers": {need.provider: provider},
         "models": {"large": chosen, "small": chosen},
-        "options": {"request_timeout": need.patience},  # 120 seconds otherwise
+        "options": {"request_timeout": need.patience},  # default: 120 seconds
     }
     launch = Launch(
         "crush",

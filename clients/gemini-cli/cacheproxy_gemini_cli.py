@@ -1,11 +1,11 @@
-r"""Gemini CLI for cacheproxy: tool responses that a resumed session sends twice.
+r"""Gemini CLI for cacheproxy: a rule for tool responses that a resumed session sends twice.
 
-Shape, from what Gemini CLI 0.61.0 sent to ``/v1beta/models/…:streamGenerateContent``: after
+Shape, from requests of Gemini CLI 0.61.0 to ``/v1beta/models/…:streamGenerateContent``. After
 ``--resume``, a content of the user's role with::
 
     {"functionResponse": {"name": "run_shell_command", "response": {…}, "id": "run_…_0"}}
 
-has each part twice. A call has one id and one response, so the copy says nothing.
+has each part twice. A call has one id and one response, so the copy has no information.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GOOGLE = (
 
 @quick
 def _copies(request: Request, _previous: Request | None) -> Iterator[Edit]:
-    """Take out each response that stands in its content for the second time, to the letter."""
+    """Remove each response that is an exact copy of one before it in the same content."""
     contents = (request.json or {}).get("contents")
     for number, content in enumerate(contents if isinstance(contents, list) else ()):
         parts = content.get("parts") if isinstance(content, dict) else None
@@ -59,7 +59,7 @@ RULES: tuple[CodeRule, ...] = (RESPONSE_ONCE,)
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return variables (geminicli.com/docs: configuration; the last one stands in its source)."""
+    """Return variables (geminicli.com/docs: configuration; the last one is in its source)."""
     variables = {"GOOGLE_GEMINI_BASE_URL": need.url, "GEMINI_API_KEY": need.key}
     if need.model is not None:
         variables["GEMINI_MODEL"] = need.model

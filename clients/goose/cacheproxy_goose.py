@@ -1,18 +1,18 @@
-r"""goose for cacheproxy: the date in its system text, its turn context, and its sessions.
+r"""goose for cacheproxy: rules for the date in its system text and turn context; its sessions.
 
 Shapes, from goose's sources (``crates/goose/src/prompts/system.md``,
 ``crates/goose/src/agents/prompt_manager.rs``, ``crates/goose/src/session_context.rs``):
 
-- system text, in older versions::
+- the system text, in older versions, begins with::
 
       You are a general-purpose AI agent called goose, created by Block, …
       goose is being developed as an open-source software project.
 
       The current date is 2025-09-30 14:00.
 
-  of the hour in which the process began; before that, of the second;
+  It is the hour in which the process began; in still older versions, the second;
 
-- before what the user says, in the newest message of a user (``moim.rs`` there)::
+- the newest user message has, before the user's text (``moim.rs`` there)::
 
       <turn-context>
       <current-time>2026-11-23 14:05:00</current-time>
@@ -21,12 +21,12 @@ Shapes, from goose's sources (``crates/goose/src/prompts/system.md``,
       <turn-budget>26/50 used</turn-budget>
       </turn-context>
 
-  Older versions write it anew with each tool call; all but the newest take it out of a message
-  when the user has said the next thing. In those it stays, as it was when the turn began;
+  Older versions write it anew with each tool call, and remove it when the user has sent the next
+  message. In the newest versions it stays, as it was when the turn began;
 
-- the header ``agent-session-id``, which other programs send, too.
+- the header ``agent-session-id`` is the session; other programs send it, too.
 
-goose sends no user agent; the beginning of its system text tells its requests.
+goose sends no user agent; its requests are recognised by the beginning of the system text.
 """
 
 from __future__ import annotations
@@ -90,10 +90,11 @@ _MOVES_ON = re.compile(
 
 @quick
 def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
-    """Put back the context that stood before a user's text in the turn before.
+    """Put the previous turn's context back before a user's text.
 
-    As newer versions do, which leave it there: what is current stands before the newest message of
-    a user. That of the first message, while it is there, is for the pins: they tell what is new.
+    Newer versions leave it there by themselves; the current context comes before the newest user
+    message. The first message's context, while it is there, is left to the pins, which report new
+    values in notes.
     """
     (name, messages), (_, before) = messages_of(request), messages_of(previous)
     is_first = True
@@ -112,7 +113,7 @@ def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
 
 
 def _split(content: Any) -> tuple[str, Any]:
-    """Return the context with which ``content`` begins, "" for none, and what follows it."""
+    """Return the context at the start of ``content``, "" for none, and the rest."""
     if isinstance(content, str):
         found = _CONTEXT.match(content)
         return (found[0], content[found.end() :]) if found else ("", content)
@@ -167,13 +168,13 @@ _INSTALL = (
 @hookimpl
 @quick
 def cacheproxy_session(request: Request) -> str | None:
-    """Return the session that goose names in a header; a subagent has one of its own."""
+    """Return the session in goose's header; a subagent has a session of its own."""
     return request.header("agent-session-id") or None
 
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return variables (goose-docs.ai: environment variables, providers); the path is as usual."""
+    """Return variables (goose-docs.ai: environment variables, providers); no path: the default."""
     variables = {
         "GOOSE_PROVIDER": "openai",
         "OPENAI_HOST": need.url,
@@ -186,6 +187,6 @@ def cacheproxy_setup(need: Need) -> Setup:
         variables["GOOSE_CONTEXT_LIMIT"] = str(need.context)
     if need.needs_header:
         variables["OPENAI_CUSTOM_HEADERS"] = f"{need.token_header}={need.token}"
-    # 600 seconds for a request, and 150 between two lines, otherwise
+    # defaults: 600 seconds for a request, and 150 between two lines
     limits = dict.fromkeys(("OPENAI_TIMEOUT", "GOOSE_STREAM_TIMEOUT"), str(need.patience))
     return Setup(variables, launch=Launch("goose", _INSTALL), limits=limits)

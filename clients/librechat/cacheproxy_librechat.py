@@ -1,15 +1,15 @@
-r"""LibreChat for cacheproxy: dates and times that its special variables put into instructions.
+r"""LibreChat for cacheproxy: rules for dates and times that special variables put into prompts.
 
-Shapes, from LibreChat's sources (``packages/data-provider/src/parsers.ts``): with every request, in
-the instructions of an agent or a preset, which are system text,
+Shapes, from LibreChat's sources (``packages/data-provider/src/parsers.ts``). In every request's
+system text, which has the instructions of an agent or a preset,
 
 - ``{{current_date}}`` becomes ``2026-11-22 (Sunday)``, formerly ``2026-11-22 (0)``;
 - ``{{current_datetime}}`` becomes ``2026-11-22 14:03:59 +01:00 (Sunday)``, formerly
   ``2026-11-22 14:03:59 (0)``;
 - ``{{iso_datetime}}`` becomes ``2026-11-22T13:03:59.000Z``.
 
-LibreChat has the user agent of an SDK, and its system text is its users'. So a header has to tell
-its requests, one that its own configuration adds (README.md).
+LibreChat has the user agent of an SDK, and its users write the system text. So its requests are
+recognised by a header that must be added in its configuration (README.md).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RULES = (PIN_DATE, PIN_TIME)
 def cacheproxy_setup(need: Need) -> Setup:
     """Return a part of librechat.yaml (librechat.ai/docs: custom endpoint), with our header.
 
-    The file stands where LibreChat is installed.
+    The file is in the folder in which LibreChat is installed.
     """
     lines = [
         "# librechat.yaml",

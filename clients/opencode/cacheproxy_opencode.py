@@ -1,7 +1,7 @@
-r"""opencode and Kilo for cacheproxy: what tells their requests, and the date in their system text.
+r"""opencode and Kilo for cacheproxy: the marks of their requests, rules for the date in them.
 
 Shapes, from its public sources and releases (``packages/opencode/src/session/system.ts``, 0.5.29 to
-1.18.33), one text that holds them all::
+1.18.33). The system text is one text with::
 
     You are powered by the model named …
     Here is some useful information about the environment you are running in:
@@ -12,13 +12,13 @@ Shapes, from its public sources and releases (``packages/opencode/src/session/sy
       Today's date: Sat Nov 21 2026
     </env>
 
-The date is JavaScript's ``toDateString``, which is English everywhere. Before it stands the
-prompt for the model, behind it what the user's own files say (AGENTS.md), so that the first such
-block is opencode's.
+The date is JavaScript's ``toDateString``, which is English everywhere. The prompt for the model
+comes before the block, the text of the user's own files (AGENTS.md) after it, so that the first
+such block is opencode's.
 
-From 1.1 its user agent is ``opencode/…``; before that, and behind a gateway, the beginning of the
-system text tells. Kilo is a fork (``@kilocode/cli`` 7.7.9, ``Kilo-Code/…``): its block has no
-working directory, and more lines behind the date. Sessions and subagents (``x-session-id``,
+From 1.1 its user agent is ``opencode/…``. In older versions, and behind a gateway, the mark is the
+beginning of the system text. Kilo is a fork (``@kilocode/cli`` 7.7.9, ``Kilo-Code/…``): its block
+has no working directory, and more lines after the date. Sessions and subagents (``x-session-id``,
 ``x-parent-session-id``) are read by cacheproxy itself, from any client.
 """
 
@@ -77,7 +77,7 @@ KILO_PIN_DATE = replace(
 RULES = (PIN_DATE, KILO_PIN_DATE)
 
 _AGENTS = ("build", "plan", "general", "explore", "title", "summary", "compaction")
-"""Those that opencode brings (1.18.33)."""
+"""Names of opencode's built-in agents (1.18.33)."""
 
 
 @hookimpl
@@ -89,8 +89,8 @@ def cacheproxy_setup(need: Need) -> Setup:
     options: dict[str, Any] = {
         "baseURL": need.openai,
         "apiKey": f"{{env:{need.key_variable}}}" if need.key_variable else need.key,
-        "timeout": False,  # of a whole request
-        # 300 seconds otherwise
+        "timeout": False,  # no limit for a whole request
+        # default: 300 seconds
         "headerTimeout": need.patience * 1000,
         "chunkTimeout": need.patience * 1000,
     }
@@ -110,7 +110,7 @@ def cacheproxy_setup(need: Need) -> Setup:
     }
     setup = Setup.of_json("~/.config/opencode/opencode.json", value, need)
     content = Setup.unexpanded(setup.content or "", need.model_name)
-    # this is read after the user's own files, which may name other models, and forbid providers
+    # It is read after the user's own files, which may name other models, and forbid providers.
     chosen = {"model": value["model"]}
     whole = {**value, "small_model": value["model"], "enabled_providers": [need.provider]}
     whole |= {"disabled_providers": [], "agent": dict.fromkeys(_AGENTS, chosen)}

@@ -1,4 +1,4 @@
-r"""pi and Oh My Pi for cacheproxy: what tells their requests, and the date that they write.
+r"""pi and Oh My Pi for cacheproxy: the marks of their requests, and rules for the date in them.
 
 Shapes, from its public releases (``dist/core/system-prompt.js`` of @mariozechner/pi-coding-agent
 and @earendil-works/pi-coding-agent). The system text ends with two lines, after the user's own
@@ -8,9 +8,9 @@ files (AGENTS.md) and skills::
     Current date and time: Saturday, November 21, 2026 at 08:43:12 PM UTC   before
     Current working directory: /home/me/project
 
-0.83 and later say no date. Recent versions have a user agent of their own (``pi/1.5.2 (linux;
-node/v24.21.0; x64)``), earlier ones that of an SDK (0.73.1: ``OpenAI/JS 6.26.0``); then the first
-sentence of the system text tells.
+0.83 and later have no date. Recent versions have a user agent of their own (``pi/1.5.2 (linux;
+node/v24.21.0; x64)``), earlier ones that of an SDK (0.73.1: ``OpenAI/JS 6.26.0``); their mark is
+the first sentence of the system text.
 
 Oh My Pi (``@oh-my-pi/pi-coding-agent`` 18.2.3, ``omp/18.2.3``) is a fork. It writes the date at the
 start of the first user message, as a block of its own, and anew when a session is resumed::
@@ -48,7 +48,7 @@ CLIENT = Client(
 PIN_DATE = Rule(
     name="pi-pin-date",
     where=SYSTEM_HEAD,
-    # At the very end: a file that is quoted stands before it.
+    # The very end of the text: files that are quoted come before it.
     pattern=(
         r"\nCurrent date(?: and time)?: (?P<volatile>[^\n]{8,80})"
         r"\nCurrent working directory: [^\n]*(?:\n\s*)?\Z"
@@ -61,7 +61,7 @@ PIN_DATE = Rule(
 OMP = Client(name="omp", agents=("omp/",))
 OMP_PIN_DATE = Rule(
     name="omp-pin-date",
-    # The first block alone: what the user says is another one.
+    # The first block alone: the user's text is another one.
     where=tuple(place.replace("/*[", "/0[") for place in FIRST_USER_TEXT if "/*[" in place),
     pattern=(
         r"\A<system-reminder>\nToday: (?P<volatile>\d{4}-\d{2}-\d{2}); "
@@ -81,22 +81,22 @@ _MODEL = {
     "contextWindow": 128_000,
     "maxTokens": 16_384,
 }
-"""What pi takes where a file does not tell (its docs/models.md)."""
+"""Defaults of pi for a model in a file (its docs/models.md)."""
 _EXTENSION = 'export default (pi) => pi.registerProvider("{}", {});\n'
-"""A provider for this run alone (its docs/custom-provider.md): the user's files stay."""
+"""Source of an extension with a provider for this run alone (its docs/custom-provider.md)."""
 
 
 def _wait(need: Need) -> str:
-    """Return what makes it wait (its docs/settings.md): no provider's file and no extension can."""
+    """Return a note with pi's timeout (its docs/settings.md): no file or extension can set it."""
     setting = f'"httpIdleTimeoutMs": {need.patience * 1000}'
     return f"For prompts that the server reads for minutes: {setting} in ~/.pi/agent/settings.json"
 
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return pi's file (docs/models.md of its npm package): a provider beside its own.
+    """Return pi's file (docs/models.md of its npm package), with one more provider.
 
-    A key that is the name of a variable stands for the variable's value.
+    If ``apiKey`` or a header is a variable's name, pi sends the variable's value.
     """
     model: dict[str, Any] = {"id": need.model_name}
     if need.context is not None:
@@ -111,7 +111,7 @@ def cacheproxy_setup(need: Need) -> Setup:
         provider["headers"] = {need.token_header: "CACHEPROXY_TOKEN"}
     start = f"pi --provider {need.provider} --model {shlex.quote(need.model_name)}"
     note = f"Choose the model with /model, or start it: {start}"
-    # an extension says what a file may leave out
+    # An extension must have the fields that a file may leave out.
     extended = provider | {"models": [{**_MODEL, "name": need.model_name, **model}]}
     launch = Launch(
         "pi",

@@ -1,9 +1,9 @@
-r"""Qwen Code for cacheproxy: git status, date and folders of ``--resume``, reminders, sessions.
+r"""Qwen Code for cacheproxy: rules for git status, date, folders and reminders; its sessions.
 
 Shapes, from Qwen Code 0.24.4 (``packages/core/src/utils/gitDirect.ts``,
-``environmentContext.ts``, ``core/client.ts``) and what it sent:
+``environmentContext.ts``, ``core/client.ts``) and its requests:
 
-- system text, at its end::
+- the system text ends with::
 
       Git snapshot at conversation start. …
       ```text
@@ -24,10 +24,10 @@ Shapes, from Qwen Code 0.24.4 (``packages/core/src/utils/gitDirect.ts``,
 
       …
 
-- before the user's text, blocks of the same kind that are for this turn: the date, once in each
-  process, plan mode and so on. ``--resume`` takes them out of the history.
+- blocks of the same kind before the user's text are for the current turn: the date (once in each
+  process), plan mode and so on. ``--resume`` removes them from the history.
 
-All of these are made anew when a session is resumed.
+All other shapes are made anew when a session is resumed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ CLIENT = Client(
             ),
         ),
     ),
-    # Behind a gateway that sends a user agent of its own.
+    # For gateways that send a user agent of their own.
     head=("You are Qwen Code, a", _EXTRACTION),
 )
 _CONTEXT = (
@@ -90,9 +90,9 @@ _DIRECTORY = re.compile(r"\nI'm currently working in the [^\n]*(?:\n  - [^\n]*)*
 
 @quick
 def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
-    """Put back the reminders that the client has taken out before a user's text.
+    """Put back the reminders that the client has removed before a user's text.
 
-    What stands behind that text is a note, which its pin puts back itself.
+    A note after that text is left to its pin, which puts it back itself.
     """
     (name, messages), (_, before) = messages_of(request), messages_of(previous)
     for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
@@ -104,9 +104,9 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
 
 
 def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
-    """Return ``content`` with the reminders that ``had`` has before its last block.
+    """Return ``content`` with the reminders that ``had`` has before the user's text.
 
-    As it is if anything else differs.
+    If anything else differs, ``content`` is returned unchanged.
     """
     if not content or content[-1] not in had:
         return content
@@ -134,7 +134,7 @@ def _is_reminder(block: Any) -> bool:
 
 
 def _is_context(block: Any) -> bool:
-    """Whether it is the startup context, which the pins below make what it was."""
+    """Return whether ``block`` is the startup context, which the pins below restore."""
     return re.match(_CONTEXT, _text(block)) is not None
 
 
@@ -153,7 +153,7 @@ KEEP_REMINDERS = CodeRule(
 PIN_GIT_STATUS = Rule(
     name="qwen-pin-git-status",
     where=SYSTEM_TEXT,
-    # The last one: a file of the user's that quotes it stands before.
+    # The last such section: a file of the user's that quotes one comes before it.
     pattern=(
         r"(?m:^)Git snapshot at conversation start\. [^\n]*\n```text\n"
         r"(?P<volatile>git: [^\n]*+(?:\ngit: [^\n]*+)*+)\n```(?=\n|\Z)"
@@ -194,10 +194,10 @@ RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDERS, PIN_GIT_STATUS, PIN_DATE, 
 @hookimpl
 @quick
 def cacheproxy_session(request: Request) -> str | None:
-    """Return a hash of folder and first words; behind it ``:memory`` for the memory extraction.
+    """Return a hash of folder and first words, with ``:memory`` for the memory extraction.
 
-    Qwen Code names no session. Its memory extraction sends the whole conversation with another
-    system text, so by this name it belongs to the conversation.
+    Qwen Code's requests have no id of a session. Its memory extraction sends the whole conversation
+    with another system text; by this id it counts as the conversation's subagent.
     """
     texts = [
         text
@@ -217,9 +217,9 @@ def cacheproxy_session(request: Request) -> str | None:
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return variables (qwenlm.github.io/qwen-code-docs); the window goes into its file.
+    """Return variables (qwenlm.github.io/qwen-code-docs); the window goes into Qwen Code's file.
 
-    By itself it waits 120 seconds for a head, 240 in a stream, and 900 in all for the server.
+    Its default timeouts are 120 seconds for a head, 240 in a stream, and 900 for a whole answer.
     """
     variables = {"OPENAI_BASE_URL": need.openai, "OPENAI_API_KEY": need.key}
     if need.model is not None:
@@ -230,14 +230,14 @@ def cacheproxy_setup(need: Need) -> Setup:
     if need.context is not None:
         told = {"model": {"generationConfig": {"contextWindowSize": need.context}}}
         notes = (f"The context window goes into ~/.qwen/settings.json: {json.dumps(told)}",)
-    # Where the user's file names a model, that wins over variables. A $ in it would be expanded.
+    # A model in the user's file wins over variables. A $ in this file would be expanded.
     if need.model is not None and "$" not in need.model:
         name = {"id": need.model, "name": need.model}
         ours = {**name, "baseUrl": need.openai, "envKey": "OPENAI_API_KEY", **told.get("model", {})}
         told["model"] = {"name": need.model, **told.get("model", {})}
         told["modelProviders"] = {"openai": [ours]}
         told["security"] = {"auth": {"selectedType": "openai"}}
-    if told:  # it is read after the user's own, which keeps all else
+    if told:  # read after the user's own file, whose other settings stay
         file = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{need.folder}/settings.json"}
         launch = replace(launch, variables=file, files={"settings.json": Setup.json(told)})
     warnings = need.no_header("Qwen Code")

@@ -1,4 +1,4 @@
-"""Claude Code for cacheproxy: its attribution block, dates, git status, list of skills."""
+"""Claude Code for cacheproxy: rules for its attribution block, dates, git status, and skills."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ CLIENT = Client(
     name="claude",
     agents=("claude-cli/",),
     headers=("x-claude-code-session-id",),
-    # Behind a gateway that sends a user agent of its own. The header stands first; where it is
-    # switched off, one of these sentences does (2.1.114 to 2.1.329; also of -p and of the SDKs).
+    # For gateways that send a user agent of their own. The system text begins with the attribution
+    # header or, if that is switched off, with one of these sentences (2.1.114 to 2.1.329; also with
+    # -p and the SDKs).
     head=(
         LITERAL,
         "You are Claude Code, Anthropic's official CLI for Claude",
@@ -30,9 +31,9 @@ CLIENT = Client(
     sends_late="Claude Code 2.1.197 and later sends one in each turn",
 )
 RULES: tuple[Rule | CodeRule, ...] = (
-    DROP_BILLING_HEADER,  # before the constant, which then finds nothing left to do
+    DROP_BILLING_HEADER,  # before the rule with the constant, which then has nothing to do
     BILLING_HEADER,
-    KEEP_SKILLS,  # before the pins, which then find the messages as they were
+    KEEP_SKILLS,  # before the pins, which need the list in its old place
     PIN_CURRENT_DATE,
     PIN_GIT_STATUS,
     PIN_DATE,

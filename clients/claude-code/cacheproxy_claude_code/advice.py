@@ -1,4 +1,4 @@
-"""Settings of Claude Code that keep the prompt as it was."""
+"""Settings of Claude Code that keep its prompts constant."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ ADVICE = (
         ),
     ),
 )
-"""Why a turn broke, whose setting helps, and what it does."""
+"""Advice: the cause of a break, the program whose setting helps, and the setting's effect."""

@@ -1,11 +1,11 @@
 r"""The attribution block: ``x-anthropic-billing-header: key=value; key=value;``.
 
-Claude Code puts it before everything else in the prompt. Seen in its requests (2.1.36 to
-2.1.329) and in public descriptions of them: cc_version with a suffix that follows the first
-user message, cc_entrypoint, cch of five hex digits, another in each request, or absent,
+Claude Code puts it before everything else in the prompt. Keys seen in its requests (2.1.36 to
+2.1.329) and in public descriptions of them: cc_version with a suffix that depends on the first
+user message, cc_entrypoint, cch (five hex digits, which differ in each request; or absent),
 cc_prev_req, cc_prompt_id, cc_prompt_index, cc_turn_index, cc_turn_origin, cc_is_subagent,
-cc_workload, cc_request_class; pairs joined by one space on one line. More may come, so pairs
-are read by their form, whatever their keys, up to the first text that is no pair.
+cc_workload, cc_request_class. Pairs are on one line, joined by one space. Since further keys may
+come, pairs are recognised by their form alone, up to the first text that is no pair.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from cacheproxy import REMOVE, SYSTEM_HEAD, CodeRule, Edit, Request, Rule, quick
 
 LITERAL = "x-anthropic-billing-header:"
 CONSTANT = f"{LITERAL} cc_version=0;"
-"""What the header becomes. It is a header itself, for servers that look for one to drop it."""
+"""Replacement of the header. It is a header itself, for servers that look for one to drop it."""
 
 _PAIR = r"[ \t]*[A-Za-z][\w.-]*=[^\s;]*;"
-# Only a key of the family may go without its semicolon: "x=1" there may be the prompt's own.
+# The last pair may lack its semicolon if its key begins with cc: "x=1" may be the prompt's own.
 _LAST_PAIR = r"[ \t]*cc[a-z_]*=[^\s;]*(?=[\r\n]|\Z)"
 _HEADER = rf"{LITERAL}(?:(?:{_PAIR})+(?:{_LAST_PAIR})?|{_LAST_PAIR})"
 _LEADING_HEADERS = re.compile(rf"(?:\s*{_HEADER})+\s*")
@@ -38,10 +38,10 @@ BILLING_HEADER = Rule(
 
 @quick
 def _drop(request: Request, _previous: Request | None) -> Iterator[Edit]:
-    """Take the header, and space around it, from the start of the prompt.
+    """Remove the header, and space around it, from the start of the prompt.
 
-    All headers that follow one another there go, else a second pass would find the next. What
-    holds nothing else goes whole: the block, the message, the member ``system``. A list of
+    Several headers in a row are all removed, else a second pass would find the next one. A block, a
+    message or the member ``system`` with nothing else in it is removed as a whole. A list of
     messages is never emptied.
     """
     body = request.json or {}
@@ -66,7 +66,7 @@ def _drop_from_messages(name: str, messages: Any) -> list[Edit]:
 
 
 def _cut(pointer: str, content: Any) -> tuple[list[Edit], bool]:
-    """Return the edits that take the header off ``content``, and whether nothing would stay."""
+    """Return the edits that remove the header from ``content``, and whether it is then empty."""
     if isinstance(content, str):
         end = _header_end(content)
         edits = [Edit(pointer, "", _WHY, (0, end))] if end else []

@@ -1,7 +1,7 @@
-"""Claude Code's own settings: where it sends its requests, and what it assumes of the server.
+"""The checkup of Claude Code's settings: the target of its requests, its window and timeouts.
 
-Only a few variables are looked at, in the environment and in ``env`` of settings files, which win
-over the environment (lmstudio-ai/lms issue 561). Nothing else of either is read out.
+It reads a few variables alone, from the environment and from ``env`` of settings files, which win
+over the environment (lmstudio-ai/lms issue 561).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ VENDORS = tuple(
         *("ANTHROPIC_AWS", "ANTHROPIC_GOOGLE_CLOUD"),
     )
 )
-"""Each leads past the base URL, to a cloud (2.1.332)."""
+"""Variables that send requests to a cloud instead of to the base URL (2.1.332)."""
 TOKEN, KEY = "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"
 _OWN = (BASE_URL, _ATTRIBUTION, _CONTEXT, *_LIMITS, *VENDORS, TOKEN, KEY)
 _NAMES = (*_OWN, *Need.proxies, *Need.exempt)
 MANAGED = "managed-settings.json"
-"""An administrator's: what stands there wins over all else."""
+"""File with an administrator's settings, which win over all others."""
 _MANAGED = {
     "darwin": "/Library/Application Support/ClaudeCode/managed-settings.json",
     "win32": "C:/Program Files/ClaudeCode/managed-settings.json",
@@ -39,7 +39,7 @@ _MANAGED = {
 _OFF = ("0", "false", "no", "off")
 _SETUP = "cacheproxy run claude"
 _ASSUMED_CONTEXT = 200_000
-"""Tokens that Claude Code assumes for a model it does not know."""
+"""Tokens of the context window that Claude Code assumes for a model it does not know."""
 
 
 def header(version: str, cch: str) -> str:
@@ -56,47 +56,47 @@ VOLATILE = Volatile(
 
 @dataclass(frozen=True, slots=True)
 class ClaudeSetting:
-    """A variable that is set."""
+    """A variable's value and its source."""
 
-    value: str  #: as it was set
-    source: str  #: where it stands, for people
+    value: str  #: the variable's text
+    source: str  #: name of the file or shell that sets it, for people
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeSettings:
-    """What is set."""
+    """The variables that are set."""
 
-    values: Mapping[str, ClaudeSetting]  #: by name
+    values: Mapping[str, ClaudeSetting]  #: settings by their variables' names
     present: bool  #: whether Claude Code seems to be used on this account at all
-    unreadable: str | None = None  #: why a settings file is, if one is
+    unreadable: str | None = None  #: the reason why a settings file cannot be read, if so
 
     @property
     def from_files(self) -> Mapping[str, ClaudeSetting]:
-        """Those of ``values`` that stand in a file, which wins over any variable of the shell."""
+        """The ``values`` from files, which win over variables of the shell."""
         return {name: one for name, one in self.values.items() if one.source != "this shell"}
 
     @property
     def vendors(self) -> Mapping[str, ClaudeSetting]:
-        """Those that lead to a cloud."""
+        """The ``values`` that send requests to a cloud."""
         on = ((name, self.values.get(name)) for name in VENDORS)
         return {name: one for name, one in on if one is not None and one.value.lower() not in _OFF}
 
     def past(self, is_proxy: Callable[[str], bool]) -> Iterator[tuple[str, ClaudeSetting]]:
-        """Yield what leads past the proxy, by ``is_proxy``, whatever the shell says."""
+        """Yield the settings in files that send requests past the proxy, known by ``is_proxy``."""
         for name, one in self.from_files.items():
             if name in self.vendors or (name == BASE_URL and not is_proxy(one.value)):
                 yield name, one
 
     @property
     def header_off(self) -> ClaudeSetting | None:
-        """The setting that keeps the billing header off, if it does."""
+        """The setting that switches the billing header off, None if there is none."""
         setting = self.values.get(_ATTRIBUTION)
         return setting if setting is not None and setting.value.lower() in _OFF else None
 
 
 @hookimpl
 def cacheproxy_checkup(case: Case) -> Checkup:
-    """Return the findings; none if Claude Code is not used here."""
+    """Return the findings and the volatile header; no findings if Claude Code is not used here."""
     settings = read(case.environ, case.home)
     found = _findings(settings, case) if settings.present or case.seen else ()
     return Checkup(tuple(found), VOLATILE)
@@ -115,7 +115,7 @@ def read(environ: Mapping[str, str], home: Path) -> ClaudeSettings:
         *((name, Path(name)) for name in (".claude/settings.json", ".claude/settings.local.json")),
         (MANAGED, Path(managed)),
     )
-    for source, file in files:  # each wins over those before
+    for source, file in files:  # each file wins over the previous ones
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -177,7 +177,7 @@ def _base_url(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
 
 
 def _window(settings: ClaudeSettings, context: int | None) -> Iterator[Finding]:
-    """Compare what Claude Code fills with what the server holds; it compacts near the end."""
+    """Compare Claude Code's context window, near whose end it compacts, with the server's."""
     if context is None:
         return
     setting = settings.values.get(_CONTEXT)
@@ -185,7 +185,7 @@ def _window(settings: ClaudeSettings, context: int | None) -> Iterator[Finding]:
     if setting is None and context >= _ASSUMED_CONTEXT:
         return
     if setting is None and BASE_URL not in settings.values:
-        # the shell that it runs in may well have both
+        # the shell in which Claude Code runs may well have both
         text = (
             f"this shell does not tell Claude Code that the server has {context:,} tokens; "
             "the shell that Claude Code runs in may do so"

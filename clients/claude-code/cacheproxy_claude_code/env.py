@@ -1,4 +1,4 @@
-"""What Claude Code has to be told (code.claude.com/docs: environment variables, models)."""
+"""Claude Code's settings for the proxy (code.claude.com/docs: environment variables, models)."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ _TOOL_SEARCH = (
     "half as long, but each time Claude Code loads more tools, the server reads them and the "
     "conversation again."
 )
-"""Measured on llama.cpp, with its own tools alone."""
+"""The figures were measured on llama.cpp, with Claude Code's own tools alone."""
 
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return its variables.
+    """Return Claude Code's variables, and the launch with a settings file.
 
-    The window is taken from CLAUDE_CODE_MAX_CONTEXT_TOKENS for models it does not know, so the
-    server's own name of the model is set as well; by itself it sends the names of Anthropic's.
-    Names that begin with claude- are known: the window for those is the smaller of what is known
+    CLAUDE_CODE_MAX_CONTEXT_TOKENS is the window for models that Claude Code does not know, so the
+    server's own name of the model is set as well; the default are names of Anthropic's models.
+    Names that begin with claude- are known: the window for those is the smaller of the known one
     and CLAUDE_CODE_AUTO_COMPACT_WINDOW.
 
-    It ends a stream after 300 seconds of silence or 600 without a head, and sends all again. With
-    both limits it waits 30 minutes for a byte, and as long as they say while pings come.
+    Claude Code ends a stream after 300 seconds of silence or 600 without a head, and sends the
+    request again. With both limits set, it waits 30 minutes for a byte, and up to the limits while
+    pings come.
 
-    The token countdown (2.1.233 to 2.1.280 with any model, later with names of Anthropic's) is a
+    The token countdown (2.1.233 to 2.1.280 with any model, later with Anthropic's names) is a
     system message after each tool result and each user message.
     """
     variables = {BASE_URL: need.url, TOKEN: need.key}
@@ -52,13 +53,13 @@ def cacheproxy_setup(need: Need) -> Setup:
     if need.takes_late is False:
         variables["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] = "off"
         notes.insert(0, _COUNTDOWN.format(need.late_does))
-    # a key would be sent instead of the token, to a server that is not Anthropic's
+    # The key would be sent instead of the token, to a server that is not Anthropic's.
     unset = (KEY, *VENDORS)
     launch = Launch("claude", "npm install --global @anthropic-ai/claude-code")
     settings = read(os.environ, Path.home())
     past = dict(settings.past(Case(os.environ, Path.home(), need.url, "").is_proxy))
     if need.folder:
-        # Files win over variables, and over files this option. A secret is in it where it has to.
+        # Files win over variables, and this option over files. It has a secret only if it must.
         all_set = {**os.environ, **{name: one.value for name, one in settings.values.items()}}
         told = dict.fromkeys(unset, "") | need.unproxied(all_set) | variables
         secret = {TOKEN, _HEADERS} - settings.from_files.keys() if need.secrets else set()

@@ -1,7 +1,7 @@
-"""Dates and the git status: what changes at midnight, or when a session is resumed.
+"""Pins of the dates and of the git status, which change at midnight or when a session is resumed.
 
-The first value seen in a session stays at its place, and the model is told the new one where the
-conversation goes on, as Claude Code itself does since 2.1.261.
+A session's first value stays in its place, and a note with the new one comes where the conversation
+goes on, as Claude Code itself does since 2.1.261.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _DATE = r"Today's date is now \g<volatile>."
 PIN_CURRENT_DATE = Rule(
     name="claude-pin-current-date",
     where=FIRST_USER_TEXT,
-    # Only in the reminder that the client puts before the user's text (2.1.100 to 2.1.260).
+    # It must be in the reminder that the client puts before the user's text (2.1.100 to 2.1.260).
     pattern=(
         r"\A<system-reminder>\n(?:(?!</system-reminder>)[\s\S])*?"
         r"(?<=\n)# currentDate\nToday's date is (?P<volatile>\d{4}-\d{2}-\d{2})\.?\n"
@@ -27,7 +27,7 @@ PIN_CURRENT_DATE = Rule(
 PIN_GIT_STATUS = Rule(
     name="claude-pin-git-status",
     where=SYSTEM_TEXT,
-    # The last section of the system text; a heading or tag after it would be another's.
+    # The section ends the system text; a heading or tag after it begins another section.
     pattern=(
         r"(?m:^)gitStatus: This is the git status[^\n]*\n++"
         r"(?P<volatile>[^\n]++(?:\n(?!\n[#<])[^\n]*+)*+)"
@@ -41,7 +41,7 @@ PIN_GIT_STATUS = Rule(
 PIN_DATE = Rule(
     name="claude-pin-date",
     where=SYSTEM_TEXT,
-    # All that ``--bare`` says of its surroundings: "CWD: /path\nDate: 2026-11-21".
+    # The whole environment block with ``--bare``: "CWD: /path\nDate: 2026-11-21".
     pattern=r"(?m)^CWD: [^\n]*\nDate: (?P<volatile>\d{4}-\d{2}-\d{2})$",
     why="date of the first turn kept",
     pin=True,
@@ -51,7 +51,7 @@ PIN_DATE = Rule(
 
 PIN_MONTH = Rule(
     name="claude-pin-month",
-    # Of its own tool (2.1.100 to 2.1.280): Claude Code's API, OpenAI's, and OpenAI's Responses.
+    # Description of its own tool (2.1.100 to 2.1.280) in Anthropic's API, OpenAI's, and Responses.
     where=(
         "/tools/*[name=WebSearch]/description",
         "/tools/*/function[name=WebSearch]/description",

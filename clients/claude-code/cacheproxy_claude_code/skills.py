@@ -1,6 +1,6 @@
-r"""The list of skills, which stays where it was: resumed sessions of 2.1.90 take it elsewhere.
+r"""The rule that puts the list of skills back: resumed sessions of 2.1.90 have it elsewhere.
 
-Each process of Claude Code puts it before the first text that it gets from the user::
+Each process of Claude Code puts the list before the first text that it gets from the user::
 
     <system-reminder>
     The following skills are available for use with the Skill tool:
@@ -8,8 +8,8 @@ Each process of Claude Code puts it before the first text that it gets from the 
     - update-config: Use this skill to …
     </system-reminder>
 
-Up to 2.1.90 it is no part of what is stored of a session: with ``--resume`` it is gone from the
-message of the turn before, and stands in the newest one.
+Up to 2.1.90 a session is stored without the list: after ``--resume`` it is missing from its old
+message, and stands in the newest one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _PLACE = _HEAD.encode()
 
 @quick
 def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
-    """Put the list back where it was, and take the same one out of a later message.
+    """Put the list back into its old message, and remove the same list from a later one.
 
-    What is another list stays there, too: skills have changed.
+    A different list stays in the later message as well: skills have changed.
     """
     if previous is None or _has_stayed(request, previous):
         return
@@ -56,7 +56,7 @@ def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
 
 
 def _has_stayed(request: Request, previous: Request) -> bool:
-    """Whether each list of the turn before stands in this body, as far from its start."""
+    """Return whether each list of the previous turn is in this body at the same offset."""
     if previous.is_read and _goes_on(request, previous):
         return True
     place = now = -1
@@ -68,7 +68,7 @@ def _has_stayed(request: Request, previous: Request) -> bool:
 
 
 def _goes_on(request: Request, previous: Request) -> bool:
-    """Whether all messages of the turn before are the very same, as far as both are remembered."""
+    """Return whether the previous turn's messages all begin this one, by their stored documents."""
     name = request.dialect.items if request.dialect is not None else ""
     one, other = (each.document and each.document.array(name) for each in (request, previous))
     if not one or not other:
@@ -77,7 +77,10 @@ def _goes_on(request: Request, previous: Request) -> bool:
 
 
 def _is_copy(blocks: list[Any], had: list[Any], *, is_new: bool) -> bool:
-    """Whether the list that ``blocks`` begin with goes: of a new message, or where it went."""
+    """Return whether the list at the start of ``blocks`` is a copy, to be removed.
+
+    It is one in a new message, or in one that ``had`` the other blocks alone.
+    """
     return len(blocks) > 1 and (is_new or _is_rest(blocks[1:], had))
 
 
@@ -89,10 +92,9 @@ def _put_back(path: str, message: dict[str, Any], block: Any) -> Edit:
 
 
 def _is_rest(blocks: list[Any], had: list[Any]) -> bool:
-    """Whether ``blocks`` are those that the message ``had``, but for notes at its end.
+    """Return whether ``blocks`` are those that the message ``had``, except for notes at its end.
 
-    The context that the client puts before the first text may have another date: its pin makes it
-    what it was.
+    The context that the client puts before the first text may have another date: a pin restores it.
     """
     return bool(blocks) and all(
         one == other or (_is_reminder(other) if one is None else _are_contexts(one, other))
@@ -101,7 +103,7 @@ def _is_rest(blocks: list[Any], had: list[Any]) -> bool:
 
 
 def _skills(blocks: list[Any]) -> str | None:
-    """Return the list, if the message begins with it."""
+    """Return the list of skills if ``blocks`` begin with it, else None."""
     text = _text(blocks[0]) if blocks else ""
     return text if _SKILLS.fullmatch(text) else None
 

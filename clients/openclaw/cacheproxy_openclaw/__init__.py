@@ -1,12 +1,12 @@
-r"""OpenClaw for cacheproxy: what tells its requests, message ids, timestamps, the date, sessions.
+r"""OpenClaw for cacheproxy: its marks, rules for ids, timestamps and the date; its sessions.
 
 Shapes, from OpenClaw's sources (``src/auto-reply/reply/inbound-meta.ts``,
 ``src/gateway/server-methods/agent-timestamp.ts``) and its issues 20597, 20894 and 21785:
 
-- system or developer text, 2026.2.15 to 2026.2.19: under "## Inbound Context (trusted
-  metadata)" a fenced JSON block with ``"message_id": "6678"``, a UUID or a number, and where
-  it differs ``message_id_full``, other ones in each request;
-- user text starts with metadata blocks, the first of them::
+- the system or developer text (2026.2.15 to 2026.2.19) has, under "## Inbound Context (trusted
+  metadata)", a fenced JSON block with ``"message_id": "6678"``, a UUID or a number, and if it
+  differs ``message_id_full``; both change with each request;
+- a user text starts with metadata blocks, the first of which is::
 
       Conversation info (untrusted metadata):
       ```json
@@ -16,12 +16,12 @@ Shapes, from OpenClaw's sources (``src/auto-reply/reply/inbound-meta.ts``,
       }
       ```
 
-- then, or at once, ``[Wed 2026-02-18 20:48 UTC] `` and what the user wrote.
+- after these blocks, if any, come ``[Wed 2026-02-18 20:48 UTC] `` and the user's own text.
 
-Only these shapes at these places count. The user's own text starts behind them.
+Only these shapes at these places count. The user's own text starts after them.
 
 No version has a user agent of its own: it is that of an SDK (``OpenAI/JS 7.15.0``, ``undici``),
-which other clients send, too. What tells its requests stands in the system text: since 2026.9
+which other clients send, too. The marks of its requests are in the system text: since 2026.9
 ``<!-- openclaw:attempt:STABLE -->`` before everything else, in all versions the sentence that comes
 next and the Runtime line at the end, from 2026.2.15 on the heading above.
 """
@@ -77,7 +77,7 @@ CLIENT = Client(
         "You are a personal agent running inside OpenClaw",
     ),
     lines=(
-        # In the last paragraph: a file that is quoted stands before it.
+        # It is in the last paragraph: files that are quoted come before it.
         (
             r"Runtime: agent=[^|\n]+(?: \| [A-Za-z_]+=(?:[^|\n ]| (?!\|))*+){3,30}"
             r"(?:\n[^\n]++){0,4}\s*\Z"
@@ -104,7 +104,7 @@ _STAMP = re.compile(
     r"(?: (?:[A-Z]{2,5}|GMT[+-]\d{1,2}(?::\d{2})?))?\] "
 )
 _STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} ")
-# A message of its own; behind it may stand what cacheproxy told the model there.
+# A message of its own, after which cacheproxy's notes for the model may stand.
 _CONTEXT = re.compile(
     r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\n[\s\S]*\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
     r"(?:\n\n<system-reminder>\n(?:(?!\n</system-reminder>)[\s\S])*\n</system-reminder>)*"
@@ -124,12 +124,12 @@ def _texts(body: Any, places: tuple[str, ...]) -> list[_Found]:
 
 
 def _place(found: _Found) -> tuple[bool, tuple[str | int, ...]]:
-    """Where a text stands: outside the messages is before them."""
+    """Return the sort key of a text: texts outside the messages come before them."""
     return found[0][0] in ("messages", "input"), found[0]
 
 
 def _user_texts(body: Any) -> list[_Found]:
-    """Return the first text of each user message: the only one the client writes into."""
+    """Return the first text of each user message, the only one that the client edits."""
     first: dict[tuple[str | int, ...], _Found] = {}
     for path, text in _texts(body, USER_TEXT):
         first.setdefault(path[:2], (path, text))
@@ -137,9 +137,9 @@ def _user_texts(body: Any) -> list[_Found]:
 
 
 def _metadata(text: str) -> tuple[dict[str, tuple[int, int]], int]:
-    """Return where the JSON of each metadata block at the start of ``text`` is, and their end.
+    """Return the spans of JSON in the metadata blocks that begin ``text``, and the blocks' end.
 
-    The client writes each block once: with a second of the same title the user's text begins.
+    The spans are by title. The client writes each title once: a second one is the user's text.
     """
     blocks: dict[str, tuple[int, int]] = {}
     end = 0
@@ -150,9 +150,9 @@ def _metadata(text: str) -> tuple[dict[str, tuple[int, int]], int]:
 
 
 def _inbound(text: str) -> tuple[int, int] | None:
-    """Return where the JSON under the heading is in ``text``.
+    """Return the span of the JSON under the heading in ``text``, None if there is none.
 
-    It is the first such heading, for the client writes one; what comes later is a file's.
+    The first such heading counts, since the client writes one; a later one is a file's.
     """
     at = next(lines_outside_code(text, _HEADING), None)
     found = _INBOUND.match(text, at) if at is not None else None
@@ -160,26 +160,26 @@ def _inbound(text: str) -> tuple[int, int] | None:
 
 
 def _stamp(text: str) -> re.Match[str] | None:
-    """Return the timestamp behind the metadata, if there is one."""
+    """Return the match of the timestamp after the metadata, None if there is none."""
     _, start = _metadata(text)
     return _STAMP.match(text, start)
 
 
 def _is_said(text: str) -> bool:
-    """Whether it is more than blanks and notes (``note`` of a rule): those are no user's."""
+    """Return whether ``text`` is more than blanks and a rule's notes: a user's text."""
     text = text.lstrip()
     return bool(text) and not text.startswith("<system-reminder>\n")
 
 
 @quick
 def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
-    """Take the timestamps out: then the history may show them, rewrite them or leave them out.
+    """Remove the timestamps, which the history repeats, rewrites or leaves out.
 
-    Where the text would then start with another one, nothing is done: OpenClaw never writes
-    two, so the user has typed one; and a second pass must not find what the first has left.
+    A text with two of them in a row is not edited: OpenClaw never writes two, so the user has typed
+    one; and a second pass must not find one that the first has left.
     """
     if not request.literals.match(_STAMP_BEGINS):
-        return  # before any JSON is looked at
+        return  # without parsing any JSON
     for path, text in _user_texts(request.json):
         found = _stamp(text)
         if found is None or not _is_said(text[found.end() :]):
@@ -217,9 +217,9 @@ def _ids(
 
 @quick
 def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
-    """Put back the contexts that earlier requests ended with, each where it stood.
+    """Put the contexts with which earlier requests ended back into their places.
 
-    As far as the history is the same: behind the first change nothing is put back.
+    Only the unchanged part of the history is edited: after the first change none is put back.
     """
     (name, ours), (_, theirs) = messages_of(request), messages_of(previous)
     at = 0
@@ -243,9 +243,9 @@ def _is_context(message: dict[str, Any]) -> bool:
 
 
 def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two messages say the same; thinking and cache breakpoints come and go.
+    """Return whether two messages are equal; thinking and cache breakpoints are ignored.
 
-    Of system text only the role counts: a date in it is kept later.
+    Two system messages are always equal: a later rule pins the date in them.
     """
     if one is other or one.get("role") != other.get("role"):
         return one is other
@@ -265,7 +265,7 @@ def _blocks(message: dict[str, Any]) -> list[Any]:
 TIMESTAMP = CodeRule(
     name="openclaw-timestamp",
     why="timestamp before the user's text removed",
-    find=_timestamps,  # looks for all weekdays at once, which as literals would be seven searches
+    find=_timestamps,  # searches for all weekdays at once; as literals they would be seven searches
 )
 MESSAGE_ID = CodeRule(
     name="openclaw-message-id",
@@ -296,8 +296,8 @@ PIN_CURRENT_DATE = Rule(
     note=r"Today's date is now \g<volatile>.",
     literals=("Current date: ",),
 )
-# Timestamps first: with one before the metadata, the text starts with the metadata after it.
-# Contexts before the date: notes are told by the places of messages.
+# Timestamps come first: after one is removed, the text starts with the metadata behind it.
+# Contexts come before the date: a pin recognises its notes by the places of messages.
 RULES: tuple[Rule | CodeRule, ...] = (
     TIMESTAMP,
     MESSAGE_ID,
@@ -310,10 +310,10 @@ RULES: tuple[Rule | CodeRule, ...] = (
 @hookimpl
 @quick
 def cacheproxy_session(request: Request) -> str | None:
-    """Return ``openclaw/<id>`` from the Runtime line: of system text, or the first user message.
+    """Return ``openclaw/<id>`` from the Runtime line of the system text or first user message.
 
-    It is the last such line, because OpenClaw appends it; a file it quotes stands before. After
-    /compact it stands in a later text block of that message than the user's own.
+    The last such line counts, because OpenClaw appends it; a file that it quotes comes before.
+    After /compact it is in a later text block of that message than the user's own.
     """
     if "sessionId=" not in request.literals:
         return None

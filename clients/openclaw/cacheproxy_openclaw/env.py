@@ -1,4 +1,4 @@
-"""What OpenClaw has to be told (docs.openclaw.ai: local models, custom providers)."""
+"""OpenClaw's settings for the proxy (docs.openclaw.ai: local models, custom providers)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cacheproxy import Launch, Need, Setup, hookimpl
 
 _FILE = "~/.openclaw/openclaw.json"
 _VARIABLE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
-"""What it puts a variable's text for, unless another dollar stands before."""
+"""Start of a reference to a variable, which OpenClaw expands unless another dollar precedes it."""
 
 
 @hookimpl
 def cacheproxy_setup(need: Need) -> Setup:
-    """Return its file."""
+    """Return OpenClaw's file with the proxy as a provider."""
     name = _VARIABLE.sub("$$", need.model_name)
     model: dict[str, Any] = {
         "id": name,
@@ -31,7 +31,7 @@ def cacheproxy_setup(need: Need) -> Setup:
         "baseUrl": need.openai,
         "apiKey": f"${{{need.key_variable}}}" if need.key_variable else need.key,
         "api": "openai-completions",
-        "timeoutSeconds": need.patience,  # 300 otherwise
+        "timeoutSeconds": need.patience,  # default: 300
         "models": [model],
     }
     if need.needs_header:
@@ -45,7 +45,7 @@ def cacheproxy_setup(need: Need) -> Setup:
 
 
 def _launch(need: Need, value: dict[str, Any]) -> Launch:
-    """Return how it is started: with a file that includes the user's own, if there is one."""
+    """Return the launch of OpenClaw with a file that includes the user's own, if there is one."""
     variables = {"OPENCLAW_CONFIG_PATH": f"{need.folder}/openclaw.json"}
     users = Path(os.environ.get("OPENCLAW_CONFIG_PATH") or _FILE).expanduser()
     if users.exists():
