@@ -1,4 +1,4 @@
-"""What all tests share holds for the tests of the tools, too."""
+"""The fixtures and hooks of all tests, imported for the tests of the tools."""
 
 from tests.conftest import (  # noqa: F401 - pytest finds them here
     _nobodys_settings,

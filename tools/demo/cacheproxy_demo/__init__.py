@@ -1,1 +1,1 @@
-"""Recorded conversations, replayed directly and through the proxy, with what each turn cost."""
+"""Recorded conversations, replayed directly and through the proxy, with the cost of each turn."""

@@ -1,4 +1,4 @@
-"""The demo's client: what a request costs, what models a server has, which APIs."""
+"""The demo's client: it measures a request's cost, and asks for a server's models and APIs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from cacheproxy.http_client import CommandError, NoAnswerError, Site, SiteAnswer
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one request cost."""
+    """The cost of one request."""
 
     usage: Usage  #: the server's own figures
-    wall: float  #: seconds until the whole answer
+    wall: float  #: seconds until the end of the answer
     refused: int | None = None
-    """The status of a refusal, where the server cannot take the order of the messages."""
+    """HTTP status of the refusal, if the server does not accept a late system message."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoClient:
-    """Speaks to a server. Each method raises CommandError for whatever keeps it from an answer."""
+    """The client of one server. Each method raises CommandError if there is no usable answer."""
 
-    url: str  #: the server's; the path of an API is added to it
-    headers: Mapping[str, str] = field(default_factory=dict)  #: sent with each request
+    url: str  #: the server's root URL
+    headers: Mapping[str, str] = field(default_factory=dict)  #: headers of each request
 
     def post(self, path: str, body: dict[str, Any]) -> Cost:
-        """Send ``body`` and return what it cost."""
+        """Send ``body`` and return its cost."""
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         answer = self._ask(path, data)
         if answer.status in STATUSES and refuses_late(answer.body):
@@ -44,7 +44,7 @@ class DemoClient:
         return Cost(usage_of(value), answer.seconds)
 
     def models(self) -> list[str]:
-        """Return the names of the models the server offers; none if it does not say."""
+        """Return the names of the server's models; none if it does not list them."""
         answer = self._ask("/v1/models")
         try:
             names = [model["id"] for model in answer.json()["data"]] if answer.status == 200 else []

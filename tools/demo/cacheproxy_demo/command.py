@@ -1,4 +1,4 @@
-"""``cacheproxy demo``: what the proxy is good for, measured on this machine in a minute."""
+"""``cacheproxy demo``: the gain by the proxy, measured on this machine in a minute."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from cacheproxy import hookimpl
 from cacheproxy.cli.settings import OneLine, api_key_option, fail, json_option
 
 MOST_TURNS = 6
-"""As many as were recorded of each conversation."""
+"""Recorded turns of each conversation."""
 
 
 @hookimpl
 def cacheproxy_commands() -> list[click.Command]:
-    """Return the command; what it needs is imported when it runs."""
+    """Return the command; its modules are imported when it runs."""
     return [demo]
 
 
@@ -60,7 +60,7 @@ def demo(
     """
     if serve and (upstream or as_json):
         fail("--serve runs the embedded server: leave out --upstream and --json")
-    # imported here: the list of commands needs none of it
+    # imported here, since the list of commands does not need these modules
     from cacheproxy_demo.measuring import measure  # noqa: PLC0415
     from cacheproxy_demo.run import DemoPlan  # noqa: PLC0415
     from cacheproxy_demo.serving import serve_until_interrupted  # noqa: PLC0415

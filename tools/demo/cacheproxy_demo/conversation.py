@@ -1,8 +1,8 @@
-"""The recorded conversations the demo replays: several turns of one session of Claude Code each.
+"""The recorded conversations that the demo replays, each with turns of one Claude Code session.
 
 Their prose was replaced word for word by meaningless words of the same length; structure, lengths,
 order and every volatile field are as recorded. Each request repeats the whole history, so a
-fixture holds the last request once, and for each turn only what was different then.
+fixture has the last request as a whole, and of each turn only the differences from it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from importlib.resources import files
 from typing import Any
 
 CCH = "claude-code-2.1.114"
-"""Another ``cch`` in each request, at the head of the prompt."""
+"""Recording with another ``cch`` in each request, at the head of the prompt."""
 LATE = "claude-code-2.1.280"
-"""Another system message in each request, at the end of the prompt."""
+"""Recording with another system message in each request, at the end of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoTurn:
-    """What one request had of its own."""
+    """The differences of one request from the last one."""
 
     billing_header: str
-    """``$.system[0].text``; in CCH another one in every request."""
+    """Text of ``$.system[0]``; in CCH it differs in every request."""
 
     history: int
-    """How many messages of the last request came before ``message``."""
+    """Number of the last request's messages that come before ``message``."""
 
     message: dict[str, Any]
-    """The last message as it was then, with the cache breakpoint that later moves on."""
+    """The request's last message, with the cache breakpoint that later requests have elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class RecordedConversation:
     """Several requests of one session, in order."""
 
     client: str
-    """Who sent it, to be shown: name and version."""
+    """Name and version of the client, for people."""
 
     headers: dict[str, str]
-    """The request headers that say who is speaking; nothing about the connection."""
+    """Request headers that identify the client; none about the connection."""
 
     last: dict[str, Any]
     """The body of the last request."""
 
-    turns: tuple[DemoTurn, ...]  #: what each request had of its own
+    turns: tuple[DemoTurn, ...]  #: differences of each request from the last one
 
     def body(self, number: int) -> dict[str, Any]:
         """Return turn ``number``'s request body (Anthropic messages); the first turn is 1.
@@ -63,7 +63,7 @@ class RecordedConversation:
 
 
 def load(name: str = CCH) -> RecordedConversation:
-    """Return one of the package's own conversations: CCH or LATE."""
+    """Return a conversation of this package, by its name: CCH or LATE."""
     packed = files(__package__).joinpath(f"{name}.json.gz").read_bytes()
     content = json.loads(gzip.decompress(packed))
     return RecordedConversation(
@@ -75,7 +75,7 @@ def load(name: str = CCH) -> RecordedConversation:
 
 
 def marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
-    """Return ``body`` with ``mark`` where a chat template begins, so that no earlier pass helps.
+    """Return ``body`` with ``mark`` at the start of its prompt, so that no earlier pass helps.
 
     Templates begin with the system text or with the tools. The billing header stays at the head
     of the system text, where clients put it and rules look for it; the mark follows it.

@@ -1,4 +1,4 @@
-"""What a pass adds up to, from what the server measured."""
+"""The sums of a pass, over the server's own figures."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cacheproxy_demo.client import Cost
 
 @dataclass(frozen=True, slots=True)
 class DemoFigures:
-    """The sums of one pass or of several; None where the server did not say."""
+    """The sums of one pass or of several; None for figures that the server did not report."""
 
-    requests: int  #: how many
-    refused: int  #: how many of them
-    prompt: int | None  #: tokens
-    reused: int | None  #: tokens
-    evaluated: int | None  #: tokens
+    requests: int  #: number of requests
+    refused: int  #: number of refused requests
+    prompt: int | None  #: prompt tokens
+    reused: int | None  #: reused prompt tokens
+    evaluated: int | None  #: evaluated prompt tokens
     possible: int | None
-    """Tokens that could be reused: in each turn the whole prompt of the turn before."""
-    found: int | None  #: those of them that were
-    seconds: float  #: until the whole answers
+    """Tokens that could be reused: in each turn the whole prompt of the previous one."""
+    found: int | None  #: tokens among ``possible`` that were reused
+    seconds: float  #: time until the end of each answer, summed up
 
     @property
     def share(self) -> float | None:
-        """The part of what could be reused that was, 0 to 1."""
+        """The reused part of the tokens that could be reused, 0 to 1."""
         if self.found is None or not self.possible:
             return None
         return self.found / self.possible

@@ -1,4 +1,4 @@
-"""The scenes played on a server, and what came of it printed."""
+"""The run of the command: scenes are played on a server, and the report is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's result in words: verdict first, then the table, then what was sent where."""
+"""The demo's result in words: the verdict, the table, and notes on their meaning."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cacheproxy_demo.figures import DemoFigures, figures, total
 from cacheproxy_demo.run import PATHS, DemoOutcome
 
 WORTH_NAMING = 1.2
-"""A smaller ratio is no difference."""
+"""Smallest ratio that is reported as a difference."""
 COLD = 0.1
-"""Less than this part of what could be reused is what every server reuses of any prompt."""
+"""Reused part of the possible tokens, below which the server's prompt cache seems to be off."""
 
 CACHE_NOTE = (
     "a client sends the whole conversation with each request. The server keeps what it has read, "
@@ -51,23 +51,23 @@ _LINE = "{:<20}" + _CELLS
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """What was done and what came of it."""
+    """The outcomes of the scenes, and the facts that the report needs beside them."""
 
-    outcomes: list[DemoOutcome]  #: one for each scene
-    server: str  #: the upstream, in words
-    embedded: bool  #: whether it is the embedded one
-    model: str | None = None  #: that was asked for; None: the server's only one
-    edit_remote: bool = False  #: whether the proxy had to be told to edit for a remote server
+    outcomes: list[DemoOutcome]  #: outcome of each scene
+    server: str  #: description of the upstream
+    embedded: bool  #: whether the upstream is the embedded server
+    model: str | None = None  #: requested model; None: the server's only one
+    edit_remote: bool = False  #: whether the proxy needed --edit-remote, for a remote server
 
     def verdict(self) -> list[str]:
-        """Return the two sentences to remember: through the proxy, and directly."""
+        """Return the two sentences of the verdict: on the pass through the proxy, and directly."""
         direct, through = (
             total(map(figures, passes)) for passes in zip(*self._passes(), strict=True)
         )
         return [_through(through), self._direct(direct)]
 
     def _direct(self, direct: DemoFigures) -> str:
-        """Return what went otherwise directly: requests refused, tokens or seconds in excess."""
+        """Return the sentence on the direct pass: requests refused, tokens or seconds in excess."""
         answered = [
             (figures(one), figures(other))
             for one, other in self._passes()
@@ -95,7 +95,7 @@ class DemoReport:
             yield outcome.direct, outcome.through
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Yield what was sent where, where the figures come from, and what to know of them."""
+        """Yield labels and notes: the requests, the server, the figures' origin, and warnings."""
         through = total(figures(outcome.through) for outcome in self.outcomes)
         yield "the cache", CACHE_NOTE
         yield "Claude Code", LATE_NOTE
@@ -145,7 +145,7 @@ class DemoReport:
             console.print(verdict, "", *map(Text, self._rows()), "", notes, sep="\n")
             if self.embedded:
                 console.print(f"\nNext: {NEXT}\nWithout a model server: {SERVE}")
-        # rich fills every line of a grid to its width
+        # rich pads every line of a grid to its full width
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
     def _rows(self) -> Iterator[str]:
@@ -158,7 +158,7 @@ class DemoReport:
 
 
 def _placement_text(outcome: DemoOutcome) -> str:
-    """Return what the server does with late system messages, and how that is known."""
+    """Return the server's treatment of late system messages, and the source of this knowledge."""
     placement = outcome.placement
     if not placement.get("says"):
         return "the server does not show what it does with them"

@@ -1,4 +1,4 @@
-"""The scenes of the demo: a recorded conversation at a server, directly and through the proxy."""
+"""The demo's scenes: a recorded conversation is sent to a server directly and through the proxy."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Api = Literal["chat", "messages"]
 PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
 
 PLUGIN = "cacheproxy-claude-code"
-"""The distribution that knows Claude Code's volatile header."""
+"""Distribution with the rules for Claude Code's volatile header."""
 
 EMBEDDED_CONTEXT = 32_768
 """Tokens of the embedded server's context; the longer conversation has some 24,000."""
 
 OnStep = Callable[[str, int], None]
-"""Called with what is being done, and with how many requests were done since the last call."""
+"""Callback for progress: the current activity, and the number of requests done since the last."""
 
 
 def require_plugin() -> None:
@@ -46,7 +46,7 @@ def require_plugin() -> None:
 
 
 def to_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the chat completions body that says the same as an Anthropic messages body.
+    """Return the Chat Completions body that is equivalent to an Anthropic Messages body.
 
     The system blocks become one string, so the volatile header stays at its very head.
     """
@@ -57,13 +57,13 @@ def to_chat(body: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A conversation, and what is to be seen of it."""
+    """A conversation, and the effect that it shows."""
 
-    what: str  #: in words
-    conversation: RecordedConversation  #: that is sent
-    api: Api  #: in which it is sent, if it can be
+    what: str  #: the effect, in words
+    conversation: RecordedConversation  #: conversation to send
+    api: Api  #: preferred API; the other one is used if the server lacks it
     late_system: LateSystem = "inline"
-    """What the embedded server's template does with late system messages."""
+    """Treatment of late system messages by the embedded server's template."""
 
 
 def scenes(*, embedded: bool) -> list[Scene]:
@@ -81,11 +81,11 @@ def scenes(*, embedded: bool) -> list[Scene]:
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """How each scene is sent."""
+    """The options with which each scene is sent."""
 
-    turns: int  #: how many of its first requests
-    model: str | None = None  #: to ask for; None: the server's own
-    api_key: str | None = None  #: if the server asks for one
+    turns: int  #: number of turns to send, from the first on
+    model: str | None = None  #: model to request; None: the server's own
+    api_key: str | None = None  #: key, if the server needs one
 
     def bodies(self, scene: Scene, api: Api, mark: str) -> Iterator[dict[str, Any]]:
         """Yield the request bodies in order; ``mark`` as for ``conversation.marked``."""
@@ -108,20 +108,20 @@ class DemoPlan:
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
-    """What each turn of a scene cost, in order."""
+    """The costs of a scene's turns, in order, in both passes."""
 
-    scene: Scene  #: that was played
-    api: Api  #: in which it was sent
-    direct: tuple[Cost, ...]  #: without the proxy
-    through: tuple[Cost, ...]  #: with it
+    scene: Scene  #: scene that was played
+    api: Api  #: API that was used
+    direct: tuple[Cost, ...]  #: costs without the proxy
+    through: tuple[Cost, ...]  #: costs with the proxy
     placement: Mapping[str, Any]
-    """What the proxy says it learned of the server's late system messages."""
+    """The server's treatment of late system messages, as the proxy's health page reports it."""
 
 
 def on_embedded(plan: DemoPlan, played: list[Scene], progress: OnStep) -> list[DemoOutcome]:
     """Play the scenes on embedded servers, each with a template of its own.
 
-    Raises CommandError: EmbeddedUnavailable where none can run here.
+    Raises CommandError: EmbeddedUnavailable if none can run here.
     """
     progress("writing a random model", 0)
     with tempfile.TemporaryDirectory(prefix="cacheproxy-demo-") as folder:
@@ -146,7 +146,7 @@ def on_upstream(
 
 
 def text_of(played: list[Scene]) -> str:
-    """Return about what the model will read, to learn its vocabulary from."""
+    """Return the texts of the scenes' prompts, from which the model's vocabulary is learnt."""
     texts: dict[str, None] = {}
     for scene in played:
         chat = to_chat(scene.conversation.last)

@@ -1,4 +1,4 @@
-"""The embedded server behind a proxy, for who has no model server, until Ctrl-C."""
+"""The embedded server behind a proxy until Ctrl-C, for users without a model server."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from cacheproxy_demo.embedded.server import Setting
 from cacheproxy_demo.run import scenes, text_of
 
 _SETTINGS: dict[str, Setting] = {"n_parallel": 4, "kv_unified": True, "cache_ram_mib": 256}
-"""As llama-server is without options, but for the memory."""
+"""Defaults of llama-server, except for the memory."""
 _BEGIN, _READY = "cacheproxy ", "Ready."
 _STOP_SECONDS = 40.0
-"""Longer than the proxy waits for open answers."""
+"""Seconds to wait for the proxy's end: longer than it waits for open answers."""
 
 
 def serve_until_interrupted(say: Callable[[str], object]) -> None:
-    """Start both, ``say`` each line of the proxy's log and what to try, and stop at Ctrl-C.
+    """Start both, print each line of the proxy's log and commands to try, and stop at Ctrl-C.
 
-    Raises CommandError if one of them does not start, or the proxy ends by itself.
+    ``say`` prints a line. Raises CommandError if one of them does not start, or the proxy ends by
+    itself.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _serve(say)
-    except KeyboardInterrupt:  # while it was starting
+    except KeyboardInterrupt:  # during the start
         say("")
 
 
@@ -43,7 +44,7 @@ def _serve(say: Callable[[str], object]) -> None:
     with tempfile.TemporaryDirectory(prefix="cacheproxy-demo-") as folder:
         model = write_model(Path(folder) / "random.gguf", text=text_of(scenes(embedded=True)))
         config = Path(folder) / "cacheproxy.toml"
-        config.touch(0o600)  # a rule that cures is written there, and gone with all else
+        config.touch(0o600)  # cures are written there, and are deleted with the folder
         with LlamaServer(model, **_SETTINGS) as upstream, _proxy(upstream.url, config) as process:
             try:
                 _follow(process, say)
@@ -55,7 +56,7 @@ def _serve(say: Callable[[str], object]) -> None:
 
 
 def to_try(url: str) -> Iterator[str]:
-    """Yield what may be tried in another terminal; ``url``: the proxy's."""
+    """Yield lines with commands to try in another terminal; ``url``: the proxy's."""
     option = proxy_option(url)
     body = '{"messages": [{"role": "user", "content": "hello"}]}'
     yield ""
@@ -67,7 +68,10 @@ def to_try(url: str) -> Iterator[str]:
 
 
 def _proxy(upstream: str, config: Path) -> subprocess.Popen[str]:
-    """The proxy as it comes, at its usual port if that is free; it dies with this process."""
+    """Start a proxy with default settings, at its usual port if that is free; return the process.
+
+    It ends with this process.
+    """
     command = [
         *(sys.executable, "-m", "cacheproxy.child.process", "-n", "--pidfile=", "cacheproxy"),
         *("--config", str(config), "--port", str(_port()), "--state-dir", "none"),
@@ -82,12 +86,12 @@ def _proxy(upstream: str, config: Path) -> subprocess.Popen[str]:
         encoding="utf-8",
         errors="replace",
         env=env | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"},
-        start_new_session=True,  # Ctrl-C reaches the whole group, and it stops when we say so
+        start_new_session=True,  # Ctrl-C does not reach it: we stop it ourselves
     )
 
 
 def _port() -> int:
-    """Return the usual port, or 0 for any where another program has that."""
+    """Return the usual port, or 0 (any free port) if another program uses that."""
     usual = urlsplit(USUAL)
     try:
         with socket.create_server((usual.hostname or "", usual.port or 0)):

@@ -1,4 +1,4 @@
-"""Captured requests, sent to a real server again: as captured, and through the rules."""
+"""The replay of captured requests to a real server: as captured, and through the rules."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from enum import StrEnum
 
 
 class Cold(StrEnum):
-    """How a pass starts with a cold cache."""
+    """The way to start a pass with a cold cache."""
 
-    MARK = "mark"  #: its own mark in its prompts
-    ERASE = "erase"  #: the server's slots emptied
+    MARK = "mark"  #: a new mark is put into the pass's prompts
+    ERASE = "erase"  #: the server's slots are emptied
 
 
 class Via(StrEnum):
-    """What applies the rules in the second pass."""
+    """The process that applies the rules in the second pass."""
 
-    PROXY = "proxy"  #: a proxy in between
-    RULES = "rules"  #: this process
+    PROXY = "proxy"  #: a proxy between this process and the server
+    RULES = "rules"  #: this process itself

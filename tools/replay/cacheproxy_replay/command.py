@@ -13,7 +13,7 @@ from cacheproxy_replay import Cold, Via
 
 @hookimpl
 def cacheproxy_commands() -> list[click.Command]:
-    """Return the command; what it needs is imported when it runs."""
+    """Return the command; its modules are imported when it runs."""
     return [replay]
 
 

@@ -1,8 +1,9 @@
-"""What the server could reuse of each turn of a pass: what it shares with an earlier prompt.
+"""The tokens that each turn of a pass could reuse, since an earlier prompt begins with them.
 
-Counted with the server's own template and tokenizer where it lends them and they agree with what
-it counted; else estimated from the characters, by the turn's own density, against all earlier
-prompts of the pass. And what the passes add up to, from what the server measured.
+They are counted with the server's own template and tokenizer, if it offers these and the count
+agrees with its own; else they are estimated from the characters, by the turn's tokens per
+character, against all earlier prompts of the pass. Also the sums of the passes, over the server's
+figures.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ from cacheproxy_replay.server import Counter, KeptPrompts
 
 _WARM_TOKENS = 128
 _WARM = 0.05
-"""More reuse than a pass's own prompts explain, by this part, was there before the pass."""
+"""Part of a prompt that, if reused unexplained by the pass's own prompts, was cached before it."""
 _NOT_OURS = (Reason.EVICTED, Reason.UNKNOWN, Reason.CHECKPOINT, Reason.NOT_CACHED, Reason.CUT)
-"""Reasons that stand in no request: what the two share does not tell what is reused."""
+"""Reasons that lie in the server, not in a request: shared tokens do not predict its reuse."""
 _AGREES = 0.005
-"""The part by which our count of a prompt may differ from the server's own and still be exact."""
+"""Part of a prompt by which our count may differ from the server's and still be called exact."""
 _AGREES_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a turn could reuse at best."""
+    """The reuse of a turn that is possible at best."""
 
-    tokens: int  #: of its prompt
+    tokens: int  #: reusable tokens of its prompt
     exact: bool  #: counted by the server's tokenizer; else estimated, written with ``~``
 
 
 @dataclass(frozen=True, slots=True)
 class Assessed:
-    """A turn with what could be expected of it."""
+    """A turn with the reuse expected of it, and the verdict."""
 
-    turn: Exchange  #: as it was answered
-    expected: Expected | None  #: None for the first of a pass, and where nothing was answered
-    verdict: Verdict | None  #: None where it failed, or has no prompt
+    turn: Exchange  #: request and answer
+    expected: Expected | None  #: None for the first turn of a pass, and if it was not answered
+    verdict: Verdict | None  #: None if the turn failed or has no prompt
 
     @property
     def number(self) -> int:
@@ -67,9 +68,9 @@ class Assessed:
 
     @property
     def error(self) -> float | None:
-        """How far our estimate is from what the server reused, as a part of the latter.
+        """The error of our estimate, as a part of the tokens that the server reused.
 
-        None for cold turns and those that the server lost, and where either is not known.
+        None for cold turns, for breaks with a reason in the server, and if either is not known.
         """
         if self.verdict is None or self.verdict.judgement is Judgement.COLD:
             return None
@@ -80,7 +81,7 @@ class Assessed:
 
     @property
     def is_warm(self) -> bool:
-        """Whether it reused what no request of its pass had sent before."""
+        """Whether it reused tokens that no request of its pass had sent before."""
         prompt, reused = self.usage.prompt, self.usage.reused
         if reused is None or prompt is None:
             return False
@@ -97,10 +98,10 @@ def assess(
 ) -> list[Assessed]:
     """Return the turns of one pass, each with the estimate and the verdict.
 
-    ``memory``: what the server keeps, new for this pass, in which nobody else asks it.
+    ``memory``: model of the server's cache, new for this pass; no other client must use the server.
     """
     known: list[Before] = []
-    last: dict[Any, Before] = {}  # by session and lane
+    last: dict[Any, Before] = {}  # the previous prompt by session and lane
     since: dict[Any, set[Any]] = {}
     assessed: list[Assessed] = []
     for turn in turns:
@@ -132,7 +133,7 @@ def assess(
 
 
 def _counted(turn: Exchange, counter: Counter | None, memory: KeptPrompts) -> Expected | None:
-    """Return what is counted, unless our way of counting is not the server's."""
+    """Return the counted tokens, None if our count of the prompt differs from the server's."""
     tokens = counter.tokens(turn.sent or turn.received) if counter is not None else None
     counted = turn.usage.prompt
     if tokens is None or counted is None:
@@ -140,7 +141,7 @@ def _counted(turn: Exchange, counter: Counter | None, memory: KeptPrompts) -> Ex
     if abs(len(tokens) - counted) > max(_AGREES_TOKENS, _AGREES * counted):
         return None
     reuse = memory.reuse(tokens)
-    # the last token of a prompt is always evaluated: the answer follows from it
+    # The last token of a prompt is always evaluated: the answer follows from it.
     return None if reuse is None else Expected(min(reuse, len(tokens) - 1), exact=True)
 
 
@@ -156,15 +157,15 @@ def _shared(before: Before, now: Before) -> Expected:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sum of several turns; None where one of them lacks the figure."""
+    """The sums of several turns; None if one of them lacks the figure."""
 
-    prompt: int | None  #: tokens
-    reused: int | None  #: tokens
-    evaluated: int | None  #: tokens
-    expected: int  #: tokens that could be reused at best
-    seconds: float  #: of prefill by the server's clock, or until the first token by ours
-    median: float | None  #: of these seconds; None without a turn
-    slowest: Assessed | None  #: the turn with the most of them
+    prompt: int | None  #: prompt tokens
+    reused: int | None  #: reused prompt tokens
+    evaluated: int | None  #: evaluated prompt tokens
+    expected: int  #: prompt tokens that could be reused at best
+    seconds: float  #: prefill by the server's clock, or time to the first token by ours
+    median: float | None  #: median of these seconds; None without a turn
+    slowest: Assessed | None  #: the turn with the most of these seconds
 
     @property
     def share(self) -> float | None:
@@ -176,11 +177,11 @@ class Total:
 class ReplayFigures:
     """Both passes, and their sums over the turns that both have."""
 
-    captured: tuple[Assessed, ...]  #: the first pass, all of its turns
-    through: tuple[Assessed, ...]  #: the second, perhaps cut short
-    server_time: bool  #: whether seconds of the sums are the server's own prefill times, else ours
-    totals: tuple[Total, Total]  #: of the first pass and the second
-    compared: int  #: how many requests the sums are those of
+    captured: tuple[Assessed, ...]  #: all turns of the first pass
+    through: tuple[Assessed, ...]  #: turns of the second pass, which may be cut short
+    server_time: bool  #: whether the sums have the server's own prefill times, else ours
+    totals: tuple[Total, Total]  #: sums of the first pass and of the second
+    compared: int  #: number of requests in each of these sums
 
     @property
     def both(self) -> tuple[Assessed, ...]:
@@ -189,19 +190,19 @@ class ReplayFigures:
 
     @property
     def faster(self) -> float | None:
-        """How many times less time the prompts took through the rules."""
+        """Ratio of the prompts' seconds as captured to those through the rules."""
         before, after = self.totals
         return before.seconds / after.seconds if before.seconds and after.seconds else None
 
     @property
     def fewer(self) -> float | None:
-        """How many times fewer prompt tokens were evaluated through the rules."""
+        """Ratio of the evaluated tokens as captured to those through the rules."""
         before, after = self.totals
         return before.evaluated / after.evaluated if before.evaluated and after.evaluated else None
 
     @property
     def warm(self) -> list[int]:
-        """Numbers of turns that reused what no request of their pass had sent before."""
+        """Numbers of turns that reused tokens that no request of their pass had sent before."""
         return sorted({one.number for one in self.both if one.is_warm})
 
     @property
@@ -212,7 +213,7 @@ class ReplayFigures:
 
 
 def figures(captured: Sequence[Assessed], through: Sequence[Assessed]) -> ReplayFigures:
-    """Return the figures of both passes, the second perhaps cut short."""
+    """Return the figures of both passes, of which the second may be cut short."""
     good = [{one.number for one in turns if not one.failed} for turns in (captured, through)]
     common = good[0] & good[1] if through else good[0]
     kept = [[one for one in turns if one.number in common] for turns in (captured, through)]

@@ -1,4 +1,4 @@
-"""What the command does: plan, both passes, and the report of what was measured."""
+"""The run of the command: the plan, both passes, and the report."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from cacheproxy_replay.run import ReplayRun, chosen, ruleset
 from cacheproxy_replay.server import Counter, Everything, Slots, nobody_at, slots_without_ram
 
 ASSUMED = PromptOrder.TOOLS_FIRST
-"""What a template prints first, where the server does not tell: most do."""
+"""Order of the prompt for servers that do not reveal theirs: most templates have this one."""
 INTERRUPTED = 130
-"""What shells give for a command that Ctrl-C has ended."""
+"""Exit code that shells report for a command ended by Ctrl-C."""
 
 
 def measure(
@@ -54,7 +54,7 @@ def measure(
     markdown: bool,
     save: str | None,
 ) -> None:
-    """Send what ``files`` hold to the server at ``against``, and print what it reused.
+    """Send the requests in ``files`` to the server at ``against``, and print its reuse of them.
 
     The arguments are the command's options. Raises ConfigError, PluginError, CommandError.
     """
@@ -93,7 +93,7 @@ def measure(
 
 
 def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str | None]:
-    """Return the report, and what ended the passes early if something did.
+    """Return the report, and the error that ended the passes early, None if none did.
 
     Raises CommandError if nothing was measured.
     """
@@ -126,7 +126,7 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
         told, memory = order or ASSUMED, Everything if slots is None else partial(Slots, slots)
         try:
             passes = [assess(done, counter, memory(), told, on_step) for done in run.passes]
-        except KeyboardInterrupt:  # a further one leaves out what the server would count
+        except KeyboardInterrupt:  # a second Ctrl-C: estimate, without the server's counts
             interrupted = True
             passes = [assess(done, None, Everything(), told, on_step) for done in run.passes]
     names = tuple(Path(file).name for file in files)
@@ -135,7 +135,7 @@ def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str |
 
 
 def _saved(report: ReplayReport, file: str) -> list[str]:
-    """Write the report as JSON; return what went wrong, if anything did."""
+    """Write the report as JSON; return the error messages, if there are any."""
     try:
         text = json.dumps(record(report), ensure_ascii=False, indent=2)
         Path(file).write_text(text + "\n", encoding="utf-8")
@@ -147,5 +147,5 @@ def _saved(report: ReplayReport, file: str) -> list[str]:
 def _print(report: ReplayReport) -> None:
     terminal = console(stderr=False)
     for line, style in report.text(time.strftime("%Y-%m-%d")):
-        # soft: a narrow terminal wraps by itself, and a file has every line whole
+        # soft_wrap: a narrow terminal wraps by itself, and in a file no line is broken
         terminal.print(Text(line, style=style), soft_wrap=True)

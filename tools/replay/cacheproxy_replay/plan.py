@@ -1,12 +1,12 @@
-"""Which captured requests are sent, and what of each is changed: as little as can be.
+"""The choice of captured requests to send, and the few changes to each of them.
 
 Law 1 holds here too: the token limit, the stream flag, and the model if one is named are spliced
 into the body's own text; the rest stays as it was captured.
 
 A pass starts cold by a mark at the start of its prompts, or by emptying the slots. A mark works
-with every server, also with one that keeps prompts in memory beside its slots; it makes each prompt
-some twenty tokens longer. Emptied slots leave the prompts as captured, but only llama-server with
-``--slot-save-path`` has that, and what it keeps elsewhere (``--cache-ram``) stays.
+with every server, also with one that caches prompts in memory beside its slots; it makes each
+prompt some twenty tokens longer. Emptied slots leave the prompts as captured, but only llama-server
+with ``--slot-save-path`` can do that, and its other cache (``--cache-ram``) stays.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _NOT_SENT = frozenset(
         *("authorization", "x-api-key", "api-key", "cookie", "proxy-authorization", "via"),
     }
 )
-"""Headers of the connection of then, and credentials."""
+"""Headers that are not sent: those of the captured connection, and credentials."""
 
 _PLAIN = re.compile(r"[\x20-\x7e\t]*")
 _WHY = "replayed"
 _HEAD = 300
-"""Characters: a first line no longer than this may be a header that rules look for there."""
+"""Characters, at most, of a first line that may be a header for rules, and stays the first."""
 _COLD = "cold start"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What is sent."""
+    """The requests to send."""
 
     items: tuple[Exchange, ...]
-    """The requests, as they are sent but for mark and rules, numbered from 1, in their order."""
-    answers: int  #: tokens that each may generate at most
-    left_out: tuple[str, ...] = ()  #: what is not sent, and why, in words
+    """The requests in order, numbered from 1, as they are sent except for mark and rules."""
+    answers: int  #: tokens to generate for each, at most
+    left_out: tuple[str, ...] = ()  #: numbers of requests not sent, with reasons, in words
 
 
 def plan(captured: Iterable[Exchange], *, answers: int = 1, model: str | None = None) -> ReplayPlan:
@@ -73,9 +73,9 @@ def plan(captured: Iterable[Exchange], *, answers: int = 1, model: str | None = 
 
 
 def prepared(request: Request, *, answers: int, model: str | None = None) -> Request:
-    """Return ``request`` as it is sent: limited to ``answers`` tokens, streamed.
+    """Return ``request`` as it is sent: limited to ``answers`` tokens, and streamed.
 
-    Streamed, since the time to the first token cannot be told from the time to the last else.
+    Without a stream the time to the first token could not be measured.
     """
     body, dialect = request.json, request.dialect
     assert body is not None
@@ -83,7 +83,7 @@ def prepared(request: Request, *, answers: int, model: str | None = None) -> Req
     wanted = dialect.limited(body, answers)
     if dialect is not OLLAMA or body.get("stream") is False:
         wanted["stream"] = True
-    if dialect is CHAT:  # else most servers say nothing of usage when they stream
+    if dialect is CHAT:  # else most servers report no usage in a stream
         options = body.get("stream_options")
         wanted["stream_options"] = (options if isinstance(options, dict) else {}) | {
             "include_usage": True
@@ -98,7 +98,7 @@ def prepared(request: Request, *, answers: int, model: str | None = None) -> Req
 
 
 def with_members(request: Request, members: dict[str, Any]) -> Request:
-    """Return ``request`` with these members of its body, changed in place or put at its start."""
+    """Return ``request`` with ``members`` in its body: replaced in place, or put at its start."""
     document, body = request.document, request.json
     assert document is not None
     assert body is not None
@@ -114,13 +114,13 @@ def with_members(request: Request, members: dict[str, Any]) -> Request:
 
 
 def headers_of(request: Request, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers to send, with ``more``, which hold the key if there is one."""
+    """Return the headers to send, with ``more``, in which the key is, if there is one."""
     captured = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
     return captured | dict(more)
 
 
 def _unfit(request: Request) -> str | None:
-    """Return why ``request`` is not sent, empty if that is not worth saying, or None."""
+    """Return why ``request`` is not sent ("": no need to report it), None if it is."""
     if request.method != "POST":
         return ""
     if not endpoint_of(request.path).purpose.evaluates:
@@ -133,7 +133,7 @@ def _unfit(request: Request) -> str | None:
 
 
 def _target(request: Request) -> str:
-    """Return where local servers have its API; captures of gateways have it elsewhere."""
+    """Return the target of its API on local servers; captures of gateways have other paths."""
     path, dialect = request.path, request.dialect
     is_chat = endpoint_of(path).purpose is Purpose.CHAT
     if dialect is not None and is_chat and not path.endswith(dialect.path):
@@ -153,14 +153,14 @@ def _kept(headers: Headers) -> Iterator[tuple[bytes, bytes]]:
 
 
 def new_mark() -> str:
-    """Return a mark that no prompt has had before."""
+    """Return a new, random mark."""
     return f"[cacheproxy replay {secrets.token_hex(8)}]"
 
 
 def marked(request: Request, mark: str) -> Request:
-    """Return ``request`` with ``mark`` where a chat template begins: first tool, system text.
+    """Return ``request`` with ``mark`` in both texts that may begin a prompt: first tool, system.
 
-    A short first line of the system text keeps its place: clients put headers there, and rules
+    A short first line of the system text stays the first: clients put headers there, and rules
     look for them at the head.
     """
     document = request.document
@@ -170,7 +170,7 @@ def marked(request: Request, mark: str) -> Request:
 
 
 def erase(site: Site) -> None:
-    """Empty all slots of the server at ``site``. Raises CommandError if it does not do that."""
+    """Empty all slots of the server at ``site``. Raises CommandError if it refuses."""
     slots = slots_of(site.tell(SLOTS))
     done = [site.tell(f"{SLOTS}/{slot.id}?action=erase", {}) is not None for slot in slots]
     if not done or not all(done):
@@ -190,7 +190,7 @@ def _in_tools(body: dict[str, Any], mark: str) -> Iterator[Edit]:
 
 
 def _description(value: Any, path: str) -> str | None:
-    """Return where the first description of a tool stands."""
+    """Return the path of the first description in a tool, None if it has none."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("description"), str):
@@ -219,7 +219,7 @@ def _in_text(request: Request, mark: str) -> Iterator[Edit]:
 
 
 def _first_texts(request: Request) -> Iterator[tuple[str, str]]:
-    """The texts of the system prompt, or of the first message if there is none: path and text."""
+    """Yield path and text of each system text, or of the first message's texts if there is none."""
     body = request.json or {}
     messages = request.dialect.items if request.dialect is not None else ""
     for name in ("system", "instructions", messages, "prompt"):
@@ -231,7 +231,7 @@ def _first_texts(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _texts(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Texts in ``value``: itself, or those of its blocks, or of the first message that has any."""
+    """Yield the texts in ``value``: itself, its blocks', or those of the first message with any."""
     if isinstance(value, str) and value:
         yield path, value
     for index, inner in enumerate(value if isinstance(value, list) else ()):

@@ -1,6 +1,6 @@
 """A replay's result in words, for a terminal or as Markdown to share, and as one JSON object.
 
-No prompt text in it.
+The result has no text of a prompt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cacheproxy_replay.run import AS_CAPTURED, THROUGH, ReplayRun
 WIDTH = 96
 TIMES = "\N{MULTIPLICATION SIGN}"
 WORTH_NAMING = 1.2
-"""A smaller ratio is no difference."""
+"""Smallest ratio that is reported as a difference."""
 
 HOW_COLD = {
     Cold.MARK: "each pass has its own mark in its first tool and its system text",
@@ -37,23 +37,23 @@ REMOTE_NOTE = (
 )
 
 Styled = tuple[str, str]
-"""A line and how it is shown: ``bold``, ``red``, or nothing."""
+"""A line and its style: ``bold``, ``red``, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What was done and what came of it."""
+    """The run with its figures, and the facts that the report needs beside them."""
 
-    run: ReplayRun  #: both passes as they were made
-    figures: ReplayFigures  #: what they add up to
-    server: str  #: in words, without its address
-    order: PromptOrder | None  #: what its template prints first; None: assumed
-    slots: int | None  #: as many as it has; None: it may keep more prompts than those
-    files: tuple[str, ...]  #: their names, without folders
-    interrupted: bool = False  #: by Ctrl-C
+    run: ReplayRun  #: both passes
+    figures: ReplayFigures  #: the passes' figures and sums
+    server: str  #: description of the server, without its address
+    order: PromptOrder | None  #: order of its prompts; None: not known, ``ASSUMED``
+    slots: int | None  #: number of its slots; None: it may cache more prompts than those
+    files: tuple[str, ...]  #: names of the captures, without folders
+    interrupted: bool = False  #: whether Ctrl-C ended the passes
 
     def head(self) -> str:
-        """Return what was done, in one line."""
+        """Return one line about the requests and the passes."""
         done = "Interrupted. " if self.interrupted else ""
         requests = counted(len(self.run.plan.items), "request")
         cold = "Both passes start with a cold cache"
@@ -65,7 +65,7 @@ class ReplayReport:
         )
 
     def verdict(self) -> str:
-        """Return the sentence to remember."""
+        """Return the verdict in one sentence."""
         figures = self.figures
         if not self.run.through:
             return "The pass through cacheproxy did not start: nothing to compare."
@@ -88,7 +88,7 @@ class ReplayReport:
         return f"{tokens}{tokens and '; '}{what} took {took}."
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Yield what was sent where, where the figures come from, and what to know of them."""
+        """Yield labels and notes: the requests, the server, the figures' origin, and warnings."""
         run, figures = self.run, self.figures
         sessions = {turn.session for turn in run.captured}
         what = f"{', '.join(self.files)}: {counted(len(run.plan.items), 'request')}"
@@ -105,7 +105,7 @@ class ReplayReport:
         yield from self._warnings()
 
     def problems(self) -> Iterator[str]:
-        """Yield what went wrong at the server, a line each with what mends it."""
+        """Yield the problems with the server, each a line with its remedy."""
         failed = [row for row in self.figures.both if row.failed]
         if failed:
             first = failed[0].turn.error
@@ -208,7 +208,7 @@ def _wrapped(line: str) -> Iterator[Styled]:
 
 
 def record(report: ReplayReport) -> dict[str, Any]:
-    """Return what was done, the sums and every turn; seconds and tokens, None where unknown."""
+    """Return the report for JSON: options, sums and every turn; None for unknown figures."""
     figures, run = report.figures, report.run
     alike, answered = run.answered_alike()
     return {
@@ -268,5 +268,5 @@ def _turn_fields(one: Assessed) -> dict[str, Any]:
 
 
 def times(ratio: float) -> str:
-    """Return how many times as much something is."""
+    """Return ``ratio`` as a number with the sign for times."""
     return f"{ratio:.1f}{TIMES}" if ratio < 9.95 else f"{ratio:.0f}{TIMES}"

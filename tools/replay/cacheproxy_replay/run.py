@@ -1,8 +1,7 @@
 """The passes: the same requests straight to the server, then through the rules, each cold.
 
-The rules are as the proxy in between has them, and as we fold requests ourselves: the requests that
-a proxy sends on cannot be seen from here, and need not. Rules are pure, so the same rules, sessions
-and order give the same bodies.
+This process applies the same rules as the proxy in between, since it cannot see the requests that
+the proxy sends on. Rules are pure, so the same rules, sessions and order give the same bodies.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from cacheproxy_replay.plan import ReplayPlan, erase, headers_of, marked, new_ma
 from cacheproxy_replay.server import send, text_of
 
 OnStep = Callable[[str, int], None]
-"""Called with what is being done, and with how many requests were done since the last call."""
+"""Callback for progress: the current activity, and the number of requests done since the last."""
 
 AS_CAPTURED, THROUGH = "as captured", "through cacheproxy"
 
@@ -45,8 +44,8 @@ AS_CAPTURED, THROUGH = "as captured", "through cacheproxy"
 class Ruleset:
     """The rules that are on."""
 
-    plan: Plan  #: with them in the order in which they are applied
-    toml: str  #: configuration of a proxy that has just these
+    plan: Plan  #: plan with these rules, in the order in which they are applied
+    toml: str  #: configuration of a proxy with these rules alone
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,11 +56,14 @@ class Ruleset:
 def ruleset(
     settings: Config, with_rules: Iterable[str] = (), without_rules: Iterable[str] = ()
 ) -> Ruleset:
-    """Return the user's own rules, changed by names; raises PluginError, ConfigError."""
+    """Return the user's own rules, with those named switched on or off.
+
+    Raises PluginError, ConfigError.
+    """
     packages = Packages().load(settings.block, settings.plugin)
     known = packages.normalizers(settings.rules(), BUILT_IN)
     more, less = set(with_rules), set(without_rules)
-    choose(known, more, less)  # a wrong name is told, also where nothing follows from it
+    choose(known, more, less)  # raises for a wrong name, even one without effect
     enable = sorted((set(settings.enable) - less) | more)
     disable = sorted((set(settings.disable) - more) | less)
     tables = [msgspec.structs.asdict(table) for table in settings.rule]
@@ -74,14 +76,14 @@ def ruleset(
 
 
 class Fold:
-    """Applies rules to requests one after another, as the proxy does, with a store of its own."""
+    """The rules, applied to one request after another as in the proxy, with their own store."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.store = Store(Config().memory << 20, hears=False)  # as a proxy does by default
 
     def __call__(self, request: Request) -> tuple[Request, Session, Place | None]:
-        """Return ``request`` as it is sent, whose it is, and where in it, if it has a prompt."""
+        """Return ``request`` as it is sent, its session, and its place there if it has a prompt."""
         prepared = apply_rules(
             prepare(self._plan.clients.introduce(request), self._plan, self.store)
         )
@@ -94,37 +96,37 @@ def _members(values: dict[str, Any]) -> Iterator[str]:
     for name, value in values.items():
         if value is None:
             continue
-        # JSON spells texts, flags and lists of texts as TOML does, but for one control character
+        # JSON spells texts, flags and lists of texts like TOML, except for one control character
         yield f"{name} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
 
 
 @dataclass(slots=True)
 class ReplayRun:
-    """Sends a plan to a server twice. What was measured stays when it is interrupted."""
+    """The two passes of a plan. An interruption leaves the measured exchanges in place."""
 
-    plan: ReplayPlan  #: what is sent
+    plan: ReplayPlan  #: requests to send
     site: Site  #: the server; its headers have the key
-    ruleset: Ruleset  #: what the second pass goes through
-    cold: Cold = Cold.MARK  #: how each pass starts
-    via: Via = Via.PROXY  #: what applies the rules
-    edit_remote: bool = False  #: as in the proxy's configuration
-    captured: list[Exchange] = field(default_factory=list)  #: what the first pass measured
-    through: list[Exchange] = field(default_factory=list)  #: what the second pass measured
+    ruleset: Ruleset  #: rules of the second pass
+    cold: Cold = Cold.MARK  #: way to start each pass with a cold cache
+    via: Via = Via.PROXY  #: process that applies the rules
+    edit_remote: bool = False  #: the proxy's setting of this name
+    captured: list[Exchange] = field(default_factory=list)  #: exchanges of the first pass
+    through: list[Exchange] = field(default_factory=list)  #: exchanges of the second pass
 
     @property
     def passes(self) -> tuple[list[Exchange], list[Exchange]]:
-        """Both passes, as far as they came."""
+        """The exchanges of both passes so far."""
         return self.captured, self.through
 
     def answered_alike(self) -> tuple[int, int]:
-        """Return how many requests were answered alike in both passes, and of how many."""
+        """Return the number of equal answers in both passes, and the number of those compared."""
         before = {turn.number: turn for turn in self.captured}
         pairs = [(before[turn.number], turn) for turn in self.through]
         good = [(one, other) for one, other in pairs if one.error is None and other.error is None]
         return sum(text_of(one) == text_of(other) for one, other in good), len(good)
 
     def run(self, progress: OnStep) -> None:
-        """Do both passes. Raises CommandError where it cannot go on."""
+        """Do both passes. Raises CommandError if it cannot go on."""
         items = placed(self.plan, self.ruleset)
         here, fold = self.site.url, Fold(self.ruleset.plan)
         self._pass(self.captured, here, Fold(self.ruleset.plan.only()), items, progress)
@@ -143,7 +145,7 @@ class ReplayRun:
         items: Sequence[Exchange],
         progress: OnStep,
     ) -> None:
-        """Send all requests to ``url``: the server, or a proxy that does what ``fold`` does."""
+        """Send all requests to ``url``: the server, or a proxy with the same rules as ``fold``."""
         mark = new_mark() if self.cold is Cold.MARK else None
         if mark is None:
             erase(self.site)
@@ -170,13 +172,13 @@ class ReplayRun:
 
 
 def placed(plan: ReplayPlan, ruleset: Ruleset) -> list[Exchange]:
-    """Return the requests with whose each is and where in it, as the proxy tells them apart.
+    """Return the requests with their sessions and places there, as the proxy assigns them.
 
-    The lane of one without a prompt is -1.
+    The lane of a request without a prompt is -1.
     """
     fold = Fold(ruleset.plan)
     found = []
-    # which lane is the conversation is known only at the end: a title comes before turn 1
+    # The conversation's lane is known only at the end: a title request comes before turn 1.
     for item, (_, session, place) in [(item, fold(item.received)) for item in plan.items]:
         known = fold.store.conversation(session)
         is_side = known is not None and (place is None or place.lane != known.main)
@@ -189,7 +191,7 @@ def placed(plan: ReplayPlan, ruleset: Ruleset) -> list[Exchange]:
 def chosen(
     plan: ReplayPlan, ruleset: Ruleset, session: str | None, *, side: bool
 ) -> tuple[Exchange, ...]:
-    """Return the items of ``session`` (an id, or the start of one), with side requests or not."""
+    """Return the items of ``session`` (an id or its start; None: all); ``side``: also side ones."""
     return tuple(
         item
         for item, at in zip(plan.items, placed(plan, ruleset), strict=True)
@@ -199,5 +201,5 @@ def chosen(
 
 
 def is_named(session: Session, name: str) -> bool:
-    """Whether ``name`` is the session's label, or its id, or the start of one."""
+    """Return whether ``name`` is the start of the session's full name or of its id."""
     return session.name.startswith(name) or session.id.startswith(name)

@@ -1,16 +1,16 @@
-"""What the server is asked: one captured request again, and what it tells of its prompts.
+"""The requests to the server: captured ones again, and those about its prompts and cache.
 
-Of an answer the generated text is read in whichever dialect and form it comes. Sources: the API
-references of OpenAI Chat Completions and Responses, Anthropic Messages, Ollama's ``docs/api.md``.
-Text, reasoning and tool calls all count as generated.
+The generated text of an answer is read in any dialect and form. Sources: the API references of
+OpenAI Chat Completions and Responses, Anthropic Messages, Ollama's ``docs/api.md``. Text, reasoning
+and tool calls all count as generated.
 
-How it counts prompts, and which earlier ones it still has: llama-server lends its template and
-tokenizer (``tools/server/README.md``: ``POST /apply-template``, ``POST /tokenize``). It has slots,
-and may keep prompts beside them (``--cache-ram``, on by default). It does not say whether it does,
-so it is asked: a short prompt, as many others as there are slots, and the first one again. Source
-of the way slots are chosen: llama.cpp, ``tools/server/server-context.cpp``
-(``get_available_slot``): the one that shares the most with the prompt, if that is more than a tenth
-of the prompt (``--slot-prompt-similarity``), else the one not used for longest.
+For a count of prompts llama-server offers its template and tokenizer (``tools/server/README.md``:
+``POST /apply-template``, ``POST /tokenize``). It has slots, and may cache prompts beside them
+(``--cache-ram``, on by default). No page reports that, so it is tried: a short prompt is sent, as
+many others as there are slots, and the first one again. The choice of a slot is that of llama.cpp,
+``tools/server/server-context.cpp`` (``get_available_slot``): the slot that shares the most with the
+prompt, if that is more than a tenth of the prompt (``--slot-prompt-similarity``), else the one not
+used for longest.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from cacheproxy.translate.translation import chat_of
 
 _DELTAS = ("content", "reasoning_content", "reasoning", "text", "thinking", "partial_json")
 _LONGEST_ERROR = 1 << 16
-"""Bytes of an answer that is not 200: its error text is near the start."""
+"""Bytes read, at most, of an answer that is not 200: its error text is near the start."""
 _WORDS = 24
 _MOST_SLOTS = 8
-"""With more, a conversation is hardly ever driven out: no need to ask."""
+"""Slots, at most, for the trial: with more, a conversation is hardly ever evicted."""
 
 Tokens = Sequence[int]
 assert LLAMA_CPP.rendering is not None
@@ -53,9 +53,9 @@ _PAGE = LLAMA_CPP.rendering
 
 
 class AnswerReader:
-    """Collects the text as the body passes: ``feed(bytes)``, ``text``, ``close()``.
+    """The reader of the generated text in a body: ``feed(bytes)``, ``text``, ``close()``.
 
-    Never raises; what it cannot read has no text. ``content_type`` is the response's.
+    It never raises; parts that it cannot read are ignored. ``content_type`` is the response's.
     """
 
     def __init__(self, content_type: str) -> None:
@@ -66,11 +66,11 @@ class AnswerReader:
 
     @property
     def text(self) -> str:
-        """What has been generated so far."""
+        """The text generated so far."""
         return "".join(self._pieces)
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the body."""
+        """Read the next bytes of the body."""
         if self._events is not None:
             for event in self._events.feed(data):
                 self._read(event.data)
@@ -82,7 +82,7 @@ class AnswerReader:
                 self._read(line)
 
     def close(self) -> str:
-        """Return all the text once the body has ended."""
+        """Return the whole text; call it at the end of the body."""
         self._read(self._rest)
         self._rest = b""
         return self.text
@@ -97,7 +97,7 @@ class AnswerReader:
 
 
 def text_of(exchange: Exchange) -> str:
-    """Return what was generated in an answer."""
+    """Return the generated text of an answer."""
     kind = b"".join(values(exchange.response_headers, b"content-type")[:1])
     reader = AnswerReader(kind.decode("latin-1"))
     reader.feed(exchange.response_body or b"")
@@ -105,11 +105,11 @@ def text_of(exchange: Exchange) -> str:
 
 
 def _texts(message: dict[str, Any]) -> Iterator[str]:
-    """The text in one event, or in a whole answer."""
+    """Yield the texts in one event, or in a whole answer."""
     kind = message.get("type")
     delta = message.get("delta")
     if isinstance(kind, str) and kind.startswith("response."):
-        if kind.endswith(".delta") and isinstance(delta, str):  # ".done" says it again
+        if kind.endswith(".delta") and isinstance(delta, str):  # ".done" repeats the text
             yield delta
         return
     choices = message.get("choices")
@@ -131,7 +131,7 @@ def _texts(message: dict[str, Any]) -> Iterator[str]:
 
 
 def _said(value: Any) -> Iterator[str]:
-    """The text of a delta, a message, or a block."""
+    """Yield the texts of a delta, a message, or a block."""
     if not isinstance(value, dict):
         return
     for key in _DELTAS:
@@ -161,8 +161,8 @@ def _called(function: Any) -> Iterator[str]:
 def send(site: Site, request: Request, record: Exchange) -> None:
     """POST ``request`` to the server at ``site``; fill in ``record`` as the answer comes.
 
-    Its first byte counts as come with the first generated text, at the end if there is none.
-    Raises CommandError if nobody is there.
+    ``first_byte`` is the time of the first generated text, or of the end if there is none. Raises
+    CommandError if no connection can be made.
     """
     try:
         connection = site.connect()
@@ -186,7 +186,7 @@ def send(site: Site, request: Request, record: Exchange) -> None:
 
 
 def nobody_at(site: Site, error: NoAnswerError) -> CommandError:
-    """Return the error for people where no connection to ``site`` can be made."""
+    """Return the error, for people, that no connection to ``site`` can be made."""
     mend = "start the model server there, or correct --against."
     return CommandError(f"No answer from {site.url} ({error}): {mend}")
 
@@ -202,7 +202,7 @@ def _read(response: HTTPResponse, start: float, record: Exchange) -> None:
         if first is None and answer.text:
             first = time.perf_counter() - start
     end = time.perf_counter() - start
-    if response.length:  # read1 takes a body cut short for a whole one
+    if response.length:  # read1 does not raise for a body that was cut short
         raise IncompleteRead(b"", response.length)
     record.usage, record.first_byte = usage.close(), end if first is None else first
     record.response_headers = ((b"Content-Type", content_type.encode("latin-1")),)
@@ -210,28 +210,28 @@ def _read(response: HTTPResponse, start: float, record: Exchange) -> None:
 
 
 class Everything:
-    """A server that forgets nothing; a new one for each pass, as Slots."""
+    """The model of a server that caches all prompts; like Slots, a new one for each pass."""
 
     def __init__(self) -> None:
         self._known: list[Tokens] = []
 
     def reuse(self, tokens: Tokens) -> int | None:
-        """Return how many of ``tokens`` it has, None for its first prompt; then keep them."""
+        """Return the number of ``tokens`` in its cache, None for its first prompt; add them."""
         best = max((shared_tokens(known, tokens) for known in self._known), default=None)
         self._known.append(tokens)
         return best
 
 
 class Slots:
-    """A server that has a prompt in each of its ``count`` slots, and nothing beside them."""
+    """The model of a server that caches one prompt in each of its ``count`` slots, and no more."""
 
     def __init__(self, count: int) -> None:
         self._slots: list[Tokens] = [()] * count
-        """The one used last stands last."""
+        """Prompts in the slots, the one used last at the end."""
         self._used = False
 
     def reuse(self, tokens: Tokens) -> int | None:
-        """Return what the slot that would be chosen has of ``tokens``; see ``Everything``."""
+        """Return the number of ``tokens`` in the slot that is chosen; see ``Everything``."""
         shares = [shared_tokens(held, tokens) for held in self._slots]
         best = max(range(len(shares)), key=lambda index: (shares[index], -index))
         chosen = best if shares[best] > LLAMA_CPP.similarity * len(tokens) else 0
@@ -245,13 +245,13 @@ KeptPrompts = Everything | Slots
 
 
 def shared_tokens(one: Tokens, other: Tokens) -> int:
-    """Return how many tokens two prompts share from the start."""
+    """Return the number of tokens that two prompts share from the start."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(one), len(other)))
 
 
 def slots_without_ram(site: Site, server: ServerFacts, model: str) -> int | None:
-    """Return the number of slots of the ``server`` at ``site`` if it has nothing beside them."""
+    """Return the number of slots of the server at ``site``, None if it may cache more prompts."""
     count = server.slots
     if count is None or count > _MOST_SLOTS:
         return None
@@ -264,24 +264,24 @@ def slots_without_ram(site: Site, server: ServerFacts, model: str) -> int | None
 
 
 def _evaluate(site: Site, model: str, text: str) -> float | None:
-    """Send a prompt of one message; return the reused part of it."""
+    """Send a prompt of one message; return its reused part, None if not known."""
     body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": text}]}
     usage = usage_of(site.tell("/v1/chat/completions", body))
     return usage.reused / usage.prompt if usage.prompt and usage.reused is not None else None
 
 
 class Counter:
-    """Counts prompts with the server at ``site``."""
+    """The counter of prompts' tokens, with the template and tokenizer of the server at ``site``."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     def order(self) -> PromptOrder | None:
-        """Return what the server's template prints first, or None if it does not tell."""
+        """Return the order of the server's template, None if the server does not reveal it."""
         return order_of(self._render(turn()[FIRST]) or "")
 
     def tokens(self, request: Request) -> Sequence[int] | None:
-        """Return the prompt of ``request`` in tokens, or None if the server does not tell."""
+        """Return the prompt of ``request`` in tokens, None if the server has no such pages."""
         chat = chat_of(request)
         text = None if chat is None else self._render(chat)
         if text is None:

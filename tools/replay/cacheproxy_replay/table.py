@@ -1,6 +1,6 @@
 """The tables of a replay: the sums of both passes, and each pass turn by turn.
 
-A table is rows of cells, the first row its heads; how it is laid out is for the reader's medium.
+A table is rows of cells with heads; its layout depends on the medium, a terminal or Markdown.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from cacheproxy_replay.run import AS_CAPTURED, THROUGH
 Cells = tuple[str, ...]
 
 _SESSION = 12
-"""Characters of a session's label."""
+"""Characters of a session's label, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of cells under their heads."""
 
-    heads: Cells  #: of the columns
+    heads: Cells  #: heads of the columns
     lines: tuple[tuple[Cells, str], ...]
-    """In the order shown: a cell for each head, and what stands below them, "" for most."""
-    left: int = 1  #: how many columns at the left are words; the rest are numbers
+    """Rows in order: a cell for each head, and a remark to stand below them, "" for none."""
+    left: int = 1  #: number of columns with words, at the left; the others have numbers
 
     def text(self) -> list[str]:
-        """Return it as lines of plain text, columns two spaces apart."""
+        """Return the table as lines of plain text, with columns two spaces apart."""
         rows = [(self.heads, ""), *self.lines]
         widths = [
             max(map(len, column)) for column in zip(*(cells for cells, _ in rows), strict=True)
@@ -46,7 +46,7 @@ class Table:
         return laid
 
     def markdown(self) -> list[str]:
-        """Return it as a Markdown table, each remark in its row's last cell."""
+        """Return the table in Markdown, with each remark in its row's last cell."""
         rule = [":--" if index < self.left else "--:" for index in range(len(self.heads))]
         rows = [self.heads, tuple(rule)]
         for (*cells, last), remark in self.lines:
@@ -55,7 +55,7 @@ class Table:
 
 
 def summary(figures: ReplayFigures) -> Table:
-    """Return the sums, a column for each pass."""
+    """Return the table of the sums, a column for each pass."""
     what = "prefill" if figures.server_time else "first token"
     columns = [_sums(total) for total in figures.totals]
     names = (
@@ -71,7 +71,7 @@ def summary(figures: ReplayFigures) -> Table:
 
 
 def turns(rows: Sequence[Assessed], *, sessions: bool, prefill: bool) -> Table:
-    """Return one pass; ``sessions``, ``prefill``: whether it has these columns."""
+    """Return the table of a pass's turns; ``sessions``, ``prefill``: whether to show them."""
     heads = ["#", *(["session"] if sessions else []), "turn", "prompt", "reused", "", "new"]
     heads += [*(["prefill"] if prefill else []), "first", "expected", "verdict"]
     lines = [(_cells(row, sessions=sessions, prefill=prefill), _remark(row)) for row in rows]
@@ -79,7 +79,7 @@ def turns(rows: Sequence[Assessed], *, sessions: bool, prefill: bool) -> Table:
 
 
 def verdict(row: Assessed) -> str:
-    """Return one word on a turn."""
+    """Return the verdict on a turn in one word."""
     return "failed" if row.failed or row.verdict is None else row.verdict.judgement.value
 
 
@@ -103,7 +103,7 @@ def _cells(row: Assessed, *, sessions: bool, prefill: bool) -> Cells:
 
 def _remark(row: Assessed) -> str:
     judged, status = row.verdict, row.turn.status
-    if row.failed:  # what the server said of it may quote the prompt
+    if row.failed:  # the server's error text may quote the prompt
         return f"answered {status}" if status else "the connection broke"
     if judged is None or judged.reason is None:
         return ""

@@ -1,8 +1,9 @@
-"""The process llama.cpp's server runs in.
+"""The process in which llama.cpp's server runs.
 
 ``python -m cacheproxy_demo.embedded.child MODEL SETTINGS``: SETTINGS is a JSON object. The first
-line on standard output says how it went: ``READY http://127.0.0.1:PORT`` or ``UNAVAILABLE what to
-install``. llama.cpp logs to standard error. The process leaves when its standard input ends.
+line on standard output is the result: ``READY http://127.0.0.1:PORT`` or ``UNAVAILABLE`` with the
+package to install. llama.cpp logs to standard error. The process exits when its standard input
+ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 READY = "READY "
 UNAVAILABLE = "UNAVAILABLE "
 LEAVE_SECONDS = 30
-"""After which a process that has nobody left to end it ends all the same."""
+"""Seconds after the end of standard input, after which a process that hangs is killed."""
 
 INSTALL_WHEEL = (
     "The embedded llama.cpp is not installed: pip install xllamacpp "
@@ -29,7 +30,7 @@ INSTALL_LIBGOMP = (
 
 
 def import_library() -> ModuleType:
-    """Return xllamacpp. Raises ImportError with one line that says what to install."""
+    """Return xllamacpp. Raises ImportError with one line that names the package to install."""
     try:
         import xllamacpp  # noqa: PLC0415 (a missing library is an answer here)
     except ModuleNotFoundError as error:
@@ -50,8 +51,8 @@ def import_library() -> ModuleType:
 def start(library: ModuleType, model: str, settings: dict[str, Any]) -> Any:
     """Start the server on a free port and return it when the model is loaded.
 
-    Raises AttributeError or TypeError for a setting llama.cpp does not know, and RuntimeError
-    when it does not come up.
+    Raises AttributeError or TypeError for a setting that llama.cpp does not know, and RuntimeError
+    if the server does not start.
     """
     parameters = library.CommonParams()
     parameters.model.path = model
@@ -62,14 +63,14 @@ def start(library: ModuleType, model: str, settings: dict[str, Any]) -> Any:
         owner = parameters
         for part in path:
             owner = getattr(owner, part)
-        # JSON has no sets, and the aliases of a model are one
+        # A model's aliases must be a set, which JSON does not have.
         setattr(owner, last, set(value) if last == "model_alias" else value)
     return library.Server(parameters)
 
 
 def main(arguments: list[str]) -> int:
     """Run the server until standard input ends; return the exit status."""
-    # Ctrl-C reaches the whole group; when this process leaves is for its parent to say
+    # Ctrl-C reaches the whole group, but the parent decides when this process exits.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     model, settings = arguments
     try:
@@ -81,7 +82,7 @@ def main(arguments: list[str]) -> int:
     print(f"{READY}{server.listening_address}", flush=True)  # noqa: T201
     sys.stdin.buffer.read()
     if hasattr(signal, "alarm"):
-        # one that is stopped while it starts to listen may wait for itself for ever
+        # A server that is stopped while it starts to listen may wait for itself for ever.
         signal.alarm(LEAVE_SECONDS)
     del server  # stops its threads, which otherwise crash at interpreter exit
     return 0

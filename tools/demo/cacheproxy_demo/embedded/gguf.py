@@ -21,29 +21,29 @@ FLOAT32 = 0
 _INT32, _UINT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 5, 4, 6, 7, 8, 9
 
 Value = NewType("Value", bytes)
-"""A typed value as it stands in the file."""
+"""A typed value in the file's encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A named block of floats; a vector has one row."""
 
-    name: str  #: as llama.cpp looks for it
-    rows: int  #: how many
-    columns: int  #: in each row
-    data: array[float]  #: row after row
-    planes: int = 1  #: how many such blocks follow each other (one for each expert of a layer)
+    name: str  #: name by which llama.cpp finds it
+    rows: int  #: number of rows
+    columns: int  #: number of columns
+    data: array[float]  #: values, row after row
+    planes: int = 1  #: number of such blocks in a row (one for each expert of a layer)
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """Fastest-running dimension first, as the format wants it."""
+        """The sizes of the dimensions, the fastest-running first, as the format requires."""
         if self.planes > 1:
             return (self.columns, self.rows, self.planes)
         return (self.columns,) if self.rows == 1 else (self.columns, self.rows)
 
 
 def write_gguf(path: Path, values: Mapping[str, Value], tensors: Sequence[Tensor]) -> None:
-    """Write a whole file. Raises OSError when the path cannot be written."""
+    """Write a whole file. Raises OSError if the path cannot be written."""
     head = bytearray(struct.pack("<4sIQQ", MAGIC, VERSION, len(tensors), len(values)))
     for key, value in values.items():
         head += _text(key) + value
@@ -60,33 +60,33 @@ def write_gguf(path: Path, values: Mapping[str, Value], tensors: Sequence[Tensor
 
 
 def string(value: str) -> Value:
-    """A UTF-8 text."""
+    """Return a UTF-8 text as a value."""
     return Value(struct.pack("<I", _STRING) + _text(value))
 
 
 def uint32(value: int) -> Value:
-    """A whole number of 32 bits, without a sign."""
+    """Return an unsigned 32-bit integer as a value."""
     return Value(struct.pack("<II", _UINT32, value))
 
 
 def float32(value: float) -> Value:
-    """A number of single precision."""
+    """Return a number of single precision as a value."""
     return Value(struct.pack("<If", _FLOAT32, value))
 
 
 def boolean(value: bool) -> Value:
-    """Yes or no, one byte."""
+    """Return a boolean as a value of one byte."""
     return Value(struct.pack("<I?", _BOOL, value))
 
 
 def strings(values: Sequence[str]) -> Value:
-    """A list of texts."""
+    """Return an array of texts as a value."""
     head = struct.pack("<IIQ", _ARRAY, _STRING, len(values))
     return Value(head + b"".join(map(_text, values)))
 
 
 def int32s(values: Iterable[int]) -> Value:
-    """A list of whole numbers of 32 bits."""
+    """Return an array of signed 32-bit integers as a value."""
     numbers = list(values)
     head = struct.pack("<IIQ", _ARRAY, _INT32, len(numbers))
     return Value(head + struct.pack(f"<{len(numbers)}i", *numbers))

@@ -1,7 +1,7 @@
 """A small random model of the llama architecture, written to a GGUF file in a blink.
 
-It says nothing sensible, yet everything around the words is real: the tokenizer, the chat
-template, the KV cache, the time each prompt token costs. Nothing is downloaded, and the same
+Its answers are meaningless, yet everything around the words is real: the tokenizer, the chat
+template, the KV cache, the time of each prompt token. Nothing is downloaded, and the same
 arguments give the same bytes on every machine.
 """
 
@@ -32,7 +32,7 @@ Size = Literal["tiny", "slow"]
 LateSystem = Literal["inline", "hoisted", "refused"]
 
 PLAIN_WORDS = " of or in is to for and the not if" * 2
-"""Enough to learn from when nobody gives a text: replies then read as words."""
+"""Default text for the vocabulary, so that answers consist of words."""
 
 RMS_EPSILON = 1e-5
 ROPE_BASE = 1e6
@@ -43,17 +43,17 @@ _NOISE_LENGTH = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What decides the size of a model and the time a token takes."""
+    """The dimensions of a model, which decide its size and the time of a token."""
 
-    layers: int  #: how many
-    width: int  #: numbers in a token's vector
-    heads: int  #: of attention
-    kv_heads: int  #: of keys and values
+    layers: int  #: number of layers
+    width: int  #: length of a token's vector
+    heads: int  #: number of attention heads
+    kv_heads: int  #: number of heads for keys and values
     feed_forward: int  #: width of the hidden layer
 
     @property
     def head_width(self) -> int:
-        """Channels of one attention head."""
+        """Number of channels of one attention head."""
         return self.width // self.heads
 
 
@@ -61,7 +61,7 @@ SHAPES: dict[Size, Shape] = {
     "tiny": Shape(layers=2, width=64, heads=4, kv_heads=2, feed_forward=128),
     "slow": Shape(layers=4, width=256, heads=4, kv_heads=2, feed_forward=768),
 }
-"""A prompt of 23,000 tokens takes a tiny model about 4.5 s on two cores, a slow one 18 s."""
+"""Shapes by size: on two cores 23,000 prompt tokens take about 4.5 s (tiny) or 18 s (slow)."""
 
 
 def write_model(
@@ -76,10 +76,10 @@ def write_model(
 ) -> Path:
     """Write a random model to ``path`` and return it.
 
-    ``text`` is what the vocabulary is learnt from, with at most ``merges`` merges; give it the text
-    that will be sent, and a token is about a word. ``template`` is a Jinja chat template, by
-    default ``default_template()``. ``context`` is the trained length in tokens; the server's own
-    ``n_ctx`` is what costs memory.
+    The vocabulary is learnt from ``text``, with at most ``merges`` merges; if prompts have the same
+    text, a token is about a word. ``template`` is a Jinja chat template, by default
+    ``default_template()``. ``context`` is the trained length in tokens; it costs no memory, unlike
+    the server's ``n_ctx``.
     """
     shape = SHAPES[size]
     vocabulary = learn_vocabulary(text, merges)
@@ -96,9 +96,9 @@ def write_model(
 
 @cache
 def default_template(late_system: LateSystem = "inline") -> str:
-    """The ChatML template of this package, system text first, then the tools.
+    """Return this package's ChatML template, with the system text first, then the tools.
 
-    ``late_system``: what it does with a system message after the first. Vendors' templates have
+    ``late_system``: its treatment of a system message after the first. Vendors' templates have
     each of these: Qwen3 ``inline``, DeepSeek V3.x ``hoisted``, Qwen3.5 ``refused``.
     """
     template = files(__package__).joinpath("chatml.jinja").read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def _tokenizer(vocabulary: Vocabulary) -> dict[str, Value]:
 
 
 def _tensors(shape: Shape, vocabulary: Vocabulary, seed: int) -> Iterator[Tensor]:
-    """All weights, in the order of their use.
+    """Yield all weights, in the order of their use.
 
     Channel 0 of the residual stream is a constant that no block writes to. Column 0 of the output
     matrix is therefore a bias for each token: only a few plain words and the end of the turn are
@@ -183,10 +183,10 @@ def _biases(vocabulary: Vocabulary) -> array[float]:
 
 
 class _Weights:
-    """Matrices of normal noise.
+    """The source of matrices of normal noise.
 
     A row is a slice of one long strip of noise, at a random place: drawing millions of numbers
-    one by one would take seconds in pure Python, and no reader of the rows can tell.
+    one by one would take seconds in pure Python, and the rows would be no better.
     """
 
     def __init__(self, seed: int) -> None:
@@ -196,7 +196,7 @@ class _Weights:
         self._strips: dict[float, array[float]] = {}
 
     def matrix(self, name: str, rows: int, columns: int, scale: float | None = None) -> Tensor:
-        """Noise of standard deviation ``scale``, by default ``columns ** -0.5``."""
+        """Return noise of standard deviation ``scale``, by default ``columns ** -0.5``."""
         factor = columns**-0.5 if scale is None else scale
         strip = self._strips.get(factor)
         if strip is None:
@@ -210,7 +210,7 @@ class _Weights:
 
 @cache
 def _noise(seed: int) -> tuple[tuple[float, ...], tuple[Any, ...]]:
-    """Return the strip, and what its random numbers have come to: a quarter of a second's work."""
+    """Return the strip, and the generator's state after it; drawing it takes 0.25 s."""
     drawn = random.Random(seed)  # noqa: S311 (noise, no secrets)
     return tuple(drawn.gauss(0.0, 1.0) for _ in range(_NOISE_LENGTH)), drawn.getstate()
 

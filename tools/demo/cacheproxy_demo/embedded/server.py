@@ -1,6 +1,6 @@
 """llama.cpp's own HTTP server, on a free port of the loopback interface.
 
-The server comes with the ``xllamacpp`` wheel. It gets a process of its own, because it runs
+The server comes with the ``xllamacpp`` wheel. It has a process of its own, because it runs
 threads that outlive an exception and cannot be stopped half-way.
 """
 
@@ -28,17 +28,17 @@ DEFAULTS: dict[str, Setting] = {
     "ui": False,
     "verbosity": 4,
 }
-"""One slot and no prompt cache beside it: what is reused is what the slot still holds."""
+"""One slot and no prompt cache beside it: only tokens in the slot can be reused."""
 
 START_SECONDS = 60.0
 
 
 class EmbeddedUnavailable(CommandError):  # noqa: N818 (not a fault, but a state of things)
-    """The server cannot run on this machine; the message is one line that says what to install."""
+    """The server cannot run on this machine; the message is one line, with what to install."""
 
 
 class StartFailedError(CommandError):
-    """The server did not come up; the message holds the end of its log."""
+    """The server did not start; the message has the end of its log."""
 
 
 class LlamaServer(ServerProcess):
@@ -48,7 +48,7 @@ class LlamaServer(ServerProcess):
     ``n_parallel``, ``slot_save_path``, …), laid over ``DEFAULTS``; two underscores stand for a dot
     (``cpuparams__n_threads``). The constructor returns when the model is loaded.
 
-    Raises EmbeddedUnavailable when a library is missing, and StartFailedError when it does not
+    Raises EmbeddedUnavailable if a library is missing, and StartFailedError if the server does not
     start for another reason (a setting, the model, the memory).
     """
 

@@ -2,7 +2,7 @@
 
 The scheme is GPT-2's: text is cut into words, each word is a sequence of bytes spelt as printable
 characters, and the most frequent neighbouring pair is merged again and again. A vocabulary learnt
-from the very text it will meet makes about one token of each word, as a real model's does.
+from the prompts' own text has about one token for each word, like a real model's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Pair = tuple[str, str]
 BEGIN_OF_TEXT = "<|endoftext|>"
 END_OF_TURN = "<|im_end|>"
 CONTROL = (BEGIN_OF_TEXT, "<|im_start|>", END_OF_TURN)
-"""Tokens that mark where turns begin or end."""
+"""Tokens that mark the beginning or end of turns."""
 
 USER_DEFINED = (
     "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>",
 )  # fmt: skip
-"""Tokens that stay whole although they are ordinary text."""
+"""Tokens that are ordinary text, but are never split."""
 
 WORD = re.compile(
     r"'s|'t|'re|'ve|'m|'ll|'d"
@@ -35,7 +35,7 @@ WORD = re.compile(
     r"| ?(?:[^\s\w]|_)+"
     r"|\s+(?!\S)|\s+"
 )
-"""GPT-2's word splitter, as far as Python's ``re`` can say it.
+"""GPT-2's word splitter, as far as Python's ``re`` can express it.
 
 llama.cpp splits by ``\\p{L}`` and ``\\p{N}``. Where the two disagree (rare digits), a merge is
 learnt that is never used, and nothing else happens.
@@ -46,28 +46,28 @@ learnt that is never used, and nothing else happens.
 class Vocabulary:
     """The tokens of a model, in the order of their ids, and the merges that make them."""
 
-    merges: tuple[Pair, ...]  #: pairs that become one token, the first first
-    ordinary: tuple[str, ...]  #: all tokens but the special ones, by their ids
+    merges: tuple[Pair, ...]  #: pairs that become one token, in the order of merging
+    ordinary: tuple[str, ...]  #: all tokens but the special ones, in the order of their ids
 
     @property
     def special(self) -> tuple[str, ...]:
-        """Tokens after the ordinary ones: first the control tokens, then the user-defined."""
+        """The tokens after the ordinary ones: first the control tokens, then the user-defined."""
         return CONTROL + USER_DEFINED
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """All tokens; a token's place is its id."""
+        """All tokens; a token's index is its id."""
         return self.ordinary + self.special
 
     def id_of(self, special: str) -> int:
-        """The id of a special token. Raises ValueError for any other."""
+        """Return the id of a special token. Raises ValueError for any other."""
         return len(self.ordinary) + self.special.index(special)
 
 
 def learn_vocabulary(text: str, limit: int) -> Vocabulary:
-    """Learn at most ``limit`` merges from ``text``; fewer when every word of it is one token.
+    """Learn at most ``limit`` merges from ``text``; fewer if every word of it is one token by then.
 
-    100 KB of text take about half a second. The answer depends on the arguments alone.
+    100 KB of text take about half a second. The result depends on the arguments alone.
     """
     merges = learn_merges(Counter(WORD.findall(text)), limit)
     ordinary = dict.fromkeys(BYTE_SPELLING)
@@ -76,10 +76,10 @@ def learn_vocabulary(text: str, limit: int) -> Vocabulary:
 
 
 def learn_merges(words: Counter[str], limit: int) -> list[Pair]:
-    """The first ``limit`` byte-pair merges for words with their counts, most frequent first.
+    """Return ``limit`` byte-pair merges for words with their counts, the most frequent first.
 
-    Pairs of equal frequency come in the order of their spelling, so that the answer is the same
-    on every machine.
+    Pairs of equal frequency come in the order of their spelling, so that the result is the same on
+    every machine.
     """
     learner = _Learner(words)
     merges: list[Pair] = []
@@ -90,10 +90,10 @@ def learn_merges(words: Counter[str], limit: int) -> list[Pair]:
 
 
 class _Learner:
-    """Words as sequences of symbols, with every pair's count and whereabouts kept up to date."""
+    """Words as sequences of symbols, with the current count and places of every pair."""
 
     def __init__(self, words: Counter[str]) -> None:
-        # A lone surrogate has no UTF-8, and no byte of it would be seen by the server either.
+        # A lone surrogate has no UTF-8, and would not reach the server either.
         self._words = [[BYTE_SPELLING[b] for b in w.encode("utf-8", "replace")] for w in words]
         self._counts = list(words.values())
         self._pairs: Counter[Pair] = Counter()
@@ -104,16 +104,16 @@ class _Learner:
         heapq.heapify(self._heap)
 
     def most_frequent(self) -> Pair | None:
-        """The pair to merge next, or None when every word is one symbol."""
+        """Return the pair to merge next, None if every word is one symbol."""
         while self._heap:
             negative, pair = heapq.heappop(self._heap)
-            # A count that has changed since was pushed again with its new value.
+            # Outdated counts are skipped: the new ones were pushed as well.
             if self._pairs.get(pair) == -negative:
                 return pair
         return None
 
     def merge(self, pair: Pair) -> None:
-        """Make one symbol of ``pair`` in every word."""
+        """Merge ``pair`` into one symbol in every word."""
         changed: set[Pair] = set()
         for index in self._where.pop(pair):
             old = self._words[index]
@@ -135,7 +135,7 @@ class _Learner:
         return pairs
 
     def _remove(self, index: int, word: list[str]) -> Iterable[Pair]:
-        # ``_where`` keeps the index: a word looked at in vain is cheaper than keeping it exact.
+        # ``_where`` is not pruned: a word looked at in vain is cheaper than an exact index.
         pairs = list(itertools.pairwise(word))
         for pair in pairs:
             self._pairs[pair] -= self._counts[index]
@@ -143,7 +143,7 @@ class _Learner:
 
 
 def _joined(word: list[str], pair: Pair) -> list[str]:
-    """``word`` with each occurrence of ``pair``, from the left, made one symbol."""
+    """Return ``word`` with each occurrence of ``pair``, from the left, merged into one symbol."""
     out: list[str] = []
     at = 0
     while at < len(word):
