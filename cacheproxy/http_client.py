@@ -98,7 +98,7 @@ class Site:
     headers: Mapping[str, str] = field(default_factory=dict)  #: headers of every request
 
     def get(self, path: str, seconds: float = PAGE_SECONDS) -> SiteAnswer:
-        """GET ``path``; ``seconds``: of the server's silence, at most. Raises NoAnswerError."""
+        """GET ``path``; ``seconds``: the longest silence of the server. Raises NoAnswerError."""
         return self._exchange("GET", path, None, seconds)
 
     def post(self, path: str, body: bytes, seconds: float = ANSWER_SECONDS) -> SiteAnswer:
@@ -215,8 +215,7 @@ def checked_url(text: str) -> str:
 def explain(answer: SiteAnswer, url: str, model: str, option: str) -> str:
     """Return one line about an answer that is not 200: the problem and its remedy.
 
-    ``url``: of the request. ``model``: its name in the request. ``option``: the command-line
-    option that gave the server.
+    ``url`` and ``model``: the request's. ``option``: the command-line option with the server's URL.
     """
     status, said = answer.status, answer.said()
     if "context" in said and status in {400, 413, 500}:

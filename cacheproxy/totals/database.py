@@ -45,7 +45,7 @@ Job = Callable[[TotalsStore], Any]
 
 _GATHER = 0.45
 """Seconds for which jobs are gathered before they are written. With the time for which exchanges
-were gathered before, a crash loses at most the last half second and what was being written. To
+were gathered before, a crash loses at most the last half second and the jobs being written. To
 wake the thread for each exchange would cost the reactor more than the writing does."""
 _MOST_WAITING = 20_000
 _PORTION = 1_000
@@ -116,7 +116,7 @@ class Database:
             self._add(*[(job, None) for job in jobs[:room]])
 
     def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
-        """Queue ``job`` without delay, after all before it; the Deferred fires with its result.
+        """Queue ``job``, done at once after all before it; the Deferred fires with its result.
 
         Errbacks: TotalsError (closed, or far behind), sqlite3.Error.
         """
@@ -180,7 +180,7 @@ class Database:
         return self._memory
 
     def _open(self, said: str = "") -> None:
-        """Open the file; ``said``: what has just happened to the previous one, for the log."""
+        """Open the file; ``said``: the fate of the previous one, for the log."""
         note, self._busy = None, False
         try:
             connection, note = open_file(self._folder)

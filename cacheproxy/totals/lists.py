@@ -28,7 +28,7 @@ Period = tuple[int, int]
 """Start and end of a period, in ms since the epoch; the end is not in it."""
 _MOST = 200
 _FEW = 20_000
-"""Exchanges, at most, of the sessions found for the index by session to be used."""
+"""Exchanges, at most, of the sessions found, for which the index by session is used."""
 _ENDS = f"SELECT min(id), max(id) FROM exchanges INDEXED BY exchanges_at WHERE {SCOPE}"  # noqa: S608
 _LATEST = """
 SELECT * FROM sessions WHERE last >= :since AND last < :until AND requests > 0
@@ -43,7 +43,7 @@ _CAUSED = (
     " AND iif(:shape = '', shape IS NULL, shape = (SELECT id FROM words WHERE text = :shape))"
 )
 _ROWS = 250
-"""Rows read at a time: 4 ms, in the reactor's thread if the totals are in memory."""
+"""Rows read at a time: this takes 4 ms, in the reactor's thread if the totals are in memory."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Characters at the start of a client's name that make a spreadsheet take it for a formula
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
@@ -93,8 +93,8 @@ def requests(
     """Return a page of exchanges, the latest first.
 
     ``which``: one of FILTERS; ``search``: text in the client's, session's or model's name;
-    ``before``: ``next`` of the previous page; ``period``: of the exchanges' start; ``cause``:
-    reason and shape of a break, with a blank between them. Raises KeyError for an unknown filter.
+    ``before``: ``next`` of the previous page; ``period``: the time in which exchanges began;
+    ``cause``: a break's reason, a blank and its shape. Raises KeyError for an unknown filter.
     """
     limit = max(1, min(limit, _MOST))
     (condition, own), index = FILTERS[which], ""

@@ -1,13 +1,13 @@
--- What happened, and what it adds up to. Times: INTEGER milliseconds (at: since the epoch).
+-- Exchanges and their sums. Times are INTEGER milliseconds (at: since the epoch).
 
 CREATE TABLE upstreams (
     id INTEGER PRIMARY KEY,
     url TEXT NOT NULL UNIQUE,
-    served TEXT,                  -- the one model it serves, if it names one
+    served TEXT,                  -- the only model that it serves, if it lists one
     first_seen INTEGER NOT NULL
 );
 
-CREATE TABLE words (              -- short texts that come again and again
+CREATE TABLE words (              -- short recurring texts
     id INTEGER PRIMARY KEY,
     text TEXT NOT NULL UNIQUE
 );
@@ -25,7 +25,7 @@ CREATE TABLE sessions (
     turns INTEGER NOT NULL DEFAULT 0,
     side INTEGER NOT NULL DEFAULT 0,
     breaks INTEGER NOT NULL DEFAULT 0,
-    prompt INTEGER NOT NULL DEFAULT 0,  -- of those requests that say what was reused
+    prompt INTEGER NOT NULL DEFAULT 0,  -- tokens of requests whose reuse is known
     reused INTEGER NOT NULL DEFAULT 0,
     evaluated INTEGER NOT NULL DEFAULT 0,
     output INTEGER NOT NULL DEFAULT 0,
@@ -34,7 +34,7 @@ CREATE TABLE sessions (
     lost_ms INTEGER NOT NULL DEFAULT 0,
     spared INTEGER NOT NULL DEFAULT 0,
     spared_ms INTEGER NOT NULL DEFAULT 0,
-    unpriced INTEGER NOT NULL DEFAULT 0, -- tokens of spared
+    unpriced INTEGER NOT NULL DEFAULT 0, -- tokens in spared without a time in spared_ms
     UNIQUE (client, name)
 );
 
@@ -42,19 +42,19 @@ CREATE INDEX sessions_last ON sessions (last);
 CREATE INDEX sessions_root ON sessions (root) WHERE root IS NOT NULL;
 
 CREATE TABLE exchanges (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused
     at INTEGER NOT NULL,
-    number INTEGER NOT NULL,      -- since the proxy started
+    number INTEGER NOT NULL,      -- the request's, from the proxy's start on
     upstream INTEGER NOT NULL,
     session INTEGER,
-    model INTEGER,                -- as asked for; a word, as are dialect to rules
+    model INTEGER,                -- the requested one; a word, as are dialect to rules
     dialect INTEGER,
     outcome INTEGER NOT NULL,
     verdict INTEGER,
     reason INTEGER,
     shape INTEGER,
     rules INTEGER,
-    waited TEXT,                  -- what a client that left had waited for
+    waited TEXT,                  -- wait and progress, in words, of a client that left
     turn INTEGER NOT NULL,
     side INTEGER NOT NULL,
     failed INTEGER NOT NULL,
@@ -63,7 +63,7 @@ CREATE TABLE exchanges (
     reused INTEGER,
     evaluated INTEGER,
     output INTEGER,
-    tools INTEGER,                -- tokens of the prompt's parts; estimated
+    tools INTEGER,                -- estimated tokens of the prompt's parts
     system INTEGER,
     history INTEGER,
     thinking INTEGER,
@@ -73,15 +73,15 @@ CREATE TABLE exchanges (
     output_ms INTEGER,
     first_ms INTEGER,
     total_ms INTEGER NOT NULL,
-    added_us INTEGER,             -- microseconds from when it was read until it was sent
-    equal INTEGER,                -- tokens shared with the turn before, of a break
-    lost INTEGER,                 -- tokens of a break
+    added_us INTEGER,             -- microseconds from when the request was read until it was sent
+    equal INTEGER,                -- of a break: tokens shared with the previous turn
+    lost INTEGER,                 -- of a break: tokens evaluated again
     lost_ms INTEGER,
-    spared INTEGER,               -- tokens not evaluated thanks to the rules; estimated
-    spared_ms INTEGER,            -- NULL: at a speed that nobody knew
+    spared INTEGER,               -- estimated tokens not evaluated thanks to the rules
+    spared_ms INTEGER,            -- NULL: the speed is not known
     up INTEGER NOT NULL,          -- bytes of the bodies
     down INTEGER NOT NULL,
-    place TEXT                    -- JSON pointer of a break
+    place TEXT                    -- of a break: JSON pointer of its place
 );
 
 CREATE INDEX exchanges_at ON exchanges (at);
@@ -90,7 +90,7 @@ CREATE INDEX exchanges_breaks ON exchanges (id) WHERE reason IS NOT NULL AND sid
 CREATE INDEX exchanges_failed ON exchanges (id) WHERE failed = 1;
 CREATE INDEX exchanges_slow ON exchanges (id) WHERE first_ms >= 10000;
 
--- What a page with windows of up to 30 days asks for, without reading every exchange. The lifetime
+-- Sums for pages with windows of up to 30 days, which need not read every exchange. The lifetime
 -- totals are the same sums in a step without end.
 
 CREATE TABLE rollups (            -- sums over the exchanges that began in the step from at on
@@ -101,14 +101,14 @@ CREATE TABLE rollups (            -- sums over the exchanges that began in the s
     turns INTEGER NOT NULL,
     failed INTEGER NOT NULL,
     breaks INTEGER NOT NULL,
-    prompt INTEGER NOT NULL,      -- of all that say it
+    prompt INTEGER NOT NULL,      -- tokens of requests that report them
     reused INTEGER NOT NULL,
     evaluated INTEGER NOT NULL,
     output INTEGER NOT NULL,
     lost INTEGER NOT NULL,
     spared INTEGER NOT NULL,
     spared_ms INTEGER NOT NULL,
-    unpriced INTEGER NOT NULL,    -- tokens of spared
+    unpriced INTEGER NOT NULL,    -- tokens in spared without a time in spared_ms
     timed_prompt INTEGER NOT NULL,  -- evaluated tokens whose time is known, and that time
     prompt_ms INTEGER NOT NULL,
     timed_output INTEGER NOT NULL,
@@ -116,11 +116,11 @@ CREATE TABLE rollups (            -- sums over the exchanges that began in the s
     first_ms INTEGER NOT NULL,    -- the longest wait for a first byte
     context INTEGER NOT NULL,     -- the longest prompt of a turn
     added_us INTEGER NOT NULL,
-    sent INTEGER NOT NULL,        -- requests that added_us is the sum of
+    sent INTEGER NOT NULL,        -- number of requests summed in added_us
     PRIMARY KEY (step, upstream, at)
 ) WITHOUT ROWID;
 
-CREATE TABLE rollup_firsts (      -- how many waits for a first byte fell into which class
+CREATE TABLE rollup_firsts (      -- number of waits for a first byte, by class
     step INTEGER NOT NULL,
     upstream INTEGER NOT NULL,
     at INTEGER NOT NULL,
@@ -146,8 +146,8 @@ CREATE TABLE rollup_groups (      -- sums by client and model
     step INTEGER NOT NULL,
     upstream INTEGER NOT NULL,
     at INTEGER NOT NULL,
-    client TEXT NOT NULL,         -- '' where nobody knows
-    model INTEGER NOT NULL,       -- as asked for; a word, 0: none
+    client TEXT NOT NULL,         -- '': not known
+    model INTEGER NOT NULL,       -- the requested one; a word, 0: none
     requests INTEGER NOT NULL,
     prompt INTEGER NOT NULL,
     reused INTEGER NOT NULL,
@@ -157,9 +157,9 @@ CREATE TABLE rollup_groups (      -- sums by client and model
     PRIMARY KEY (step, at, upstream, client, model)
 ) WITHOUT ROWID;
 
-CREATE TABLE routed (             -- what each upstream did for each route, and what it charges
+CREATE TABLE routed (             -- requests of each route to each upstream, and their price
     upstream INTEGER NOT NULL,
-    route TEXT NOT NULL,          -- '' where none matched
+    route TEXT NOT NULL,          -- '': none matched
     requests INTEGER NOT NULL,
     prompt INTEGER NOT NULL,
     reused INTEGER NOT NULL,

@@ -211,7 +211,7 @@ _MOST_AT_ONCE = 2_000
 
 
 def tidy(store: TotalsStore, now: int, keep: Keep = DEFAULT) -> bool:
-    """Delete rows and sums that are old at ``now`` (ms since the epoch); return whether more are.
+    """Delete some rows and sums that are old at ``now`` (ms); return whether more are left.
 
     Lifetime totals are not touched.
     """

@@ -19,7 +19,8 @@ EVER = 1 << 62
 SCOPE = "at >= :start AND at < :end"
 """Condition for the exchanges of a window; _STEP_SCOPE: for its sums."""
 _STEP_SCOPE = f"{SCOPE} AND step = :step AND upstream IN (SELECT id FROM upstreams)"  # noqa: S608
-"""To name all upstreams saves most of the reading: the keys have the upstream before the time."""
+"""Condition for a window's sums. It names all upstreams, which come before the time in the keys:
+that saves most of the reading."""
 IS_BREAK = "reason IS NOT NULL AND side = 0"
 _PREFILL = f"CASE WHEN evaluated >= {LEAST_EVALUATED} AND prompt_ms > 0 THEN"
 _GENERATION = f"CASE WHEN output >= {LEAST_OUTPUT} AND output_ms >= {LEAST_OUTPUT_MS} THEN"
@@ -122,7 +123,7 @@ UPDATE upstreams SET first_seen = new.at
 FROM (SELECT upstream, min(at) AS at FROM exchanges WHERE id > ? GROUP BY 1) AS new
 WHERE new.upstream = upstreams.id AND new.at < first_seen
 """
-"""Statement for a clock that was ahead when an upstream was first seen, and was corrected since."""
+"""Statement that corrects ``first_seen``, if the clock was ahead then and was set back since."""
 ADD_SUMS = (*(each.add for each in ROLLUPS), _FIRST_SEEN)
 
 

@@ -90,9 +90,9 @@ def overview(store: TotalsStore, name: str, now: int) -> Json:
 def breaks(store: TotalsStore, name: str, now: int) -> list[Json]:
     """Return the causes of breaks in the window, by reason and shape, the costliest first.
 
-    ``lost``: tokens; ``share``: of the window's prompt tokens (None if no server reported both
-    figures); ``seconds``: spent on evaluating them; ``place`` and ``number``: of the latest break.
-    ``number`` is None if that was before the proxy started.
+    ``lost``: tokens evaluated again; ``share``: their part of the window's prompt tokens (None if
+    no server reported both figures); ``seconds``: their prefill. ``place`` and ``number`` are the
+    latest break's; ``number`` is None if that was before the proxy started.
     """
     step, scope = WINDOWS[name].step, {**scope_of(name, now), "first": store.first}
     everything = ALL.of(step, upstream="upstream")

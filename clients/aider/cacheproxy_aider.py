@@ -1,6 +1,6 @@
 r"""aider for cacheproxy: rules for the date and the reminder of the edit format; its sessions.
 
-Shapes, from aider 0.86.2 (``aider/coders/base_coder.py``, ``*_prompts.py``) and what it sent:
+Shapes, from aider 0.86.2 (``aider/coders/base_coder.py``, ``*_prompts.py``) and its requests:
 
 - the system text, if shell commands are allowed, has::
 

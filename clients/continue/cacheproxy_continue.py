@@ -1,7 +1,7 @@
 r"""Continue's CLI for cacheproxy: the marks of its requests, rules for date and git status.
 
 Shape, from its sources (``extensions/cli/src/systemMessage.ts`` of ``@continuedev/cli`` 1.5.47)
-and what it sent. The system text begins with::
+and its requests. The system text begins with::
 
     You are an agent in the Continue CLI. Given the user's prompt, …
     …

@@ -99,8 +99,8 @@ def cacheproxy_setup(need: Need) -> Setup:
     launch = Launch(
         "crush",
         "npm install --global @charmland/crush",
-        # Crush keeps the model chosen last in this folder, and what stands there wins over the
-        # user's own file
+        # Crush stores the model chosen last in this folder, and settings there win over the
+        # user's own file.
         variables={"CRUSH_GLOBAL_DATA": need.folder},
         files={"crush.json": Setup.json(value)},
     )
