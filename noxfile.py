@@ -52,7 +52,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build, check and try all packages (build/dist); nox -s release -- v0.1.0: of that version."""
+    """Build, check and try all packages (build/dist); nox -s release -- v0.2.0: of that version."""
     for tag in session.posargs:
         if f"version = {tag.removeprefix('v')}\n" not in Path("setup.cfg").read_text():
             session.error(f"setup.cfg has another version than {tag}")

@@ -38,7 +38,7 @@ def test_each_is_described_and_named_alike(name):
     packages = read["options"]["packages"].split()
     assert sorted(packages) == sorted({".".join(each.parts) for each in inside})
     assert packages[0] == package
-    assert "cacheproxy-llm >= 0.1" in read["options"]["install_requires"]
+    assert "cacheproxy-llm >= 0.2" in read["options"]["install_requires"]
     entry, _, module = read["options.entry_points"]["cacheproxy"].split()
     assert (entry, module.partition(".")[0]) == (name, package)
     assert (folder / "tests").is_dir()
