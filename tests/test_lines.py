@@ -33,7 +33,7 @@ LONGER = {
     "tests/observe/test_judging_asking.py": 381,
     "tests/plugin/test_loading.py": 693,
     "tests/proxy/downstream/test_channel.py": 483,
-    "tests/proxy/exchange/test_holding.py": 556,
+    "tests/proxy/exchange/test_holding.py": 566,
     "tests/proxy/exchange/test_normalizing.py": 369,
     "tests/proxy/exchange/test_relay.py": 419,
     "tests/proxy/harness.py": 576,

@@ -31,6 +31,15 @@ _PATIENCE, _BESIDE = 1.0, 5.0
 of them than slots, and where a slot is free. Then the held one may still take all of each batch:
 llama.cpp fills its own from the lowest slot on, vLLM from the prompt that came first."""
 
+_WORTH = 0.01
+"""Part of the time that a held prefill has taken, for which others wait for its retry as well: Qwen
+Code sends it after a second, and a quarter of an hour would be lost with it."""
+
+
+def patience_of(took: float, *, is_full: bool) -> float:
+    """Return the seconds that others wait for the retry of a prefill that has taken ``took``."""
+    return min(max(_PATIENCE, _WORTH * took), _BESIDE) if is_full else _BESIDE
+
 
 class Holdable(Protocol):
     """What is asked of an ``Answer`` that is held, or may be: see there."""
@@ -41,6 +50,7 @@ class Holdable(Protocol):
     request: Request
     asked_for: Request
     left: float
+    since: float
     size: int
     is_running: bool
     is_kept: bool
@@ -234,7 +244,8 @@ class Holding:
                 if not one.is_running or one.server is not server:
                     continue
                 is_full = server.health.waiting > server.slots
-                if now - max(first.started, one.left) >= (_PATIENCE if is_full else _BESIDE):
+                patience = patience_of(one.left - one.since, is_full=is_full)
+                if now - max(first.started, one.left) >= patience:
                     _give_way(one, first.session)
 
     def _make_room(self) -> None:

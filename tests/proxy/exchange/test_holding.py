@@ -7,6 +7,7 @@ import time
 import pytest
 
 from cacheproxy.core.dialects.stream import CUT
+from cacheproxy.proxy.exchange.holding import patience_of
 from tests.proxy.harness import (
     CHUNKED,
     LAST,
@@ -483,6 +484,15 @@ def test_who_waits_already_is_not_kept_waiting(start):
         left(proxy, server)
         assert server.closed.acquire(timeout=TIMEOUT)
         assert "needs the server" in proxy.wait_for("held request closed")
+
+
+@pytest.mark.parametrize(
+    ("took", "is_full", "seconds"),
+    [(0.5, True, 1), (100, True, 1), (300, True, 3), (900, True, 5), (0.5, False, 5)],
+)
+def test_a_long_prefill_is_worth_some_seconds_more(took, is_full, seconds):
+    """Qwen Code's retry comes a second after the hang-up."""
+    assert patience_of(took, is_full=is_full) == seconds
 
 
 def test_a_retry_after_a_reload_joins(start):
