@@ -1,4 +1,4 @@
-"""One request as adaptations leave it, and one adaptation of a server's list, called."""
+"""The adapted request, and the entries of a server's list of adaptations with their calls."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from cacheproxy.proxy.exchange.probes import Budget, Probing
 
 
 class Tried(NamedTuple):
-    """What was done against a refusal."""
+    """An attempt to mend a refusal."""
 
-    name: str  #: of the adaptation
-    refusal: Refusal  #: that it was to heal
-    before: Need | None  #: what the request needed of it before
+    name: str  #: the adaptation's name
+    refusal: Refusal  #: the refusal that it was to mend
+    before: Need | None  #: the adaptation's need before that
 
 
 class Adapted:
-    """One request as one server gets it."""
+    """One request, as adapted to one server."""
 
     __slots__ = (
         *("budget", "needs", "received", "refusal", "reports", "request", "resends", "taught"),
@@ -40,18 +40,18 @@ class Adapted:
     )
 
     def __init__(self, received: Request, resends: int = 0) -> None:
-        self.received = received  #: before any adaptation
-        self.request = received  #: as it goes on
-        self.needs: dict[str, Need] = {}  #: by the names of the adaptations
-        self.taught: set[str] = set()  #: names of those whose need the server's refusals taught
-        self.reports: tuple[RuleReport, ...] = ()  #: what was edited, or failed
-        self.resends = resends  #: how often it was sent again
-        self.refusal: Refusal | None = None  #: the last one, where it could be read
-        self.tried: Tried | None = None  #: what was edited last
-        self.budget = Budget()  #: of probes, with those of the attempts before
+        self.received = received  #: the request before any adaptation
+        self.request = received  #: the request as it goes on
+        self.needs: dict[str, Need] = {}  #: its needs, by the names of the adaptations
+        self.taught: set[str] = set()  #: names of adaptations whose need a refusal has shown
+        self.reports: tuple[RuleReport, ...] = ()  #: edits and failures of the adaptations
+        self.resends = resends  #: number of times it was sent again
+        self.refusal: Refusal | None = None  #: the last refusal, None if it could not be read
+        self.tried: Tried | None = None  #: the last attempt to mend a refusal
+        self.budget = Budget()  #: probes left, shared with the earlier attempts
 
     def take(self, name: str, step: Step) -> None:
-        """Go on as the adaptation ``name`` has left it."""
+        """Adopt the result of the adaptation ``name``."""
         self.request = step.request
         if step.need is not None:
             self.needs[name] = step.need
@@ -60,24 +60,24 @@ class Adapted:
 
 
 class ListedAdaptation(NamedTuple):
-    """One adaptation of the list."""
+    """One entry of a server's list of adaptations."""
 
-    one: Adaptation  #: itself
-    learning: Learning | None  #: the same, if it knows of the server by itself
-    given: Remembered | None  #: what is remembered from the start
-    is_foreign: bool  #: it is a plugin's, which gets a thread, a deadline and its own parsed JSON
+    one: Adaptation  #: the adaptation
+    learning: Learning | None  #: the same, if it learns about the server by itself
+    given: Remembered | None  #: facts that it goes by from the start
+    is_foreign: bool  #: whether a plugin brings it: called in a thread, with a deadline, on a copy
     probes: Callable[[Refusal, Request, Need | None], Probing] | None = None
-    """Finds by requests of our own what was refused."""
+    """Finds out by probes what was refused."""
     bound: Callable[[Turn | None], Adaptation] | None = None
-    """Returns it for the requests of one turn, which it needs to know."""
+    """Returns the adaptation for the requests of one turn, if it needs to know that."""
 
     def of(self, turn: Turn | None) -> ListedAdaptation:
-        """Return it as it is for ``turn``."""
+        """Return the entry with its adaptation bound to ``turn``, if that is needed."""
         return self if self.bound is None else self._replace(one=self.bound(turn))
 
 
 def entry_of(one: Adaptation, *, is_foreign: bool) -> ListedAdaptation:
-    """Return ``one`` as an entry of the list; ``is_foreign``: a plugin brings it."""
+    """Return ``one`` as an entry of the list; ``is_foreign``: whether a plugin brings it."""
     learning: Any = one if hasattr(one, "learn") and not is_foreign else None
     given = None if is_foreign else getattr(one, "given", None)
     more = (None if is_foreign else getattr(one, name, None) for name in ("probes", "bound"))
@@ -85,13 +85,13 @@ def entry_of(one: Adaptation, *, is_foreign: bool) -> ListedAdaptation:
 
 
 def adapt(each: ListedAdaptation, request: Request, remembered: Remembered) -> Step:
-    """Edit ``request`` by what is remembered."""
+    """Edit ``request`` if the ``remembered`` facts make it necessary."""
     need = _need(each.one.needed(_shown(each, request), remembered))
     return Step(request) if need is None else made_step(each, request, need)
 
 
 def made_step(each: ListedAdaptation, request: Request, need: Need) -> Step:
-    """Edit ``request``."""
+    """Edit ``request`` for ``need``; raises EditError if a plugin's edits are unusable."""
     name, found = each.one.name, each.one.edits(_shown(each, request), need)
     if not each.is_foreign:
         return made(name, request, found, need)
@@ -99,13 +99,13 @@ def made_step(each: ListedAdaptation, request: Request, need: Need) -> Step:
     step = made(name, request, tuple(islice(edits, MOST_EDITS + 1)), need)
     if step.report is not None and len(step.report.edits) > MOST_EDITS:
         raise EditError(f"more than {MOST_EDITS:,} edits")
-    if step.request.document is None:  # a Raw may be anything
+    if step.request.document is None:  # a Raw value need not be JSON
         raise EditError("no JSON is left")
     return step
 
 
 def ask_step(each: ListedAdaptation, refusal: Refusal, request: Request, need: Need | None) -> Step:
-    """Ask what ``request`` needs after ``refusal``."""
+    """Return a step with the need of ``request`` after ``refusal``."""
     return Step(request, _need(each.one.refused(refusal, _shown(each, request), need)))
 
 

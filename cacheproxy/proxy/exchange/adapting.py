@@ -1,7 +1,7 @@
-"""Requests adapted to one server: by what is known of it, and by its refusals.
+"""The adaptation of requests to one server: by the facts known of it, and by its refusals.
 
 A server has one list of adaptations (``core.adapt``). Each sees the result of the earlier ones.
-What is edited here is shown as the edits of rules are: a report for each adaptation.
+Their edits are shown like those of rules: one report for each adaptation.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from cacheproxy.proxy.upstream.connection import UpstreamConnection
 
 _log = Logger()
 _SHORT, _AGAIN = 64 << 10, 32 << 10
-"""Bytes of a body beyond which a request is adapted in a thread: first, and after a refusal. How
-much is looked at, who edits knows alone."""
+"""Bytes of a body beyond which a request is adapted in a thread: first, and after a refusal. Only
+the adaptation itself knows how much of the body it reads."""
 _PEEK_SECONDS = 5.0
-"""For an error's body: one that takes longer goes down as it comes."""
+"""Seconds for an error's body; one that takes longer is relayed as it comes."""
 _MOST_RESENDS = 6
-"""A server may refuse several things of one request, one at a time."""
+"""Number of times a request is sent again: a server may refuse several of its parts in turn."""
 
 
 class Adapting:
-    """Adapts requests to the server of ``profiling``.
+    """The adaptation of requests to the server of ``profiling``.
 
-    ``adaptations``: in their order; ``foreign``: those behind them that plugins bring.
-    ``last``: done to what is sent alone, behind the translation, where the server reports progress.
+    ``adaptations``: the list, in order; ``foreign``: plugins' adaptations, which come after it.
+    ``last``: the adaptation that asks for progress reports; its edits are sent but not recorded.
     """
 
     def __init__(
@@ -84,16 +84,16 @@ class Adapting:
         self._always = tuple([one for one in self._all if one.learning or one.given is not None])
         self._last = last
         self._probes = Probes(reactor, profiling.beliefs)
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
-    # What is known.
+    # The facts known of the server.
 
     def pages(self) -> dict[str, dict[str, Any]]:
-        """Return what adaptations know of the server, as plain values for a page."""
+        """Return the adaptations' facts about the server, as values for a page, by title."""
         return {each.learning.title: each.learning.as_dict() for each in self._all if each.learning}
 
     def words(self) -> dict[str, str]:
-        """Return what is known of the server, and what is done here for that, in a line each."""
+        """Return the facts known of the server and the proxy's reaction to each, a line each."""
         found = {title: page["says"] for title, page in self.pages().items()}
         ours = {each.one.name: each for each in self._all if not each.is_foreign}
         for (name, _), facts in self._server.beliefs.taught.items():
@@ -105,9 +105,9 @@ class Adapting:
     # Requests.
 
     async def adapt(self, request: Request, turn: Turn | None, *, begins: bool) -> Adapted:
-        """Return ``request`` as this server can take it, by what is known. It never fails.
+        """Return ``request`` as this server can take it, by the facts known. It never raises.
 
-        ``begins``: whether it is a turn, so that its answer is to be remembered.
+        ``begins``: whether ``request`` is a turn, so that its answer's reasoning is remembered.
         """
         adapted = Adapted(request)
         if not request.body:
@@ -134,10 +134,11 @@ class Adapting:
         *,
         is_translated: bool = False,
     ) -> Adapted | None:
-        """Return the request with what ``response`` refuses mended; None: ``response`` stands.
+        """Return the request mended after the refusal ``response``; None if nothing mends it.
 
-        Each adaptation is asked in turn, until one mends something. ``ask``: by which it may find
-        out what exactly was refused. ``is_translated``: the error is about another body.
+        The adaptations are tried in order, until one mends something. ``ask``: sends a probe, by
+        which an adaptation may find out what exactly was refused. ``is_translated``: the request
+        was translated, so that the path in the error is one of another body.
         """
         refusal = adapted.refusal = await self._refusal(adapted, response)
         if refusal is None or adapted.resends == _MOST_RESENDS:
@@ -156,7 +157,7 @@ class Adapting:
             if is_asked:
                 found = await self._refused(each, request, turn, refusal, adapted, ask=ask)
             if found.need is None and tried is not None and tried[:2] == (name, refusal):
-                need = tried.before  # it has healed nothing
+                need = tried.before  # its last attempt did not mend the refusal
                 again.taught -= {name} if need is None else set()
             step = Step(request)
             if need is not None:
@@ -174,15 +175,15 @@ class Adapting:
                 if found is not step and found.report is not None and found.report.error:
                     failed.append(found.report)
             again.take(name, step)
-        if healed is None and (cures := cure(refusal.words)) and cures not in self._told:
-            self._told.add(cures)
+        if healed is None and (cures := cure(refusal.words)) and cures not in self._logged:
+            self._logged.add(cures)
             _log.warn("the upstream refuses what nothing here can mend: {cure}", cure=cures)
         mended = adapted if healed is None else again
         mended.reports += tuple(failed)
         return None if healed is None else again
 
     def answered(self, adapted: Adapted) -> None:
-        """Remember what refusals taught: the server has taken the request."""
+        """Remember the needs that refusals showed: the server has taken the request with them."""
         for each in self._all:
             need = adapted.needs.get(each.one.name)
             if need is None or each.one.name not in adapted.taught:
@@ -194,7 +195,10 @@ class Adapting:
                 self._server.beliefs.teach(each.one.name, key, need.facts)
 
     def finish(self, request: Request) -> tuple[Request, RuleReport | None]:
-        """Return what is sent instead of ``request``, which is recorded, and what was edited."""
+        """Return the request to be sent instead of ``request``, and a report of its edits.
+
+        The request that is recorded is ``request``.
+        """
         last, progress = self._last, self._server.progress
         need = None if last is None or not progress else last.needed(request, {(): progress})
         if last is None or need is None:
@@ -205,7 +209,7 @@ class Adapting:
     # One adaptation.
 
     async def _refusal(self, adapted: Adapted, response: UpstreamConnection) -> Refusal | None:
-        """Read the error answer, once for all; None if it is none that can be mended."""
+        """Return the error response as a refusal, None if no adaptation can mend such a one."""
         head = response.head
         if head.status not in STATUSES:
             return None
@@ -229,9 +233,9 @@ class Adapting:
         *,
         ask: Asked,
     ) -> Step:
-        """Ask one adaptation what ``request`` needs after ``refusal``.
+        """Return a step with the need of ``request`` after ``refusal``, by one adaptation.
 
-        What it was edited by may be of another server: it is learned again, once.
+        The facts that it was edited by may be an earlier server's: they are learned again, once.
         """
         name, learning = each.one.name, each.learning
         need = adapted.needs.get(name)
@@ -257,7 +261,7 @@ class Adapting:
         turn: Turn | None,
         finding: Deferred[Need | None],
     ) -> Step | None:
-        """Return what an adaptation finds by requests of our own; None: that took too long."""
+        """Return a step with the need that probes find; None if they took too long."""
         try:
             return Step(request, await finding)
         except CancelledError:
@@ -267,7 +271,7 @@ class Adapting:
         except Exception as error:  # law 4, or the server is gone
             report = RuleReport(each.one.name, error=describe(error))
             step = Step(request, None, report)
-            self._tell(each, request, turn, step, report)
+            self._log_step(each, request, turn, step, report)
             return step
 
     async def _call(
@@ -278,12 +282,12 @@ class Adapting:
         work: Callable[[], Step],
         remembered: Remembered | None = None,
     ) -> Step:
-        """Return what ``work`` comes to, in a thread if it may hold the reactor up."""
+        """Return the result of ``work``, called in a thread if it may block the reactor."""
         work = partial(guarded, each.one.name, request, work)
         if each.is_foreign:
             try:
                 step = await self._workers.run(each.one.name, work, seconds_for(request))
-            except (GivenUpError, KeyboardInterrupt) as error:  # from a thread: not the user's
+            except (GivenUpError, KeyboardInterrupt) as error:  # raised in a thread, not by Ctrl-C
                 said = str(error) if isinstance(error, GivenUpError) else kind_of(error)
                 step = Step(request, None, RuleReport(each.one.name, error=said) if said else None)
         else:
@@ -295,10 +299,10 @@ class Adapting:
                 is_quick = len(request.body) <= _SHORT
             step = work() if is_quick else await in_thread(self._reactor, _and_read, work)
         if step.report is not None:
-            self._tell(each, request, turn, step, step.report)
+            self._log_step(each, request, turn, step, step.report)
         return step
 
-    def _tell(
+    def _log_step(
         self,
         each: ListedAdaptation,
         request: Request,
@@ -306,7 +310,7 @@ class Adapting:
         step: Step,
         report: RuleReport,
     ) -> None:
-        """Log what was left out, each time; what is done for the server, once."""
+        """Log an adaptation that was left out, each time; one that was used, once."""
         name, learning = each.one.name, each.learning
         if report.error is not None:
             self._workers.failures.of(name).failed += 1
@@ -318,8 +322,8 @@ class Adapting:
             says = None if each.is_foreign else getattr(each.one, "says", None)
             what = f"upstream refused a request for its shape: {report.edits[0].why}"
             what = what if says is None else says(step.need.facts)
-            if what and what not in self._told:
-                self._told.add(what)
+            if what and what not in self._logged:
+                self._logged.add(what)
                 client = client_of(request) if turn is None else turn.session.client
                 whose = "first for {client}" if learning is None else learning.whose
                 whose = whose.format(client=client)
@@ -328,5 +332,5 @@ class Adapting:
 
 def _and_read(work: Callable[[], Step]) -> Step:
     step = work()
-    _ = step.request.document  # read it here: on the reactor it will be asked for
+    _ = step.request.document  # parsed here, since the reactor needs it later
     return step

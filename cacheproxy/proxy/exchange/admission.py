@@ -1,7 +1,7 @@
-"""Several requests at one server: each is sent at once, or when what it waits for is over.
+"""The admission of requests to one server: each is sent at once, or waits for another one there.
 
-``core/kinds/order.py`` decides; here its questions are answered, and requests are kept waiting.
-Alone at its server a request is never looked at, unless places are scarce there.
+``core/kinds/order.py`` decides; this module supplies its facts, and makes requests wait. A request
+that is alone at its server is not examined, unless places are scarce there.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from cacheproxy.proxy.probing.profiling import Profiling
 _log = Logger()
 _SEGMENTS = attrgetter("segments")
 _LOOKS = 0.05
-"""Seconds between two looks at what is waited for, while anybody waits."""
+"""Seconds between two looks at the line, while a request waits."""
 _FRESH = 600.0
-"""Seconds for which a head that was read is taken to be there still."""
+"""Seconds for which the server is assumed to have a head that it has read."""
 _SURELY = 1.5
-"""Times the seconds that a prompt should take, after which one has been read whose answer comes as
-a whole, so that no first token shows it."""
+"""Factor of a prompt's expected seconds, after which it is taken to be read if its answer is not
+streamed, so that no first token shows it."""
 _LEAST = 256
-"""Tokens of a head that is looked at: of less than a block a server reuses nothing."""
+"""Tokens of the shortest head that is examined: less than a block is not reused by servers."""
 _MOST_OF, _NEXT_TO_NOTHING = 0.5, 0.1
-"""Parts of a head: reuse from here on shows that it was shared, and up to there that it was not."""
+"""Shares of a head: reuse of at least the first proves sharing; of at most the second, none."""
 
 
 class Admission:
-    """The order of requests at the server of ``profiling``; ``url``: of that.
+    """The admission of requests to the server of ``profiling``, at ``url``.
 
-    A request is asked about by its ``Delivery``, which imports servers, and so this.
+    A request is represented by its ``Delivery``, typed Any: its module imports this one, by pool.
 
-    ``speeds`` returns the tokens a second that it reads and generates, None for what is not known.
-    ``most``: seconds that a request waits at most. ``knows``: the ``places`` of ``beliefs``
-    by which none is scarce there; any other: a request that is alone has to ask, too.
+    ``speeds`` returns the server's prefill and generation in tokens a second, None if not known.
+    ``most``: seconds that a request waits at most. ``knows``: the ``places`` of ``beliefs`` at
+    which places were found not to be scarce; while that has another value, a request that is alone
+    has to be admitted, too.
     """
 
     def __init__(
@@ -73,18 +74,18 @@ class Admission:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting requests."""
         return len(self._waiting)
 
     async def admit(self, delivery: Any, under_way: Collection[Any]) -> None:
-        """Return when the request of ``delivery`` is to be sent; ``under_way``: those that were."""
+        """Wait until the request of ``delivery`` may be sent; ``under_way``: those sent before."""
         if self._is_closed:
             return
         self.under_way = under_way
         terms, record, now = self._terms(), delivery.record, self._clock.seconds()
         self.knows = self.beliefs.places if terms.places is None else -1
         if terms == Terms() and kind_of(self._profiling.profile).similarity:
-            return  # a slot's memory is its own: there is nothing to wait for, nor to learn
+            return  # each slot has its own memory: there is nothing to wait for, nor to learn
         ask = delivery.ask = self._ask(delivery)
         working = self._working(now)
         if any(one.ask.head == ask.head for one in working) and ask.head is not None:
@@ -112,14 +113,14 @@ class Admission:
                 early.cancel()
 
     def left(self, delivery: Any) -> None:
-        """Take note that the server has its place back."""
+        """Take note that ``delivery`` left the server; admit the requests that waited for it."""
         if delivery.ask is not None:
             self._order.ended(delivery.ask, self._clock.seconds())
         if self._waiting:
             self._look()
 
     def learn(self, delivery: Any) -> None:
-        """Take note of what an answer reused of what others had read, or of its place."""
+        """Learn from the tokens that the answer reused whether heads are shared, places taken."""
         ask, usage, turn = delivery.ask, delivery.record.usage, delivery.turn
         if ask is None or usage.reused is None or not usage.prompt:
             return
@@ -130,7 +131,7 @@ class Admission:
             return
         head, known = ask.share * usage.prompt, self._sharing
         if usage.reused >= _MOST_OF * head:
-            # That it serves others once it is read follows from serving them before.
+            # A head that serves others while it is read also serves them afterwards.
             found = ask.beside if known is not Shares.READING else known
         elif usage.reused > _NEXT_TO_NOTHING * head:
             return
@@ -147,7 +148,7 @@ class Admission:
             )
 
     def close(self) -> None:
-        """Have all go that wait, and nobody wait any more."""
+        """Admit all waiting requests, and every later one at once."""
         self._is_closed = True
         self._go(list(self._waiting))
 
@@ -205,7 +206,7 @@ class Admission:
         return ask
 
     def _working(self, now: float) -> list[Busy]:
-        """Return those that were sent, as far as they evaluate a prompt."""
+        """Return the requests under way whose prompts the server evaluates."""
         reads, writes = self._speeds(self._url)
         found = []
         for one in self.under_way:
@@ -232,7 +233,7 @@ class Admission:
         return found
 
     def _is_read(self, delivery: Any, ask: Ask) -> bool:
-        """Whether the server has the head already: an answer with it has ended here of late."""
+        """Whether the server already has the head: an answer with it has ended here lately."""
         turn, profile, wall = delivery.turn, self._profiling.profile, delivery.record.wall
         lanes = self._store.mains()
         if turn is not None and turn.lane is not None:
@@ -252,9 +253,9 @@ class Admission:
 
 
 def _head_of(prompt: Prompt, profile: Profile) -> tuple[Any, ...]:
-    """Return all that stands before the first message: the model, the tools, the system text.
+    """Return the parts of a prompt before its first message: model, tools, system text.
 
-    Exactly that, byte by byte: of two heads that differ in their last byte, nothing is shared here.
+    They are compared byte by byte: two heads that differ in their last byte do not count as shared.
     """
     if profile.order is PromptOrder.HOISTED:
         prompt = reordered(prompt, PromptOrder.HOISTED)

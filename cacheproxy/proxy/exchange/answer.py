@@ -1,4 +1,7 @@
-"""An answer: one request at one server, whoever waits for it. Its states are in ``states``."""
+"""The answer: one request at one server, whichever client waits for it.
+
+``states`` has its states.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +33,25 @@ from cacheproxy.record.exchange import Exchange
 
 _log = Logger()
 FINAL = frozenset({400, 404, 413, 422})
-"""Refusals that the same request would get again, perhaps after another prefill."""
+"""Statuses of refusals that the same request would get again, perhaps after another prefill."""
 _TOO_LATE = "no retry came"
 _MOST_READ = 4 << 20
-"""Bytes of an answer that are read ahead for a retry; the rest waits at the upstream."""
+"""Bytes of a held answer that are read ahead, at most; the rest waits at the upstream."""
 
 
 class Answer(Protocol):
-    """One request at one server: its connection, what has come of it, and its place there.
+    """One request at one server: its connection, the bytes that have come, its place there.
 
-    It has at most one ``delivery``, and without one it is held: it reads on by itself, is in
-    ``holding``, and ends when that says so. A delivery leaves by ``detach``, while no byte of the
-    answer has gone down; the next one comes by ``attach``, and gets it from its beginning.
+    It has at most one ``delivery``. An answer without one is held: it reads on by itself, is listed
+    in ``holding``, and is ended by that. ``detach`` takes its delivery away, while no byte of the
+    answer has gone down; ``attach`` gives it the next one, which gets it from its beginning.
 
-    ``attempt``: how it is sent, and the connection. ``record``: of the exchange that has it, or had
-    it last. ``since``: when it was first sent; ``left``: when its client left; both seconds of
-    ``holding.clock``. ``session``: the first of those that begin as its own. ``request``,
-    ``asked_for``: see Attempt. ``is_running``: it takes a place at the server. ``is_kept``: a
-    refusal that is whole, which may be attached as often as it is asked for. ``size``: bytes that
-    are kept for it while it is held.
+    ``attempt``: sends the request and has the connection. ``record``: record of the exchange that
+    has the answer, or had it last. ``since``: when the request was first sent; ``left``: when its
+    client left; both seconds of ``holding.clock``. ``session``: the first of the sessions that
+    begin like the request's. ``request``, ``asked_for``: see Attempt. ``is_running``: whether the
+    answer takes a place at the server. ``is_kept``: whether it is a whole refusal, which every
+    equal request gets. ``size``: bytes of memory that it takes while it is held.
     """
 
     left: float
@@ -72,17 +75,17 @@ class Answer(Protocol):
         server.under_way.add(delivery)
 
     def become(self, state: AnswerState) -> None:
-        """Take a step; raises StepError where there is none from here to ``state``."""
+        """Go to ``state``; raises StepError if no step leads there from the present state."""
         if (self.state, state) not in ANSWER_STEPS:
             raise StepError(self.state, state)
         self.state, connection = state, self.attempt.connection
         if state is AnswerState.ANSWERING:
             assert connection is not None
-            connection.kept = None  # it is nobody else's any more
-        elif state is not AnswerState.PREFILLING:  # it is over: the server has its place back
+            connection.kept = None  # no retry can have the answer any more
+        elif state is not AnswerState.PREFILLING:  # the answer is over: its place is free
             if connection is not None and state is not AnswerState.DONE:
                 connection.abort()
-            if self.is_running:  # _leave_place, without the call that each request would take
+            if self.is_running:  # _leave_place, inlined: every request comes by here
                 self.is_running = False
                 self.server.health.waiting -= 1
             if self.delivery is not None:
@@ -93,9 +96,9 @@ class Answer(Protocol):
     def attach(
         self, delivery: Delivery, no_head: tuple[float, Callable[[], object]] | None
     ) -> Deferred[UpstreamConnection]:
-        """Give it to ``delivery`` from now on; fire with the response, once its head is there.
+        """Give the answer to ``delivery``; fire with the response once its head has come.
 
-        ``no_head``: see UpstreamConnection. Raises StepError where it is not held.
+        ``no_head``: see UpstreamConnection. Raises StepError if the answer is not held.
         """
         connection = self.attempt.connection
         if self.delivery is not None or self.state not in ATTACHABLE or connection is None:
@@ -110,7 +113,7 @@ class Answer(Protocol):
         return connection.attach(no_head)
 
     def detach(self) -> bool:
-        """Let its delivery go, if it can go on without; return whether it does."""
+        """Drop the delivery, if the answer can go on without it; return whether it does."""
         delivery, connection = self.delivery, self.attempt.connection
         assert delivery is not None
         if not self.is_kept:
@@ -120,17 +123,17 @@ class Answer(Protocol):
         self._part(delivery)
         if connection is not None and not self.is_kept:
             connection.attach().addCallbacks(self._read, self._failed)
-        return self.state not in ANSWER_OVER  # there may be no room for it
+        return self.state not in ANSWER_OVER  # ``holding`` may have had no room for it
 
     def _part(self, delivery: Delivery) -> None:
-        """End its time with ``delivery``; others may wait for that in the server's order."""
+        """Part from ``delivery``, and report that to ``admission``: others may wait for it."""
         self.delivery, server = None, self.server
         server.under_way.discard(delivery)
         if delivery.ask is not None and server.admission is not None:
             server.admission.left(delivery)
 
     def _is_detachable(self, delivery: Delivery, connection: UpstreamConnection) -> bool:
-        """Whether the next one can have it from its beginning, and ``holding`` takes it."""
+        """Whether a retry could get the answer from its beginning, and ``holding`` takes it."""
         if self.state is AnswerState.WAITING:
             may_be = not connection.has_head
         else:
@@ -142,43 +145,43 @@ class Answer(Protocol):
 
     @property
     def is_attached(self) -> bool:
-        """Whether it has a delivery."""
+        """Whether the answer has a delivery."""
         return self.delivery is not None
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it is a whole refusal that the same request would get again."""
+        """Whether the answer is a whole refusal that the same request would get again."""
         connection = self.attempt.connection
         return connection is not None and connection.is_whole and connection.head.status in FINAL
 
-    # Without one: what it reads by itself, and how that ends.
+    # While it is held: it reads on by itself, until it ends.
 
     def show(self, progress: Progress | None) -> None:
-        """Have it shown among what runs."""
+        """Show the answer among the running requests."""
         if self.is_running:
             seconds = self.holding.clock.seconds() - self.since
             self.holding.progressed(self.record, progress, seconds)
 
     def move_to(self, server: Server) -> None:
-        """Go on as a request to ``server``: the same one, as a new configuration has it."""
+        """Replace the server by ``server``: the same one in the configuration after a reload."""
         if self.is_running:
             self.server.health.waiting -= 1
             server.health.waiting += 1
         self.server = server
 
     def wait_until(self, moment: float) -> None:
-        """End at ``moment`` from now on, seconds of the clock."""
+        """Set ``moment``, in seconds of the clock, as the end of waiting for a retry."""
         assert self._timer is not None
         self._timer.reset(max(0.0, moment - self.holding.clock.seconds()))
 
     def end(self, why: str, state: AnswerState = AnswerState.GIVEN_UP) -> None:
-        """Close what is held: the server has its slot back."""
+        """Close the held answer, which frees the server's slot; ``why`` is logged."""
         if self.state in ANSWER_OVER:
             return
         was_running = self.is_running
         self._let_go()
         self.become(state)
-        if not was_running:  # there was an answer already, and nobody wanted it
+        if not was_running:  # the answer had come whole, and no retry wanted it
             return
         _log.info(
             "{time} {session:<12} #{turn:<3}  held request closed: {why}",
@@ -189,7 +192,7 @@ class Answer(Protocol):
         )
 
     def dataReceived(self, data: bytes) -> None:
-        """Take note of a piece of the answer, which the connection keeps."""
+        """Count a piece of the body, which the connection retains; pause if there is too much."""
         connection, holding = self.attempt.connection, self.holding
         assert connection is not None
         self._ahead -= len(data)
@@ -200,7 +203,7 @@ class Answer(Protocol):
             connection.pauseProducing()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """A whole answer waits for its retry; of a broken one there is nothing to be had."""
+        """End the reading: a whole answer goes on waiting for its retry, a broken one is closed."""
         if reason is WHOLE:
             self.is_kept = self.is_refusal
             self._leave_place()
@@ -233,7 +236,7 @@ class Answer(Protocol):
         self.end(f"the upstream failed ({why.getErrorMessage()})", AnswerState.BROKEN)
 
     def _let_go(self) -> None:
-        """Be held no longer."""
+        """Leave ``holding``, and stop the timer."""
         self.holding.remove(self)
         if self._timer is not None and self._timer.active():
             self._timer.cancel()

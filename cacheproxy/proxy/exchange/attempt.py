@@ -1,4 +1,4 @@
-"""A request on its way to one server: what is done to it for that server, until it answers."""
+"""A request on its way to one server: adapted, translated, sent, and sent again if refused."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange
 
 _PROBE_SECONDS = 30.0
-"""For an answer to a short request of our own: the server may be at another's prompt."""
+"""Seconds for the answer to a probe: the server may be busy with another prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeContext:
-    """What every exchange needs, put together once by tap."""
+    """The parts that every exchange needs; ``tap`` puts them together once."""
 
-    servers: Servers  #: those that may be asked
-    clock: Any  #: its ``seconds`` are monotonic
+    servers: Servers  #: the servers that may get requests
+    clock: Any  #: clock whose ``seconds`` are monotonic
     unpacking: Unpacking  #: unpacks bodies
     normalizing: Normalizing  #: runs the rules
-    store: Store  #: of conversations
-    finished: Callable[[Exchange], None]  #: shows an Exchange to the observers
-    judge: Callable[[], None]  #: has the verdicts reached on what was finished
+    store: Store  #: the conversations
+    finished: Callable[[Exchange], None]  #: passes a finished Exchange to the observers
+    judge: Callable[[], None]  #: computes the pending verdicts on finished exchanges
     wall: Callable[[], float]  #: returns seconds since the epoch
-    via: bytes  #: our own token in the Via header, by which a loop is seen
-    probe: bytes  #: what marks a probe, which is nobody's conversation
-    holding: Holding  #: upstream requests whose client has left
-    keep_bodies: bool = False  #: keep response bodies for the observers
+    via: bytes  #: the proxy's token in the Via header, by which a loop is detected
+    probe: bytes  #: value of the header that marks doctor's requests: they are no conversation's
+    holding: Holding  #: the answers whose client has left
+    keep_bodies: bool = False  #: whether response bodies are retained for the observers
     ping_after: float = 0.0
     """Seconds of silence after which a streaming client gets a sign of life; 0: never."""
     head_after: float = 0.0
-    """Seconds without a head after which a streaming client gets one of ours; 0: never."""
+    """Seconds without a response head after which a streaming client gets ours; 0: never."""
     progressed: Callable[[Exchange, Progress | None, float | None], None] = lambda *_: None
-    """Told of an exchange that runs how far the server is with its prompt, if it says, and after
-    how many seconds; None: it is over."""
+    """Called with a running exchange, the server's progress in its prompt (None if not reported),
+    and the seconds since it began (None: the exchange is over)."""
 
 
 class Attempt:
-    """One attempt to have a request answered by one server, whose steps ``record`` tells.
+    """One attempt to get the answer from ``server``; its steps are noted in ``record``.
 
-    ``came``: the request as the client sent it, which is forwarded where nothing is edited.
-    ``prepared``: the request after rules and pins. ``started``: when it had been read, by
-    ``context.clock``.
+    ``came``: the request as the client sent it, which is forwarded if nothing is edited.
+    ``prepared``: the request after rules and pins. ``started``: seconds of ``context.clock`` when
+    the request had been read.
 
-    ``counted``: the whole answer, if it is made here. ``translated``: None if the request went in
-    its own API. ``asked``: key under which its reasoning is remembered. ``strip_progress``: the
-    stream reports progress because we asked for it. ``asked_for``: the client's request;
-    ``request``: the same after the rules. ``connection``: its last connection. ``refusal``: the
-    response, if that is an error which has been read.
+    ``counted``: the whole answer, if the proxy computes it. ``translated``: None if the request
+    went in its own API. ``asked``: key under which the answer's reasoning is remembered.
+    ``strip_progress``: whether the stream has progress reports that the client did not ask for.
+    ``asked_for``: the client's request; ``request``: the same after the rules. ``connection``: the
+    last one. ``refusal``: the response, if it is an error which has been read.
     """
 
     def __init__(
@@ -88,20 +88,19 @@ class Attempt:
         self.request, self._reports = prepared.request, prepared.reports
         if not server.edits:
             self.request, self._reports = record.received, ()
-        record.sent = record.edited_after = record.sent_after = None  # by another server
+        record.sent = record.edited_after = record.sent_after = None  # of the server before
 
     async def send(
         self, no_head: tuple[float, Callable[[], object]] | None = None
     ) -> UpstreamConnection | None:
-        """Return the response once its head has come, None where ``counted`` is the answer.
+        """Return the response once its head has come, None if ``counted`` is the answer.
 
-        ``no_head``: who is told if no head comes, and after how many seconds; None: nobody. What
-        goes wrong is raised.
+        ``no_head``: see UpstreamConnection. Raises every failure.
         """
         context, server, record, turn = self._context, self._server, self._record, self._turn
         adapting, translating, upstream = server.adapting, server.translating, server.upstream
         begins, asked = record.turn > 0, tuple[RuleReport, ...]()
-        # 3. It is adapted to what is known of this server.
+        # 3. The request is adapted to what is known of this server.
         adapted = await adapting.adapt(self.request, turn, begins=begins)
         record.edited_after = context.clock.seconds() - self._started
         stamp: Headers = ()
@@ -113,16 +112,16 @@ class Attempt:
             record.reports, asked = self._reports + adapted.reports, ()
             translated = self.translated = None
             if translating.is_needed:
-                # 4. A count of tokens that the upstream does not know is answered here.
+                # 4. A count of tokens, if the upstream has none, is answered by the proxy.
                 self.counted = await translating.count(adapted.request)
                 if self.counted is not None:
                     return None
-                # 5. Where the upstream speaks Chat Completions alone, it is translated into that.
+                # 5. If the upstream speaks only Chat Completions, the request is translated.
                 spellings = context.store.spellings(record.session)
                 translated = await translating.translate(adapted.request, spellings)
                 self.translated = translated
             record.sent = sent = adapted.request if translated is None else translated.sent
-            # 6. It is sent; packed, if it came so and the upstream is not ours to edit for.
+            # 6. It is sent; still packed, if it came so and this upstream's are not edited.
             record.sent_after = context.clock.seconds() - self._started
             goes = self._came if sent is record.received and not server.edits else sent
             if server.profiling.progress and translated is None:
@@ -134,16 +133,16 @@ class Attempt:
             self.connection, connection.no_head = connection, no_head
             response = await connection.start(upstream.endpoint)
             if self.strip_progress and response.head.values(b"content-encoding"):
-                server.profiling.progress = ()  # somebody packs it: it cannot be taken out again
+                server.profiling.progress = ()  # a packed stream: progress cannot be stripped
             if response.head.status < 400:
                 if adapted.taught:
                     adapting.answered(adapted)
                 return response
-            # 7. It is sent once more, if the upstream did not know the dialect,
+            # 7. The request is sent once more, if the upstream did not know the dialect,
             if translated is None and await translating.learns_from(response, adapted.request):
                 adapted = await adapting.adapt(self.request, turn, begins=begins)
                 continue
-            # or refused what an adaptation mends.
+            # or refused it in a way that an adaptation mends.
             healed = await adapting.heal(
                 *(adapted, turn, response, self._ask), is_translated=translated is not None
             )
@@ -154,9 +153,9 @@ class Attempt:
             adapted = healed
 
     async def _ask(self, request: Request) -> Refusal | None:
-        """Send a short ``request`` of our own; return its refusal, None if the server took it.
+        """Send ``request``, a probe; return its refusal, None if the server took it.
 
-        Raises what kept the server from answering.
+        Raises the failure if the server did not judge it.
         """
         translating, asker = self._server.translating, self._server.asker
         if translating.is_needed:
@@ -164,6 +163,6 @@ class Attempt:
             translated = await translating.translate(request, spellings)
             request = request if translated is None else translated.sent
         status, body = await asker.ask(request, _PROBE_SECONDS)
-        if status >= 400 and status not in STATUSES:  # it is busy: nobody knows what it takes
+        if status >= 400 and status not in STATUSES:  # busy, for one: the probe was not judged
             raise ResponseError(f"the upstream answered with status {status}")
         return read(status, body) if status >= 400 else None

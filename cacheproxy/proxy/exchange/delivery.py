@@ -1,6 +1,6 @@
-"""One client's side of an answer: its form, its signs of life, and errors that are told late.
+"""The client's side of an answer: its form, its signs of life, its deferred errors.
 
-Its states, and the steps between them, are in ``states``.
+``states`` has its states, and the steps between them.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.record.exchange import Exchange, Outcome
 
 MOST_WHOLE = 64 << 20
-"""Bytes of an unstreamed answer that are held to be read as a whole."""
+"""Bytes of an answer at most that is collected to be translated or replaced as a whole."""
 _EARLY: Headers = ((b"Content-Type", EVENTS), (b"Cache-Control", b"no-cache"))
 _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 _LENGTH = frozenset({b"content-length"})
 
 
 class Delivery:
-    """An answer on its way to one client, whose ``record`` it fills in.
+    """An answer on its way to one client; it fills in the exchange's ``record``.
 
-    ``state``: what has gone down. ``down``: the client's request, and where its answer goes.
-    ``started``: when it had been read, by ``context.clock``. ``gone``: how the client left, None
-    while it is there. ``tap``: reads the
-    answer along. ``relay``: of the body that goes down. ``pings``: of a stream with a head of ours.
-    ``turn``: where it belongs. ``ask``: what its order among others at its server depends on, None
-    while it is alone there.
+    ``state``: what has gone down. ``down``: the client's request, to which the answer is written.
+    ``started``: seconds of ``context.clock`` when the request had been read. ``gone``: how the
+    client left, None while it is there. ``tap``: reads a copy of the answer. ``relay``: writes the
+    body. ``pings``: signs of life in a stream whose head is ours. ``turn``: the request's turn in
+    its conversation. ``ask``: the request as ``admission`` orders it, None while it is alone at its
+    server.
     """
 
     __slots__ = (
@@ -66,17 +66,17 @@ class Delivery:
         self.pings: Pings | None = None
         self.turn: Turn | None = None
         self.ask: Ask | None = None
-        self._reply = b""  # an answer of our own making, or translated as a whole
+        self._reply = b""  # an answer made by the proxy, or translated as a whole
         self._listener: Listener | None = None
 
     @property
     def session(self) -> Session | None:
-        """The first of the conversations that begin as its own."""
+        """The first of the sessions that begin like the request's."""
         return None if self.record.session is None else self.record.session.first
 
     @property
     def takes_a_slot(self) -> bool:
-        """Whether it is nothing that a server says beside its prompts: a list, a count."""
+        """Whether the server evaluates the request's prompt; lists and counts take no slot."""
         received = self.record.received
         return received.method == "POST" and endpoint_of(received.path).purpose.evaluates
 
@@ -92,29 +92,29 @@ class Delivery:
 
     @property
     def seconds_sent(self) -> float:
-        """For how long its server has had it; 0.0: it is about to be sent."""
+        """Seconds since the server got the request; 0.0 if it is about to be sent."""
         sent, joined = self.record.sent_after, self.record.joined
         return 0.0 if sent is None else self.now() - sent + (joined or 0.0)
 
     @property
     def head_after(self) -> float | None:
-        """In how many seconds a streaming client needs a head of ours; None: never."""
+        """Seconds until a streaming client needs a head of ours; None: never."""
         after = self._context.head_after
         return max(0.0, after - self.now()) if after else None
 
     def owner_of(self, request: Request) -> bytes:
-        """Return whose ``request`` is, by all that there is."""
+        """Return the owner of ``request``, by all that may name a person, its address included."""
         return self._context.normalizing.plan.owners.of(request, by_address=True)
 
     def progressed(self, progress: Progress | None) -> None:
-        """Tell that this runs, and how far the server is with the prompt, if it is at that."""
+        """Report that the exchange runs; ``progress``: the server's in the prompt, if reported."""
         if progress is not None:
             self.record.progress = progress
         if self.record.session is not None:
             self._context.progressed(self.record, progress, self.now())
 
     def become(self, state: DeliveryState) -> None:
-        """Take a step; raises StepError where there is none from here to ``state``."""
+        """Go to ``state``; raises StepError if no step leads there from the present state."""
         if (self.state, state) not in DELIVERY_STEPS:
             raise StepError(self.state, state)
         self.state = state
@@ -122,7 +122,10 @@ class Delivery:
     # The head.
 
     def take_head(self, head: ResponseHead, keys: frozenset[bytes], *, is_translated: bool) -> None:
-        """Take the upstream's, and read its body along. ``keys``: ours, which must not be shown."""
+        """Record the upstream's head, and begin to tap the body.
+
+        ``keys``: the proxy's own, which must not be shown.
+        """
         record = self.record
         record.head_after = self._context.clock.seconds() - self.started
         record.status = head.status
@@ -135,7 +138,7 @@ class Delivery:
             record.response_headers = _EARLY
 
     def begin_early(self) -> None:
-        """Send a head, and signs of life from now on: no head has come for long."""
+        """Send a head and a sign of life, if the client needs them; called if no head has come."""
         down, record, client = self.down, self.record, self.client
         if self.gone is not None or down.started or not wants_stream(record.received):
             return
@@ -148,14 +151,14 @@ class Delivery:
         self.pings.write()
 
     def begin_head(self) -> None:
-        """Send a head of our own: what goes wrong from now on is told in the stream."""
+        """Send a head of ours; errors from now on are deferred errors, sent in the stream."""
         self.become(DeliveryState.EARLY)
         self.record.status, self.record.response_headers = 200, _EARLY
         self.down.send_head(200, b"OK", _EARLY)
         self.pings = self._signs()
 
     def give_type(self) -> None:
-        """Have the head say what its body is now: plain, and in the form that was asked for."""
+        """Set the head's content type to that of the reshaped body, which is not packed."""
         record = self.record
         kind = EVENTS if wants_stream(record.received) else JSON
         kept = [each for each in record.response_headers if each[0].lower() not in _OF_THE_BODY]
@@ -164,7 +167,10 @@ class Delivery:
     # Signs of life.
 
     def signs_beside(self, head: ResponseHead, *, is_whole: bool) -> Pings | None:
-        """Return what keeps the client; ``is_whole``: it gets a stream as one JSON text."""
+        """Return signs of life for the body, None for none.
+
+        ``is_whole``: the client gets the upstream's stream as one JSON text.
+        """
         context = self._context
         if not context.ping_after:
             return None
@@ -176,17 +182,17 @@ class Delivery:
 
     @property
     def client(self) -> Client | None:
-        """The client, as its package knows it."""
+        """The client as its package describes it, None if no package knows it."""
         record = self.record
         name = client_of(record.received) if record.session is None else record.session.client
         return self._context.normalizing.plan.clients.named(name)
 
     def _heeds(self) -> bool:
-        """Whether comments are a sign of life to the client."""
+        """Whether the client takes comments for a sign of life."""
         return heeds_comments(self.record.received, self.client)
 
     def _sign(self, first: bytes) -> bytes:
-        """Return a sign of life in the answer that begins with ``first``."""
+        """Return a sign of life that fits an answer whose first bytes are ``first``."""
         dialect = spoken(self.record.received.path)
         is_early = not first and dialect.sign_waits and self.client is None
         return COMMENT if is_early or self._heeds() else dialect.sign(first)
@@ -200,7 +206,7 @@ class Delivery:
     def answer(
         self, status: int, body: bytes, headers: Headers = (), kind: bytes = b"application/json"
     ) -> None:
-        """Answer with a body of our own making, of content type ``kind``."""
+        """Answer with a ``body`` made by the proxy; ``kind``: its content type."""
         record = self.record
         self.become(DeliveryState.ANSWERED)
         record.status, record.first_byte, record.bytes_down = status, self.now(), len(body)
@@ -209,22 +215,22 @@ class Delivery:
         self.down.answer(status, body, (*others, (b"Content-Type", kind)))
 
     async def collected(self, response: UpstreamConnection) -> bytes:
-        """Return the whole body; raises ResponseError."""
+        """Return the whole body, and feed it to the tap; raises ResponseError."""
         body = await collect(response, MOST_WHOLE)
         if self.tap is not None:
             self.tap.feed(body)
         return body
 
     async def say_overflow(self, answer: OverflowAnswer, response: UpstreamConnection) -> None:
-        """Answer with the words on which the client compacts its conversation."""
+        """Answer with the error message on which the client compacts its conversation."""
         record = self.record
         await self.collected(response)
         status = record.status
         self.answer(answer.status, answer.body, record.response_headers, answer.content_type)
-        record.status = status  # what the server said
+        record.status = status  # the server's own
 
     async def translate(self, translation: Translation, response: UpstreamConnection) -> None:
-        """Answer with the whole body translated; raises ResponseError."""
+        """Answer with the whole body, translated; raises ResponseError."""
         record = self.record
         body = await self.collected(response)
         assert record.status is not None
@@ -234,7 +240,7 @@ class Delivery:
         self.answer(answer.status, answer.body, record.response_headers)
 
     def fail(self, status: int, message: str, error: BaseException | None) -> None:
-        """Tell the client that there is no answer, or not all of it. ``error``: what went wrong."""
+        """Send the client an error, or cut the answer off. ``error``: the failure's exception."""
         if not self.down.started:
             self.become(DeliveryState.FAILED)
             self.record.status = status
@@ -247,7 +253,7 @@ class Delivery:
             self.down.channel.abort()
 
     def end_early(self, status: int, message: str) -> None:
-        """End a stream that has but begun with an error."""
+        """End a stream, in which nothing but signs of life went down, with a deferred error."""
         assert self.pings is not None
         self.become(DeliveryState.FAILED)
         self.pings.stop()
@@ -255,12 +261,12 @@ class Delivery:
         client = self.client
         if client is not None and client.reads_messages and is_overflow(status, message):
             message = as_json(message)
-        late = spoken(self.record.received.path).deferred_error
-        self.down.write(late(status, message, self.pings.first != b""))
+        deferred = spoken(self.record.received.path).deferred_error
+        self.down.write(deferred(status, message, self.pings.first != b""))
         self.down.finish()
 
     def listen(self, asked: int | None) -> Listener | None:
-        """Have the answer heard, where it decides whose values may be put back later.
+        """Return a listener for the answer, None if the store has no use for the answer's text.
 
         ``asked``: see Attempt.
         """
@@ -274,16 +280,19 @@ class Delivery:
         return self._listener
 
     def close(self, asked: int | None, keys: frozenset[bytes]) -> None:
-        """Have the answer's reasoning remembered; take its figures, and its body if it is kept."""
+        """Close listener and pings; record the answer's figures, and its body if retained.
+
+        ``asked``: see Attempt. ``keys``: the proxy's own, which must not be shown.
+        """
         record, relay = self.record, self.relay
         if self.pings is not None:
             self.pings.stop()
-        self.relay = self.pings = None  # else each would keep the other
+        self.relay = self.pings = None  # breaks the reference cycle
         body: bytes | None = self._reply or None
         if relay is not None:
             body = None if relay.kept is None else relay.kept.joined()
             record.bytes_down = relay.bytes_down
-            if relay.first_byte is not None and not record.held:  # else it is the next one's
+            if relay.first_byte is not None and not record.held:  # else it counts for the retry
                 record.first_byte = relay.first_byte - self.started
         if self._reply and record.status == 200:
             listener = self.listen(asked)

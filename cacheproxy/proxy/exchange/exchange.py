@@ -1,6 +1,7 @@
-"""One request and its answer: ``_relay`` has all steps in order, ``Sending`` those to a server.
+"""One request and its answer: ``_relay`` has all steps in order.
 
-``Delivery`` is the client's side of it, ``Answer`` one server's, and ``Attempt`` the steps there.
+``Delivery`` is the client's side, ``Sending`` the choice of a server, ``Answer`` the request at
+one server, and ``Attempt`` the steps by which that server gets it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _log = Logger()
 
 
 def begin(context: ExchangeContext, down: ProxyRequest) -> int:
-    """Relay ``down``; return what a Resource's render does."""
+    """Relay ``down``; return NOT_DONE_YET, as the Resource that calls this does."""
     exchange = _UnderWay(context, down)
     done = Deferred.fromCoroutine(exchange.run())
     down.on_gone = partial(exchange.client_left, done)
@@ -52,14 +53,14 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
 
 
 class _UnderWay:
-    """One exchange under way, which fills in its record."""
+    """One exchange under way; it fills in its ``record``."""
 
     __slots__ = ("context", "delivery", "is_probe", "record", "sending")
 
     def __init__(self, context: ExchangeContext, down: ProxyRequest) -> None:
         self.context = context  #: what every exchange needs
         started: float = context.clock.seconds()
-        self.is_probe = context.probe in down.values(PROBE)  #: whether it is one of doctor's
+        self.is_probe = context.probe in down.values(PROBE)  #: whether doctor sent the request
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         wall, memo = context.wall(), context.normalizing.memo
         came = Request(method, target, down.headers, down.body, memo, "", down.channel.peer)
@@ -69,7 +70,7 @@ class _UnderWay:
         self.sending = Sending(context, came, self.delivery)  #: the server's
 
     async def run(self) -> None:
-        """Relay; then show the record to the observers, however it went."""
+        """Relay the request; then pass the record to the observers, also after a failure."""
         record, delivery, sending = self.record, self.delivery, self.sending
         ended = AnswerState.DONE
         try:
@@ -78,14 +79,14 @@ class _UnderWay:
             self._failed(Failure())
             ended = AnswerState.BROKEN if delivery.gone is None else AnswerState.GIVEN_UP
         answer, upstream = sending.answer, sending.server.upstream
-        if answer is not None and answer.delivery is delivery:  # else it is held
+        if answer is not None and answer.delivery is delivery:  # else the answer is held
             if answer.is_kept:
                 answer.detach()
             else:
                 answer.become(ended)
         self.context.progressed(record, None, None)
         delivery.close(None if answer is None else answer.attempt.asked, upstream.keys)
-        if self.is_probe:  # it is nobody's conversation
+        if self.is_probe:  # a probe belongs to no conversation
             return
         take_tap(record, delivery.tap, upstream.keys)
         if delivery.ask is not None and sending.server.admission is not None:
@@ -97,9 +98,10 @@ class _UnderWay:
         self.context.finished(record)
 
     def client_left(self, done: Deferred[None], failure: Failure) -> None:
-        """Cancel whatever is being waited for: the upstream closes, unless it is held for a retry.
+        """Cancel the current step: the upstream closes, unless the answer is held for a retry.
 
-        That is so in every phase before the first byte of the answer.
+        ``done``: fires when the exchange is over. ``failure``: how the client left. An answer may
+        be held in every phase before its first byte.
         """
         delivery, answer = self.delivery, self.sending.answer
         delivery.gone = failure
@@ -113,17 +115,17 @@ class _UnderWay:
         held.show(self.record.progress)
 
     async def _relay(self) -> None:
-        """Take the request up and the answer down. What goes wrong is raised."""
+        """Send the request up and the answer down; raises every failure."""
         context, delivery, sending, record = self.context, self.delivery, self.sending, self.record
         down = delivery.down
-        context.judge()  # it may be the next turn of what has just been answered
-        # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
+        context.judge()  # the request may be the next turn of an exchange that has just ended
+        # 1. The request is unpacked; the rules edit it, and its conversation is looked up.
         is_large = len(down.body) > LARGE or b"content-encoding" in sending.came.by_name
         preparing = context.unpacking.in_turn(self._prepare) if is_large else self._prepare()
         prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
             self._begin(prepared.turn, prepared.request)
-        # 2. It is sent, to a server that is chosen, as that can take it; or it is there already.
+        # 2. It is sent to a server, adapted to that one; unless its answer is held already.
         held = sending.found(prepared) if context.holding.held else None
         asking = sending.send(prepared) if held is None else sending.join(held, prepared)
         response, answer = await asking, sending.answer
@@ -133,12 +135,12 @@ class _UnderWay:
             delivery.answer(200, attempt.counted or b"")
             return
         head, translation, received = response.head, attempt.translated, record.received
-        # 8. Its answer's head goes down,
+        # 8. The answer's head goes down,
         keys = sending.server.upstream.keys
         delivery.take_head(head, keys, is_translated=translation is not None)
         streams, through = is_stream(head), None
         if down.started and not 200 <= head.status < 300:
-            await self._refuse_late(response, answer)
+            await self._defer_error(response, answer)
             return
         overflow = None
         if attempt.refusal is not None and translation is None and (api := received.dialect):
@@ -163,7 +165,7 @@ class _UnderWay:
             through = translation.stream()
         if not down.started:
             down.send_head(head.status, head.reason, record.response_headers)
-        # 9. and its body, as it comes.
+        # 9. and the answer's body, as it comes.
         relay = delivery.relay = Relay(
             down,
             response,
@@ -183,28 +185,28 @@ class _UnderWay:
         )
         delivery.become(DeliveryState.ANSWERED)
         ending = relay.start()
-        if not relay.bytes_down:  # else it went with the body's first bytes
+        if not relay.bytes_down:  # else the head went with the body's first bytes
             down.flush()
         await ending
 
     async def _prepare(self) -> Prepared:
-        """Take the request through the rules, once its body is plain; raises CodingError."""
+        """Unpack the request's body, then apply the rules; raises CodingError."""
         room = self.delivery.down.channel.make_room
         self.record.received = await self.context.unpacking.plain(self.sending.came, room)
         return await self.context.normalizing.prepare(self.record.received)
 
     def _begin(self, turn: Turn, request: Request) -> None:
-        """Take note whose it is. ``request``: as the rules left it, as they see it next time."""
+        """Record the conversation of ``turn``. ``request``: as the rules left it."""
         self.record.session = turn.session
         if endpoint_of(request.path).purpose.evaluates:
             place = self.record.place = self.context.store.begin(turn, request)
             self.record.turn = place.turn
             self.delivery.progressed(None)
 
-    async def _refuse_late(self, response: UpstreamConnection, answer: Answer) -> None:
-        """Say in the stream that has begun with which status the upstream answered.
+    async def _defer_error(self, response: UpstreamConnection, answer: Answer) -> None:
+        """End the stream that has begun with a deferred error: the upstream's status and message.
 
-        If the client sends the same again, it gets the answer itself: it would be no other.
+        If the client sends the request again, it gets this response: another would be the same.
         """
         body, status = await self.delivery.collected(response), response.head.status
         message = said(status, decoded(body, response.head.headers))
@@ -212,7 +214,7 @@ class _UnderWay:
         answer.detach()
 
     def _failed(self, failure: Failure) -> None:
-        """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
+        """Record the failure, and send it to the client in its dialect, if the client is there."""
         delivery, sending, record = self.delivery, self.sending, self.record
         if delivery.gone is not None:
             record.outcome = Outcome.CLIENT_LEFT
@@ -223,10 +225,10 @@ class _UnderWay:
         if sending.chosen is not None and not failure.check(TranslationError):
             sending.server.health.doubt()
         status, message = explain(failure, sending.where(failure))
-        if status == 500:  # ours: what it says may quote the request
+        if status == 500:  # an error of ours: its text may quote the request
             _log.failure("an exchange failed", failure)
         relay, unable = delivery.relay, sending.unable
-        if relay is not None and not relay.is_open:  # it has broken off the response
+        if relay is not None and not relay.is_open:  # the relay has broken off the response
             delivery.become(DeliveryState.FAILED)
             record.error = message if status == 500 else failure.getErrorMessage()
             return

@@ -1,4 +1,4 @@
-"""The form in which a client asked for its answer, and what gives it to it in that form."""
+"""The form in which a client wants its answer, and the transforms that produce it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wants_stream(request: Request) -> bool:
 
 
 def asks_otherwise(asked: Request, received: Request) -> bool:
-    """Whether an answer that was ``asked`` for so has another form than ``received`` wants."""
+    """Whether the answer to the request ``asked`` has another form than ``received`` wants."""
     if wants_stream(asked) != wants_stream(received):
         return True
     options = ((one.json or {}).get("stream_options") for one in (asked, received))
@@ -39,7 +39,7 @@ def asks_otherwise(asked: Request, received: Request) -> bool:
 
 
 def translated(translation: Translation, status: int, body: bytes) -> WholeAnswer:
-    """Return a whole answer in the client's dialect; raises ResponseError."""
+    """Return the whole answer ``body`` in the client's dialect; raises ResponseError."""
     try:
         return translation.answer(status, body)
     except TranslationError as error:
@@ -54,10 +54,10 @@ def reshaping(
     is_other: bool,
     is_ours: bool,
 ) -> Transform:
-    """Return what makes of an answer what the client asked for, or has the head of.
+    """Return the transform from an answer to the form that the client asked for, or has a head of.
 
-    ``is_other``: it was asked for in another form. ``is_ours``: a head of ours is its frame, which
-    ends well only where the stream does.
+    ``is_other``: the answer was requested in another form. ``is_ours``: the response head is ours,
+    so that the body counts as whole only if the stream has its dialect's end.
     """
     codings = codings_of(head.headers)
     dialect, body = spoken(received.path), received.json or {}

@@ -1,7 +1,7 @@
-"""Who is held: answers that go on although their client has left, until it asks again.
+"""Held answers: they go on although their client has left, until it sends the request again.
 
 Agents give up during a long prefill and send the same request again, at once or seconds later. The
-server would begin anew, or read the prompt in another slot. So an answer goes on for a while, and
+server would begin anew, or read the prompt in another slot. So the answer goes on for a while, and
 an equal request takes it over.
 """
 
@@ -23,13 +23,13 @@ from cacheproxy.proxy.exchange.pool import Server, Servers
 from cacheproxy.record.exchange import Exchange
 
 _UNEQUAL = ("stream", "stream_options", "client_metadata")
-"""Members by which a retry may differ, as far as its dialect can still answer it as it asks."""
+"""Members in which a retry may differ, if its dialect can give the answer in the form wanted."""
 _LOOKS = 0.5
-"""Seconds between two looks at who waits for what is held."""
+"""Seconds between two looks at the requests that wait beside held answers."""
 _PATIENCE, _BESIDE = 1.0, 5.0
-"""Seconds for which others may wait for a first token beside a held prefill: where there are more
-of them than slots, and where a slot is free. Then the held one may still take all of each batch:
-llama.cpp fills its own from the lowest slot on, vLLM from the prompt that came first."""
+"""Seconds that others wait at most for a first token beside a held prefill: if there are more
+requests than slots, and if a slot is free. Even then the held one may take all of each batch:
+llama.cpp fills it from the lowest slot on, vLLM from the prompt that came first."""
 
 _WORTH = 0.01
 """Part of the time that a held prefill has taken, for which others wait for its retry as well: Qwen
@@ -42,7 +42,7 @@ def patience_of(took: float, *, is_full: bool) -> float:
 
 
 class Holdable(Protocol):
-    """What is asked of an ``Answer`` that is held, or may be: see there."""
+    """The part of ``Answer`` that ``Holding`` needs; see there."""
 
     server: Server
     record: Exchange
@@ -57,33 +57,33 @@ class Holdable(Protocol):
 
     @property
     def is_attached(self) -> bool:
-        """Whether it has a delivery."""
+        """Whether the answer has a delivery."""
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it is a whole refusal that the same request would get again."""
+        """Whether the answer is a whole refusal that the same request would get again."""
 
     def move_to(self, server: Server) -> None:
-        """Go on as a request to ``server``."""
+        """Replace the answer's server by ``server``."""
 
     def wait_until(self, moment: float) -> None:
-        """End at ``moment`` from now on, seconds of the clock."""
+        """Set ``moment``, in seconds of the clock, as the end of waiting for a retry."""
 
     def end(self, why: str) -> None:
-        """Close it."""
+        """Close the answer; ``why`` is logged."""
 
 
 def asks_the_same(one: Request, other: Request) -> bool:
-    """Whether two requests are equal, but for how they are to be answered and spelled."""
+    """Whether two requests are equal, apart from the answer's form and the JSON's spelling."""
     if one.method != other.method or one.target != other.target:
         return False
     if one.body == other.body:
         return True
     wish, others = _wish(one), _wish(other)
     if wish is not None and (one.dialect is None or one.dialect.whole is None):
-        return False  # nobody knows the one form of its answers from the other
+        return False  # the dialect cannot turn one form of its answers into the other
     try:
-        return wish is not None and _says_the_same(wish, others)
+        return wish is not None and _are_equal(wish, others)
     except RecursionError:
         return False
 
@@ -93,26 +93,23 @@ def _wish(request: Request) -> dict[str, Any] | None:
     return None if body is None else {key: body[key] for key in body if key not in _UNEQUAL}
 
 
-def _says_the_same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal. True is not 1; messages read before are the same value."""
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; True is not 1. Memoised messages are the same object."""
     if one is other:
         return True
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(
-            _says_the_same(one[key], other[key]) for key in one
-        )
+        return one.keys() == other.keys() and all(_are_equal(one[key], other[key]) for key in one)
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(_says_the_same, one, other))
+        return len(one) == len(other) and all(map(_are_equal, one, other))
     return bool(one == other)
 
 
 def _is_retry(one: Holdable, received: Request, request: Request, owners: Owners) -> bool:
-    """Whether ``request``, as the rules left ``received``, asks for ``one`` again.
+    """Whether ``received`` is a retry for ``one``; ``request``: the same after the rules.
 
-    It is the same person's (``owners``), and says the same, in its headers too; and the answer can
-    be given to it as it asks.
+    Its owner, headers and body are equal, and the answer can be given in the form it asks for.
     """
     first = one.record.received
     return (
@@ -124,7 +121,7 @@ def _is_retry(one: Holdable, received: Request, request: Request, owners: Owners
 
 
 def _give_way(one: Holdable, session: Session | None) -> None:
-    """End ``one`` for a prompt of ``session``, which needs the server."""
+    """End ``one``, whose server is needed for a prompt of ``session``."""
     goes_on = session is not None and session.first == one.session
     why = "its conversation went on" if goes_on else "another conversation needs the server"
     one.end(why)
@@ -138,9 +135,9 @@ def _can_be_given_to(one: Holdable, received: Request) -> bool:
 
 
 class Holding:
-    """Those that are held, in all configurations: a retry may come after a reload.
+    """The held answers of the process; a reload keeps them, since a retry may come after it.
 
-    ``progressed``: see ExchangeContext. ``is_closed``: the proxy stops, and no retry will come.
+    ``progressed``: see ExchangeContext. ``is_closed``: whether the proxy stops.
     """
 
     def __init__(
@@ -150,15 +147,15 @@ class Holding:
     ) -> None:
         self.clock, self.progressed = clock, progressed
         self.is_closed = False
-        self.held: list[Holdable] = []  #: the first to be left first
-        self.seconds = 0.0  #: for which each waits for its retry; 0: nothing is held
-        self.most = 0  #: bytes that are kept for all of them
-        self.size = 0  #: bytes that are
+        self.held: list[Holdable] = []  #: the held answers, in the order in which clients left
+        self.seconds = 0.0  #: seconds that an answer waits for its retry; 0: nothing is held
+        self.most = 0  #: bytes of memory that they may take together
+        self.size = 0  #: bytes of memory that they take
         self._looking = LoopingCall(self._look)
         self._looking.clock = clock
 
     def adopt(self, seconds: float, most: int, servers: Servers) -> None:
-        """Go by another configuration, also with what is held already."""
+        """Adopt the settings and servers of a new configuration, also for the answers held now."""
         self.seconds, self.most = seconds, most
         for one in tuple(self.held):
             server = servers.at(one.server.upstream.url.text)
@@ -170,20 +167,20 @@ class Holding:
         self._make_room()
 
     def takes(self, one: Holdable, record: Exchange, gone: Failure | None) -> bool:
-        """Whether ``one`` goes on without the client of ``record``.
+        """Whether ``one`` may be held without the client of ``record``.
 
-        ``gone``: how that has left; None: it is there, and was refused.
+        ``gone``: how the client left; None: it is there and gets a deferred error.
         """
         if not self.seconds or self.is_closed or not record.turn:
             return False
         if gone is None:
             return one.is_refusal
-        # Whoever runs a remote server is paid for each token. What we have cut off ourselves is
-        # not held: the proxy stops, or the client reads too slowly.
+        # Not at a remote server, which bills each token. Nor after a connection that the proxy cut
+        # off itself, because it stops or the client reads too slowly.
         return one.server.edits and not gone.check(ConnectionAborted)
 
     def add(self, one: Holdable) -> None:
-        """Take one in; the first that were left go where all take too much memory."""
+        """Add ``one``; if all take too much memory, the answers held longest are ended."""
         self.held.append(one)
         self.size += one.size
         self._make_room()
@@ -191,7 +188,7 @@ class Holding:
             self._looking.start(_LOOKS, now=False)
 
     def remove(self, one: Holdable) -> None:
-        """Let one go."""
+        """Remove ``one``."""
         self.held.remove(one)
         self.size -= one.size
         if not self.held and self._looking.running:
@@ -205,24 +202,25 @@ class Holding:
         owners: Owners,
         servers: Collection[Server],
     ) -> Holdable | None:
-        """Return the one whose retry ``request`` is, the first that was left.
+        """Return the held answer for which the request is a retry, the oldest; None if none is.
 
-        ``servers``: those that it may go to.
+        ``received``: the request; ``request``: the same after the rules. ``servers``: the servers
+        that it may go to.
         """
         for one in self.held:
-            # A conversation speaks one API; without an id others may read alike.
+            # A conversation uses one API; without a session id, others may have equal prompts.
             if one.session != session.first or one.record.received.path != received.path:
                 continue
-            if one.is_attached or one.server not in servers:  # another gets a refusal
+            if one.is_attached or one.server not in servers:  # a refusal is being delivered
                 continue
             if _is_retry(one, received, request, owners):
                 return one
         return None
 
     def make_way(self, server: Server, session: Session | None) -> None:
-        """A prompt of ``session`` goes to ``server``: end those for which it has no slot left.
+        """End held answers for which ``server``, as it gets a prompt of ``session``, has no slot.
 
-        Where nobody knows how many it has, ``_look`` sees whether anybody has to wait.
+        If its number of slots is not known, ``_look`` ends them once a request has to wait.
         """
         if not server.tells_slots:
             return
@@ -233,7 +231,7 @@ class Holding:
                 _give_way(one, session)
 
     def _look(self) -> None:
-        """End those that keep others waiting."""
+        """End held answers that make other requests wait."""
         now = self.clock.seconds()
         for server in {one.server for one in self.held if one.is_running}:
             waiting = [one for one in server.under_way if one.waits]
@@ -253,7 +251,7 @@ class Holding:
             self.held[0].end("too much is held")
 
     def close(self) -> None:
-        """End all, and hold no more."""
+        """End all held answers, and hold none from now on."""
         self.is_closed = True
         for one in tuple(self.held):
             one.end("the proxy stops")

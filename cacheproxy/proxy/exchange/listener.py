@@ -1,4 +1,4 @@
-"""Answers read as they go down, for whose values may be put back later."""
+"""The listener to an answer on its way down: the store learns the conversation's history."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _log = Logger()
 
 
 class Listener:
-    """Hears one answer for the store, read in a thread where there is much of it.
+    """The reader of one answer for the store; a long one is read in a thread.
 
-    ``asked``: where its reasoning is remembered, None for nowhere.
+    ``asked``: key under which the answer's reasoning is remembered, None not to remember it.
     """
 
     def __init__(self, reactor: Any, store: Store, record: Exchange, asked: int | None) -> None:
@@ -43,17 +43,17 @@ class Listener:
         store.reads(record.session, self._reader)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that went down."""
+        """Take bytes of the answer that went down."""
         if self._reader is not None and self._reader.feed(data):
             self._read_elsewhere(self._reader)
 
     def close(self, *, is_whole: bool) -> None:
-        """Take note that the answer is over; ``is_whole``: and all of it went down."""
+        """End the answer; ``is_whole``: whether all of it went down."""
         reader = self._reader
         if reader is None:
             self._hear(None, UNREADABLE)
         elif reader.close(is_whole=is_whole):
-            self._is_busy = False  # what was begun may have passed over the end
+            self._is_busy = False  # a read under way may have missed the end
             self._read_elsewhere(reader)
         else:
             reader.settle()

@@ -1,4 +1,4 @@
-"""A request made plain, and the core's fold, in a thread where it would take too long elsewhere.
+"""Requests unpacked, and edited by the rules; in a thread if that would block the reactor.
 
 A client package's functions never run on the reactor, unless they are marked as quick: each rule
 or hook gets a thread and a deadline. After the deadline, the request goes on without it.
@@ -37,23 +37,25 @@ MakeRoom = Callable[[int], Deferred[None] | None]
 _log = Logger()
 _BOM = b"\xef\xbb\xbf"
 THREAD_ABOVE = 128 << 10
-"""Bytes to be scanned beyond which the work goes to a thread, so that nothing holds the reactor for
-5 ms, even where all messages are tiny (benchmarks/README.md)."""
+"""Bytes to be scanned beyond which the work goes to a thread, so that nothing blocks the reactor
+for 5 ms, even if all messages are tiny (benchmarks/README.md)."""
 LARGE = 8 << 20
-"""Bytes of a body from which one at a time is read, as of packed ones: it takes four times that."""
+"""Bytes beyond which bodies are read one at a time, like packed ones: each takes four times that in
+memory."""
 _SLOW = 0.02
-"""Seconds of processor time, four times what any request takes that stays on the reactor."""
+"""Seconds of processor time for a slow request: four times the most that the reactor spends."""
 _OFTEN, _ONE_IN = 3, 100
-"""How often, and in how many of those requests: a virtual machine may stand still at any time."""
+"""Slow requests, at least and as one in so many, after which all work goes to threads. Single ones
+prove nothing: a virtual machine may stand still at any time."""
 _ELSEWHERE, _RIVALS, _UNSEEN = "elsewhere", "rivals", "unseen"
 _SECONDS = 1.0
 _SECONDS_PER_MIB = 0.25
-"""A plugin's deadline. Where all messages are tiny, our own slowest rule takes 0.05 s per MiB of
-body and reading the JSON 0.03 s; a machine at work on other things takes several times that."""
+"""Deadline of a plugin's call. If all messages are tiny, our own slowest rule takes 0.05 s per MiB
+of body and parsing the JSON 0.03 s; a machine under load takes several times that."""
 
 
 def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
-    """Call ``work`` in a thread of the ``reactor``'s."""
+    """Call ``work`` in a thread of the reactor's pool; fire with its result."""
     return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
 
 
@@ -63,7 +65,7 @@ def seconds_for(request: Request) -> float:
 
 
 class NoRoomError(Exception):
-    """There is no room for an unpacked body; ``room`` fires as soon as there is."""
+    """There is no memory for an unpacked body now; ``room`` fires as soon as there is."""
 
     def __init__(self, room: Deferred[None]) -> None:
         super().__init__("too many large bodies are in flight")
@@ -71,23 +73,24 @@ class NoRoomError(Exception):
 
 
 class Unpacking:
-    """Undoes the content codings of requests. ``limit``: bytes that a body may come to.
+    """The unpacker of request bodies. ``limit``: bytes of an unpacked body at most.
 
-    ``edits``: whether any upstream is edited. If none is, what cannot be undone is its business.
+    ``edits``: whether requests to any upstream are edited. If none are, a body that cannot be
+    unpacked is forwarded as it came.
     """
 
     def __init__(self, reactor: Any, limit: int, *, edits: bool) -> None:
         self._reactor = reactor
         self._limit = limit
         self._edits = edits
-        self._told = False
+        self._logged = False
         self._turns = DeferredLock()
 
     async def in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Do ``work`` on a large request behind the others, or on a packed one: it may become so.
+        """Run ``work`` on one large or packed request at a time; return its result.
 
-        Eight of 57 KB came to 60 MB each, and to 1.9 GB while they were all read at once. One for
-        which there is no room lets the others go on, and is unpacked again when there is.
+        Eight bodies of 57 KB grew to 60 MB each, and took 1.9 GB while all were read at once. A
+        request without room (NoRoomError) lets the others pass, and is unpacked again later.
         """
         while True:
             try:
@@ -101,8 +104,8 @@ class Unpacking:
     async def plain(self, request: Request, make_room: MakeRoom) -> Request:
         """Return ``request`` without content codings and byte-order mark (RFC 8259, section 8.1).
 
-        Itself if it has none, or one that is not known. ``make_room``: see ProxyChannel. Raises
-        CodingError, or NoRoomError where too much is in flight.
+        It is returned unchanged if it has neither, or an unknown coding. ``make_room``: see
+        ProxyChannel. Raises CodingError, or NoRoomError if too much is in flight.
         """
         if not request.body or request.dialect is None:
             return request
@@ -112,7 +115,7 @@ class Unpacking:
             if not are_known(codings):
                 return request
             if codings:
-                # In a thread, always: nobody knows how large it becomes.
+                # Always in a thread: the unpacked size is not known beforehand.
                 try:
                     body = await in_thread(self._reactor, unpack, body, codings, self._limit)
                 except CodingError:
@@ -122,15 +125,15 @@ class Unpacking:
                 room = make_room(len(request.body) + len(body))
                 if room is not None:
                     raise NoRoomError(room)
-                self._tell()
+                self._log_packed()
             headers = tuple([pair for pair in headers if pair[0].lower() != b"content-encoding"])
         elif not body.startswith(_BOM):
             return request
         return replace(request, headers=headers, body=body.removeprefix(_BOM))
 
-    def _tell(self) -> None:
-        if not self._edits and not self._told:
-            self._told = True
+    def _log_packed(self) -> None:
+        if not self._edits and not self._logged:
+            self._logged = True
             _log.info(
                 "a compressed request body (Content-Encoding) was forwarded unchanged, because "
                 "the upstream is not local (logged once)"
@@ -138,11 +141,11 @@ class Unpacking:
 
 
 class Normalizing:
-    """Runs the rules of ``plan`` over requests.
+    """The normalisation of requests by the rules of ``plan``.
 
-    ``store``: where a request's conversation is looked for. ``workers``: threads for the code of
-    others; what is left out is counted with them. ``collector`` is paused while a large body is
-    read in a thread. ``memo``: what bodies were read as, for requests.
+    ``store``: the conversations. ``workers``: threads for plugins' functions, and the counts of
+    failures. ``collector``: the garbage collector, paused while a large body is read in a thread.
+    ``memo``: the parsed bodies, shared by requests.
     """
 
     def __init__(
@@ -163,12 +166,12 @@ class Normalizing:
         self._workers = workers
         self._collector = collector or Collector()
         self.memo = memo if memo is not None else Memo()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._noting = {one.name for one in plan.rules if isinstance(one, Rule) and one.note}
         self._ran_here = self._slow_here = 0
 
     async def prepare(self, request: Request) -> Prepared:
-        """Return ``request`` normalised, and where it belongs; never raises for a rule's sake."""
+        """Return ``request`` normalised, with its turn; a failing rule is left out, not raised."""
         if not request.body:
             return Prepared(request)
         work = prepare(request, self.plan, self._store)
@@ -178,13 +181,13 @@ class Normalizing:
                 step = await self._in_thread(work, None)
             else:
                 step = await self._advance(work, request, await self._guarded(step, request))
-        self._tell(step)
+        self._log_reports(step)
         return step
 
     async def _advance(
         self, work: Coroutine[PluginCall[Any], Any, Prepared], request: Request, given: Any = None
     ) -> Prepared | PluginCall[Any]:
-        """Go on with ``work``: here if it takes no time, and rules have seldom taken long here."""
+        """Advance ``work``: on the reactor if ``request`` is short and slow ones have been rare."""
         is_slow = self._slow_here >= max(_OFTEN, self._ran_here // _ONE_IN)
         if is_slow or not request.is_quick(THREAD_ABOVE):
             return await self._in_thread(work, given)
@@ -195,12 +198,12 @@ class Normalizing:
         return step
 
     async def _guarded(self, call: PluginCall[Any], request: Request) -> Any:
-        """Make a call of others' code; return what it gave, or a GivenUpError."""
+        """Make a ``call`` of a plugin's function; return its result, or a GivenUpError."""
         try:
             return await self._workers.run(call.name, call.function, seconds_for(request))
         except GivenUpError as error:
             return error
-        except KeyboardInterrupt:  # from a thread it is not the user's
+        except KeyboardInterrupt:  # raised in a thread, not by Ctrl-C
             return GivenUpError("raised KeyboardInterrupt")
 
     async def _in_thread(
@@ -210,39 +213,39 @@ class Normalizing:
             with self._collector.paused():
                 step = advance(work, given)
                 if isinstance(step, Prepared):
-                    late_messages(step.request)  # read here: on the reactor it will be asked for
+                    late_messages(step.request)  # parsed here, since the reactor needs it later
                     _ = step.request.document
                 return step
 
         return await in_thread(self._reactor, go_on)
 
-    def _leave_out(self, late: RuleReport) -> None:
-        """Log and count a rule whose pattern took too long, and use it no more."""
-        self.plan = self.plan.only(*(one for one in self.plan.rules if one.name != late.rule))
-        count = self._workers.failures.of(late.rule)
+    def _leave_out(self, slow: RuleReport) -> None:
+        """Switch off a rule whose pattern took too long; log and count that."""
+        self.plan = self.plan.only(*(one for one in self.plan.rules if one.name != slow.rule))
+        count = self._workers.failures.of(slow.rule)
         count.failed += 1
         count.timed_out += 1
-        if not count.left_out:  # other requests may have been under way with it
+        if not count.left_out:  # else a request that was under way with the rule was slow, too
             count.left_out = True
             _log.warn(
                 "rule {rule} is switched off until the next reload: {error}. Fix it (cacheproxy "
                 'rules check says more) or disable it: disable = ["{rule}"]',
-                rule=late.rule,
-                error=late.error,
+                rule=slow.rule,
+                error=slow.error,
             )
 
     def _is_first(self, what: str) -> bool:
-        """Whether ``what`` is to be logged, once: from now on it has been."""
-        if what in self._told:
+        """Whether ``what`` has not been logged yet; from now on it counts as logged."""
+        if what in self._logged:
             return False
-        self._told.add(what)
+        self._logged.add(what)
         return True
 
-    def _tell(self, prepared: Prepared) -> None:
-        """Log and count what was left out.
+    def _log_reports(self, prepared: Prepared) -> None:
+        """Log and count the rules that failed, and log what a user should know.
 
-        A failing rule is logged each time, an odd body once per kind, and that a rule tells the
-        model something once.
+        A failing rule is logged each time; a body that is not understood once per reason; the
+        first use of each rule that adds notes once.
         """
         turn = prepared.turn
         for report in prepared.reports:
@@ -290,8 +293,8 @@ class Normalizing:
                 "client that sends X-Session-ID keeps them (logged once)",
                 session=turn.session.label,
             )
-        if turn is not None and _ELSEWHERE not in self._told and was_elsewhere(turn):
-            self._told.add(_ELSEWHERE)
+        if turn is not None and _ELSEWHERE not in self._logged and was_elsewhere(turn):
+            self._logged.add(_ELSEWHERE)
             _log.warn(
                 "{session}: this proxy has not seen the turn before; another proxy must have "
                 "served it. Each change of proxy starts pinned values and verdicts anew. Have "

@@ -1,4 +1,4 @@
-"""The servers of a configuration, and which of them a request goes to."""
+"""The servers of a configuration, and the choice among them for a request."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
 _DOWN, _UNABLE = "are down", "are down or do not speak Chat Completions"
-"""Why a fallback stands in for all others."""
+"""Reasons for which a fallback stands in for all others, as the log words them."""
 
 
 class Chosen(NamedTuple):
-    """Which servers may answer a request."""
+    """The servers that may get a request."""
 
-    servers: tuple[Server, ...]  #: in the order in which they are asked
-    route: str = ""  #: the name of the one taken
+    servers: tuple[Server, ...]  #: the servers, in the order in which they are tried
+    route: str = ""  #: the name of the route taken
     was: str = ""  #: the name of the upstream that the turn before went to, "" for none
-    spare: tuple[str, ...] = ()  #: names of those that only stand in while the others are down
+    spare: tuple[str, ...] = ()  #: names of the servers that stand in while the others are down
 
     @property
     def where(self) -> str:
-        """All of them, for people."""
+        """Their names and URLs, for an error message."""
         if len(self.servers) == 1:
             return self.servers[0].upstream.url.text
         each = (f"{server.name} ({server.upstream.url.text})" for server in self.servers)
@@ -62,11 +62,10 @@ class Chosen(NamedTuple):
 
 
 class Servers:
-    """Chooses among ``servers`` by the first of ``routes`` that takes a request.
+    """The servers of a configuration; the first of ``routes`` that takes a request chooses.
 
-    ``first``: the only one, or the first of the configuration. ``store``: where conversations are.
-    ``speed``: returns the speed of prefill of the upstream at a
-    URL, in tokens a second, None for not known.
+    ``first``: the only server, or the first of the configuration. ``store``: the conversations.
+    ``speed`` returns the prefill of the upstream at a URL in tokens a second, None if not known.
     """
 
     def __init__(
@@ -85,20 +84,20 @@ class Servers:
         self._store = store
         self._speed = speed
         self._only = Chosen(self.all) if len(self.all) == 1 else None
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
     @property
     def where(self) -> str:
-        """All of them, for people."""
+        """Names and URLs of all servers, for an error message."""
         return ", ".join(f"{one.name} {one.upstream.url.text}".lstrip() for one in self.all)
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Their URLs."""
+        """The servers' URLs."""
         return tuple([server.upstream.url.text for server in self.all])
 
     def warmed(self) -> dict[str, int]:
-        """Return the tokens that those that may be warmed have read again, by their URLs."""
+        """Return the number of tokens by which each server was warmed, by its URL."""
         return {
             server.upstream.url.text: server.warming.tokens
             for server in self.all
@@ -106,15 +105,18 @@ class Servers:
         }
 
     def at(self, url: str) -> Server | None:
-        """Return the one at ``url``."""
+        """Return the server at ``url``, None if there is none."""
         return next((one for one in self.all if one.upstream.url.text == url), None)
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Return plain values of each for a page, where there are several."""
+        """Return the servers' values for a page; [] if there is only one server."""
         return [] if self._only is not None else [server.as_dict() for server in self.all]
 
     def warnings(self) -> list[str]:
-        """Return what speaks against a pool: what moves would go on with another model."""
+        """Return warnings about routes whose servers have different models.
+
+        A conversation that moves would go on with another model.
+        """
         if self._only is not None:
             return []
         found = []
@@ -133,19 +135,19 @@ class Servers:
         return found
 
     async def is_up(self) -> bool:
-        """Return whether any takes requests: as known, where they are asked anyway."""
+        """Return whether any server is up: several are polled already, a single one is now."""
         if self._only is None:
             return any(server.health.is_up for server in self.all)
         return await self.first.asker.is_up()
 
     def start(self) -> None:
-        """Ask from now on whether they are up, where there are several."""
+        """Begin to poll whether the servers are up, if there are several."""
         if self._only is None:
             for server in self.all:
                 server.health.start()
 
     def stop(self) -> None:
-        """Ask no more, and keep no request back."""
+        """Stop polling and warming, and admit all waiting requests."""
         for server in self.all:
             server.health.stop()
             if server.admission is not None:
@@ -154,7 +156,7 @@ class Servers:
                 server.warming.stop()
 
     def choose(self, prepared: Prepared) -> Chosen:
-        """Return where ``prepared`` goes."""
+        """Return the servers for ``prepared``."""
         turn = prepared.turn
         if self._only is not None:
             return self._only._replace(was=_was(turn)) if self.first.name else self._only
@@ -175,9 +177,9 @@ class Servers:
             if not order.names:
                 continue
             if order.is_fallback:
-                self._tell(order.names[0], route.name)
+                self._log_fallback(order.names[0], route.name)
             else:
-                self._told.discard((route.name, _DOWN))
+                self._logged.discard((route.name, _DOWN))
             servers = tuple([self._by_name[name] for name in order.names])
             return Chosen(servers, route.name, _was(turn), order.spare)
         raise AssertionError("the last route has no token limit")
@@ -185,33 +187,33 @@ class Servers:
     def may_go_on(
         self, chosen: Chosen, server: Server, after: Server | None, status: int | None
     ) -> bool:
-        """Whether ``after``, the next of ``chosen``, is asked after ``server``.
+        """Whether the request goes on to ``after``, the next of ``chosen``, after ``server``.
 
-        ``status``: what that said, None if it refused the connection. One that is only busy keeps
-        its requests from a fallback; that a fallback stands in is told.
+        ``status``: the status from ``server``, None if it refused the connection. A server that is
+        only busy is not replaced by a fallback. A fallback that stands in is logged.
         """
         if after is None or status not in (None, *ELSEWHERE):
             return False
         if _stands_in(chosen, server, after):
             if status == BUSY:
                 return False
-            self._tell(after.name, chosen.route)
+            self._log_fallback(after.name, chosen.route)
         return True
 
     def pass_over(self, chosen: Chosen, server: Server, after: Server) -> None:
-        """Take note that ``server`` does not serve a request, and ``after`` is asked instead."""
+        """Log that ``after``, if it is a fallback, gets a request that ``server`` cannot serve."""
         if _stands_in(chosen, server, after):
-            self._tell(after.name, chosen.route, _UNABLE)
+            self._log_fallback(after.name, chosen.route, _UNABLE)
 
     def settle(self, chosen: Chosen, server: Server, turn: Turn, lane: int) -> None:
-        """Take note that ``turn`` is being answered by ``server``."""
+        """Record ``server`` as the home of the lane that ``turn`` belongs to."""
         start = server.profiling.profile.start
         self._store.settle(turn.session, lane, Home(server.name, chosen.route, start))
 
     def _home(self, turn: Turn, route: Route) -> Home | None:
-        """Return where the prefix of ``turn`` is; nowhere, if its server was restarted since.
+        """Return the home of the prefix of ``turn``; None if its server was restarted since.
 
-        Its server may have had another name, or none, before a reload.
+        A reload may have changed the server's name: then it is found by its URL.
         """
         home = self._store.home(turn, route.name)
         server = None if home is None else self._by_name.get(home.name)
@@ -224,14 +226,14 @@ class Servers:
         start = server.profiling.profile.start
         return None if home.start is not None and start not in (None, home.start) else home
 
-    def _tell(self, name: str, route: str, why: str = _DOWN) -> None:
-        """Say once that requests go to the fallback ``name``.
+    def _log_fallback(self, name: str, route: str, why: str = _DOWN) -> None:
+        """Log that requests go to the fallback ``name``, once for each ``route`` and ``why``.
 
-        Once more after the others were up; that they do not speak an API changes seldom.
+        It is logged again after another server was up; a missing API is logged once.
         """
-        if (route, why) in self._told:
+        if (route, why) in self._logged:
             return
-        self._told.add((route, why))
+        self._logged.add((route, why))
         _log.warn(
             "all other upstreams {of}{why}: requests go to {name}, which is {where}",
             of=f"of route {route} " if route else "",
@@ -253,46 +255,46 @@ def _was(turn: Turn | None) -> str:
 
 
 def _cached(turn: Turn | None) -> int:
-    """Return the tokens that the server of a conversation has of it."""
+    """Return the number of a conversation's tokens that its server has in its cache."""
     before = None if turn is None or turn.lane is None else turn.lane.before
     return 0 if before is None else before.tokens or 0
 
 
 @dataclass(eq=False, slots=True)
 class Server:
-    """One model server, and all that deals with it."""
+    """One model server, with the parts of the proxy that deal with it."""
 
-    upstream: Upstream  #: where requests go
-    translating: Translating  #: between its API and the client's
-    asker: Asker  #: asks it what the parts below want to know
-    profiling: Profiling  #: what is known of it
-    proving: Proving  #: asks it what it rendered, and for its counters
-    health: Health  #: asked where there are several
-    target: Target  #: what a choice looks at
-    adapting: Adapting  #: edits requests for it, by what is known of it
-    edits: bool = True  #: whether requests to it are edited, but for the model's name
+    upstream: Upstream  #: its URL, and the connections to it
+    translating: Translating  #: translates between its API and the client's
+    asker: Asker  #: sends the probes of the parts below
+    profiling: Profiling  #: learns its profile
+    proving: Proving  #: gets the prompts as it rendered them, and its counters
+    health: Health  #: whether it is up; polled if there are several servers
+    target: Target  #: its settings that a route's choice goes by
+    adapting: Adapting  #: adapts requests to it
+    edits: bool = True  #: whether requests to it are edited, apart from the model's name
     stamp: Stamp = field(default_factory=Stamp)
-    """Headers that tell routers whose conversation it is."""
-    max_context: int | None = None  #: tokens of a prompt; None: what it says itself
-    admission: Admission | None = None  #: the order of its requests; None: each is sent as it comes
-    warming: Warming | None = None  #: has it read prompts again after a restart; None: nobody does
+    """Headers by which routers recognise a conversation."""
+    max_context: int | None = None  #: tokens of a prompt at most; None: as the server reports
+    admission: Admission | None = None  #: orders its requests; None: each is sent at once
+    warming: Warming | None = None  #: sends prompts again after a restart; None: no warming
 
     under_way: set[Any] = field(default_factory=set)
-    """The exchanges that are under way there: each says whether it ``waits`` for a first token."""
+    """Deliveries (``Delivery``) of the requests that it works on."""
 
-    name: str = field(init=False)  #: as the configuration has it; "" where it is the only one
+    name: str = field(init=False)  #: its name in the configuration; "" if it is the only server
 
     def __post_init__(self) -> None:
         self.name = self.target.name
 
     @property
     def load(self) -> int:
-        """How many requests are there, those that are kept back included."""
+        """Number of requests at the server, those that wait for admission included."""
         return self.health.waiting + (0 if self.admission is None else len(self.admission))
 
     @property
     def slots(self) -> float:
-        """How many prompts it works at, at a time; 1 where nobody knows."""
+        """Number of prompts that the server works on at a time; 1 if not known."""
         profile = self.profiling.profile
         if kind_of(profile).batches:
             return math.inf
@@ -300,23 +302,23 @@ class Server:
 
     @property
     def tells_slots(self) -> bool:
-        """Whether it is known how many they are."""
+        """Whether the server reports the number of its slots."""
         server = self.profiling.profile.server
         return server is not None and server.slots is not None
 
     @property
     def counts_streams(self) -> bool:
-        """Whether its streams tell the usage that nobody asked for."""
+        """Whether the server's streams report usage without being asked to."""
         return kind_of(self.profiling.profile).counts_streams
 
     def standing(self, speed: float | None) -> TargetState:
-        """Return how it is doing; ``speed``: of its prefill, tokens a second."""
+        """Return the server's state for a choice; ``speed``: prefill in tokens a second."""
         context = self.max_context or self.profiling.profile.memory.context
         health = self.health
         return TargetState(health.is_up, context, speed, self.load, health.is_silent)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for a page."""
+        """Return the server's values for a page."""
         profile, target, look = self.profiling.profile, self.target, self.profiling.last_look
         state = UpstreamState.UP if self.health.is_up else UpstreamState.DOWN
         if self.health.is_up and look is not None and look.state is UpstreamState.STRANGE:
@@ -335,12 +337,12 @@ class Server:
         }
 
     def words(self) -> dict[str, str]:
-        """Return what is known of it, and what is done here for that, in a line each."""
+        """Return the facts known of the server and the proxy's reaction to each, a line each."""
         found = self.adapting.words() | says(self.profiling.profile)
         return {name: text for name, text in found.items() if text}
 
     def refused(self) -> None:
-        """It has refused a connection: another server may take its place."""
+        """Forget what was learned: the server refused a connection, another may replace it."""
         self.translating.forget()
         if self.edits:
             self.profiling.forget()

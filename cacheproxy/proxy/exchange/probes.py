@@ -1,7 +1,7 @@
-"""Probes: short requests of our own, by which an adaptation finds what a server refused.
+"""Probes: short requests of ours, by which an adaptation finds out what a server refused.
 
-What the server said to one is known for a while: neither the next turn nor another conversation
-with the same tools asks it again, whether it healed anything or not.
+The server's reply to a probe is remembered for a while, whether it helped or not: neither the next
+turn nor another conversation with the same tools sends the probe again.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.exchange.normalizing import in_thread
 
 Asked = Callable[[Request], Awaitable[Refusal | None]]
-"""Sends the server a request of our own; returns its refusal, None if it took the request."""
+"""Sends the server a probe; returns its refusal, None if it took the probe."""
 Probing = Generator[Request, Refusal | None, Need | None]
-"""Yields requests of our own, is sent what ``Asked`` returns, and returns the need."""
+"""Yields probes, is sent the refusal of each (see ``Asked``), and returns the need."""
 _SECONDS = 60.0
-"""For all that one refusal is asked about, with the wait for those who ask at the same time."""
+"""Seconds for all probes about one refusal, the wait for other requests' probes included."""
 _KNOWN_SECONDS, _MOST_KNOWN = 300.0, 256
 
 
 class Budget:
-    """How many probes one request may still cost, however often it is refused."""
+    """Number of probes left for one request, however often it is refused."""
 
     left = 64
 
 
 class Probes:
-    """Has the server of ``beliefs`` probed for one request at a time."""
+    """The sender of probes to the server of ``beliefs``, for one request at a time."""
 
     def __init__(self, reactor: Any, beliefs: Beliefs) -> None:
         self._reactor = reactor
@@ -46,10 +46,10 @@ class Probes:
     def run(
         self, probing: Probing, ask: Asked, budget: Budget, *, threaded: bool
     ) -> Deferred[Need | None]:
-        """Return what ``probing`` finds, None where the ``budget`` does not last.
+        """Fire with the need that ``probing`` finds, None if there is none or no ``budget`` left.
 
-        ``threaded``: where probes are made. Fires with TimeoutError after a minute, at once in the
-        minutes after that, and with what kept the server from answering.
+        ``threaded``: whether probes are composed in a thread. Errbacks with TimeoutError after a
+        minute, and at once in the five minutes after that; with the failure of ``ask``.
         """
         if self._reactor.seconds() < self._slow_until:
             return fail(defer.TimeoutError())
@@ -91,7 +91,7 @@ class Probes:
 
 
 def _next(probing: Probing, said: Refusal | None) -> Request | Need | None:
-    """Return the next probe, or what was found by those before."""
+    """Return the next probe, or the need that the probes before have found."""
     try:
         return probing.send(said)
     except StopIteration as end:

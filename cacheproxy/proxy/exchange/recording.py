@@ -1,4 +1,4 @@
-"""What the record of an exchange says of its answer once that is over."""
+"""The answer's entries in the record of an exchange: usage, errors, emptiness."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from cacheproxy.record.exchange import A_PAGE, Exchange, Outcome
 
 Tap = UsageReader | ErrorReader
 _IN_WORDS = (Purpose.CHAT, Purpose.TEXT)
-"""What requests are for whose answers have words, or calls."""
+"""Purposes of requests whose answers have text or tool calls."""
 _NO_WORDS = "its answer is an error without a message"
 
 
 def tap_of(
     head: ResponseHead, record: Exchange, keys: frozenset[bytes], *, chunked: bool
 ) -> Tap | None:
-    """Return what reads the answer along, None for nothing. ``chunked``: its end is framed."""
+    """Return the reader of a copy of the answer, None for none.
+
+    ``keys``: the proxy's own, which must not be shown. ``chunked``: the body's framing has an end.
+    """
     if head.status >= 400:
         return ErrorReader(record.response_headers, keys)
     if not record.turn:
         return None
-    # A translation sees the end by itself; what is framed has its end from there.
-    tells_no_end = head.length is None and not chunked
+    # A translation finds the end of its stream by itself; a framed body has its own.
+    has_no_end = head.length is None and not chunked
     return UsageReader(
         head.content_type.decode("latin-1"),
         codings=codings_of(head.headers) if head.values(b"content-encoding") else (),
-        ending=ending_of(record.received.path) if tells_no_end else None,
+        ending=ending_of(record.received.path) if has_no_end else None,
     )
 
 
 def take_tap(record: Exchange, tap: Tap | None, keys: frozenset[bytes]) -> None:
-    """Fill in what ``tap`` has read. ``keys``: ours, which must not be shown."""
+    """Record what ``tap`` has read. ``keys``: the proxy's own, which must not be shown."""
     if isinstance(tap, UsageReader):
-        if not record.held:  # else what opened the answer counts for who gets it
+        if not record.held:  # else the usage counts for the retry
             record.usage = tap.close()
             if record.outcome is Outcome.COMPLETE:
                 _take_failure(record, tap, keys)
@@ -47,7 +50,7 @@ def take_tap(record: Exchange, tap: Tap | None, keys: frozenset[bytes]) -> None:
 
 
 def _take_failure(record: Exchange, tap: UsageReader, keys: frozenset[bytes]) -> None:
-    """Record an answer that says that it failed, or that says nothing where it should."""
+    """Record the failure of an answer: an error in its stream, a web page, no text at all."""
     if tap.failure is not None:
         record.outcome = Outcome.UPSTREAM_FAILED
         asked = (record.received, record.sent or record.received)
@@ -59,13 +62,13 @@ def _take_failure(record: Exchange, tap: UsageReader, keys: frozenset[bytes]) ->
 
 
 def _may_say(request: Request) -> bool:
-    """Whether the answer to ``request`` should have something in it."""
+    """Whether the answer to ``request`` should have text or tool calls."""
     is_asked = endpoint_of(request.path).purpose in _IN_WORDS
     return is_asked and spoken(request.path).may_say(request.json or {})
 
 
 def shows_key(record: Exchange, body: bytes, keys: frozenset[bytes]) -> bool:
-    """Whether an error's ``body`` repeats a key that we sent: it must not be recorded."""
+    """Whether an error's ``body`` quotes one of the proxy's ``keys``: it must not be recorded."""
     keys = keys if record.has_failed else frozenset()
     plain = decoded(body, record.response_headers) if keys else body
     return any(key in plain for key in keys)

@@ -1,4 +1,4 @@
-"""The response body on its way down, and signs of life for a client that waits for it."""
+"""The response body on its way down, and signs of life for the client that waits for it."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from cacheproxy.proxy.transport.deadline import Deadline
 from cacheproxy.proxy.upstream.connection import WHOLE, UpstreamConnection
 
 _FLUSH_SECONDS = 10.0
-"""How long a client may take to read what had come before its answer broke off."""
+"""Seconds in which a client has to read the last bytes of an answer that broke off."""
 _MOST_KEPT = 64 << 20
 _MOST_BEFORE = 4 << 20
-"""Bytes from the upstream that are kept for a retry while none of the answer has gone down."""
-# How bytes end after an empty line, if lines may end with CR LF, LF or CR (section 9.2.5). Not
-# LF CR: another LF may belong to it.
+"""Bytes from the upstream at most that are retained for a retry before the answer begins."""
+# Last bytes of an event: an empty line, where lines end with CR LF, LF or CR (HTML standard,
+# section 9.2.5). LF CR is none: another LF may belong to it.
 _EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r\n", b"\r\r")
 _LONGEST_END = max(map(len, _EVENT_ENDS))
 _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n?|\n))*")
 _LOOKED_AT = 4096
-"""Bytes of an answer's beginning that tell what a sign of life has to name."""
+"""Bytes of an answer's beginning that are passed to ``sign``."""
 EVENTS, JSON = b"text/event-stream", b"application/json"
 
 
 def takes_pings(head: ResponseHead, kind: bytes = EVENTS) -> bool:
-    """Whether the response is of content type ``kind``, and bytes can be put into it.
+    """Whether the response is of content type ``kind``, and signs of life can be put into it.
 
-    They cannot where it is encoded, nor where its length is announced.
+    They cannot if the body is encoded or its length is announced.
     """
     return (
         head.length is None
@@ -52,15 +52,15 @@ def takes_pings(head: ResponseHead, kind: bytes = EVENTS) -> bool:
 
 
 class Pings(Deadline):
-    """Writes a ``sign`` of life whenever none went down for ``after`` seconds, between events.
+    """Signs of life in an event stream, written between events after ``after`` silent seconds.
 
-    llama.cpp answers a streaming request with 200 at once and evaluates the prompt then. Agents
-    and what stands between give up after some minutes of silence and send the request again,
-    which begins a second full prefill. A client that does not read (``hold``) needs none.
+    llama.cpp answers a streaming request with 200 at once, and then evaluates the prompt. Agents
+    and intermediaries give up after some minutes of silence and send the request again, which
+    begins a second full prefill. A client that does not read (``hold``) needs no signs.
 
-    ``first``: the first bytes of the answer, b"" before there are any. ``sign`` makes one from
-    them. Comments of the upstream are no sign of life to most clients; ``heeds`` says whether they
-    are.
+    ``first``: the first bytes of the answer, b"" before there are any; ``sign`` returns a sign
+    made from them. ``heeds`` returns whether the client takes comments, the upstream's included,
+    for signs of life; most clients do not.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Pings(Deadline):
         self._write = write
         self._heeds = heeds
         self.first = b""
-        self._end = b"\n\n"  # before the first event is a good place, too
+        self._end = b"\n\n"  # a sign may also be written before the first event
 
     def sent(self, data: bytes, *, begun: bool = True) -> None:
-        """Take note of bytes that went down; not ``begun``: before the answer itself."""
+        """Take note of bytes that went down; ``begun``: whether the answer itself has begun."""
         says_nothing = data[:1] == b":" and self._is_comments(data)
-        if not (self.first or says_nothing):  # an empty first chunk names the answer, too
+        if not (self.first or says_nothing):  # even an empty first chunk has the answer's id
             self.first = data[:_LOOKED_AT]
         if (begun and not says_nothing) or self._heeds():
             self.heard()
@@ -99,45 +99,45 @@ class Pings(Deadline):
 
     @property
     def may_write(self) -> bool:
-        """Whether it is between two events."""
+        """Whether the stream is between two events."""
         return self._end.endswith(_EVENT_ENDS)
 
     def _quiet(self) -> None:
-        # Within an event nothing is set: the bytes that end it do so.
+        # Within an event nothing is written; the bytes that end it start the timer again.
         if self.may_write:
             self.write()
 
 
 class Blanks(Pings):
-    """The same before a JSON body, which may begin with blanks (RFC 8259, section 2)."""
+    """Signs of life before a JSON body: blanks, with which it may begin (RFC 8259, section 2)."""
 
     def __init__(self, clock: IReactorTime, after: float, write: Callable[[bytes], object]) -> None:
         super().__init__(clock, after, lambda _: b" ", write)
 
     def sent(self, data: bytes, *, begun: bool = True) -> None:  # noqa: ARG002
-        """The body begins: nothing may come in between."""
+        """Stop: the body has begun, and no blanks may stand within it."""
         self.stop()
 
 
 @implementer(IPushProducer)
 class Relay(Protocol):
-    """Writes chunks down as they come, unchanged and unbuffered; a tap reads a copy.
+    """The relay of a body: it writes chunks down as they come, unbuffered; ``tap`` reads a copy.
 
-    Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
+    ``through``: translates or reshapes the chunks, None to write them unchanged. ``defers``: the
+    head is ours, of a stream that can carry a deferred error: if the body breaks off before its
+    answer has begun, the stream stays open (``is_open``) for the caller to end with one.
 
-    ``defers``: the head is ours, and a stream in which an error can be told: where the body breaks
-    off before its answer has begun, that is left to whoever is told.
+    ``keep``: retain the body, at most 64 MiB of it, as ``kept``. ``listener``: gets a copy of the
+    bytes that go down. ``first_byte``: when the answer began; ``prefill`` tells its bytes from the
+    server's signs of life. Until then ``progressed`` is called with the progress of the prompt,
+    and with None when that is over.
 
-    ``kept``: the body as far as it came, if it was to be kept; at most 64 MiB of it. ``listener``:
-    hears what goes down.
-    ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
-    ``progressed`` is called with what it tells of the prompt, and with None when that is over.
+    ``begins`` is called before the first byte of the answer goes down; None: a retry may still have
+    the answer afterwards. Until then the relay may be detached, and another delivery get the body
+    from its beginning.
 
-    ``begins`` is called before the first byte of the answer goes down; None: it stays a retry's.
-    Until then the relay may be detached, and somebody else be given the body from its beginning.
-
-    It reads the body itself. The client's pauses pause the upstream; while the upstream is silent,
-    pings go down between its events, which count for nothing.
+    The client's pauses pause the upstream. While the upstream is silent, ``pings`` write between
+    its events; ``bytes_down`` does not count them.
     """
 
     def __init__(
@@ -172,16 +172,16 @@ class Relay(Protocol):
         self._over = False
         self._defers = defers
         self.is_open = False
-        """Whether the answer has broken off before it began, and the client waits to be told."""
+        """Whether the answer broke off before it began, so that a deferred error has to follow."""
         self.kept = Pieces() if keep else None
         self._listener = listener
 
     def start(self) -> Deferred[None]:
-        """Have the body delivered; let the client's pauses pause the upstream.
+        """Begin to relay the body; let the client's pauses pause the upstream.
 
-        Fires with None when the body was whole, and errbacks when it was not; then the downstream
-        connection closes without a terminator, so that the client cannot take a part for the whole.
-        Cancelling closes the upstream.
+        Fires with None when the whole body has gone down. Errbacks if it broke off; then the
+        downstream connection closes without a terminator, so that the client cannot take a part for
+        the whole, unless ``is_open``. Cancelling closes the upstream.
         """
         ending: Deferred[None] = Deferred(self._unwanted)
         self._ending = ending
@@ -195,7 +195,7 @@ class Relay(Protocol):
         """Do nothing: the connection is known."""
 
     def dataReceived(self, data: bytes) -> None:
-        """Pass a chunk on. What is raised closes the upstream."""
+        """Pass a chunk on; an exception closes the upstream."""
         if self._over:
             return
         came = len(data)
@@ -208,7 +208,7 @@ class Relay(Protocol):
             if self._tap is not None:
                 self._tap.feed(data)
             self._down(data if self._through is None else self._through.feed(data))
-        except Exception:  # ours may be anything: the client is not to wait for more
+        except Exception:  # a bug of ours may raise anything: the client must not wait for more
             self._connection.abort()
             self.connectionLost(Failure())
             return
@@ -218,7 +218,7 @@ class Relay(Protocol):
                 self._connection.kept = None
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The body has ended, wholly or not."""
+        """End the body downstream: whole if ``reason`` is WHOLE, else cut off."""
         if self._over:
             return
         why = None if reason is WHOLE else reason
@@ -243,38 +243,35 @@ class Relay(Protocol):
             ending.callback(why)
 
     def _unwanted(self, _: Deferred[None]) -> None:
-        """Nobody waits for it any more."""
+        """Close the upstream: ``start`` was cancelled."""
         self._ending = None
         if not self._over:
             self._stop_all()
             self._connection.close_unread_by(self)
 
     def pauseProducing(self) -> None:
-        """The client does not keep up: stop reading from the upstream."""
+        """Stop reading from the upstream: the client does not keep up."""
         if self._pings is not None:
             self._pings.hold()
         self._connection.pauseProducing()
 
     def resumeProducing(self) -> None:
-        """Read on."""
+        """Go on reading from the upstream."""
         if self._pings is not None:
             self._pings.go_on()
         self._connection.resumeProducing()
 
     def stopProducing(self) -> None:
-        """Do nothing: the client is gone, which ends the exchange, or has its request held."""
+        """Do nothing: the client has left, and the exchange ends, or its answer is held."""
 
     def detach(self) -> bool:
-        """Write no more, so that the body may be another's; return whether it had not ended."""
+        """Write no more, so that a retry may get the body; return whether it had not ended."""
         was_over = self._over
         self._stop_all()
         return not was_over
 
     def _look_at_start(self, data: bytes, reader: PrefillReader) -> bytes:
-        """See whether the answer begins with ``data``, or how far the server is with the prompt.
-
-        Returns what goes down.
-        """
+        """Return the bytes of ``data`` that go down; note the answer's beginning, or progress."""
         down = reader.feed(data)
         progress = None
         if reader.has_begun:
@@ -287,11 +284,11 @@ class Relay(Protocol):
         return down
 
     def _down(self, data: bytes) -> None:
-        """Write ``data`` to the client: the one place that does, but for pings.
+        """Write ``data`` to the client: the only place that does, apart from pings.
 
-        The last of the body goes out with the end that is known to follow.
+        The last bytes of a body wait for its end, and both go out in one piece.
         """
-        if not data:  # an event that means nothing in the client's dialect
+        if not data:  # an event that has no counterpart in the client's dialect
             return
         if self._begins is not None and self.first_byte is not None:
             begins, self._begins = self._begins, None
@@ -320,16 +317,16 @@ class Relay(Protocol):
 
     def _stop_all(self) -> None:
         self._over = True
-        if self._progress is not None:  # the prompt was given up
+        if self._progress is not None:  # the server's work on the prompt has ended
             self._progress = None
             self._progressed(None)
         if self._pings is not None:
             self._pings.stop()
 
     def _break_off(self) -> None:
-        """Send what came, then close without saying that this was all.
+        """Flush the bytes that came, then close the connection without the body's terminator.
 
-        A body that ends with the connection (HTTP/1.0) has only a reset to say so.
+        A body that ends with the connection (HTTP/1.0) can only be marked as cut off by a reset.
         """
         channel = self._request.channel
         if not self._request.framed:
@@ -338,7 +335,7 @@ class Relay(Protocol):
         self._request.flush()
         flushing = self._clock.callLater(_FLUSH_SECONDS, channel.abort)
 
-        def closed(_: Failure) -> None:  # a TLS transport must not be aborted then (Twisted 26.10)
+        def closed(_: Failure) -> None:  # Twisted 26.10: a closed TLS transport cannot be aborted
             if flushing.active():
                 flushing.cancel()
 

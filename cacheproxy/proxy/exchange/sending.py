@@ -1,7 +1,7 @@
-"""The server's side of an exchange: who is asked, or which answer is there already.
+"""The server's side of an exchange: the servers that get the request, or a held answer instead.
 
-Each server that is asked is an ``Answer``: its states are in ``states``. Before that the request
-may have to wait behind others at its server (``admission``).
+The request at each of these servers is an ``Answer``. Before it is sent, it may have to wait behind
+others at its server (``admission``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from cacheproxy.translate.reading import NoTranslationError
 
 
 class Sending:
-    """Sends one request for ``delivery``.
+    """The sending of one request, for ``delivery``.
 
-    ``came``: it as it came. ``server``: the last that was asked, else the first there is.
-    ``answer``: the last that was asked for. ``chosen``: the servers that may answer it.
-    ``unable``: those of them that do not serve its API.
+    ``came``: the request as it came. ``server``: the last server that got it, before that the
+    first of the configuration. ``answer``: the answer there. ``chosen``: the servers that may get
+    the request; ``unable``: those of them that do not serve its API.
     """
 
     __slots__ = ("_context", "_delivery", "answer", "came", "chosen", "server", "unable")
@@ -40,10 +40,10 @@ class Sending:
         self.unable: tuple[Server, ...] = ()
 
     async def send(self, prepared: Prepared) -> UpstreamConnection | None:
-        """Have it answered: by another server, once, where the first one does not take it.
+        """Return the response of the server that takes the request; nothing has gone down yet.
 
-        Those that do not serve its API are passed over. None: ``counted`` of the answer's attempt
-        is all of it. Nothing has gone down yet.
+        Servers that do not serve its API are passed over; of the others, one more is tried if the
+        first does not take it. None: ``counted`` of the answer's attempt is the whole answer.
         """
         context, delivery, record = self._context, self._delivery, self._delivery.record
         servers = context.servers
@@ -102,15 +102,15 @@ class Sending:
                     if response is not None:
                         answer.become(AnswerState.PREFILLING)
                     return response
-                server.health.doubt()  # it has no room for a request: perhaps it is not up
+                server.health.doubt()  # status 429 or 503: the server may be down
                 why = ResponseError(f"the upstream answered with status {status}")
             answer.become(AnswerState.GIVEN_UP)
         raise AssertionError("the last one returns or raises")
 
-    # A client that has left before its answer, and asks again.
+    # A retry by a client that had left before its answer.
 
     def found(self, prepared: Prepared) -> Answer | None:
-        """Return the answer that is held for this retry, None if there is none."""
+        """Return the held answer that this request is the retry for, None if there is none."""
         record, context = self._delivery.record, self._context
         if not record.turn or record.session is None:
             return None
@@ -123,7 +123,7 @@ class Sending:
         return found
 
     async def join(self, answer: Answer, prepared: Prepared) -> UpstreamConnection:
-        """Go on with the answer of a client that has left."""
+        """Attach the held ``answer`` to the delivery; return its response."""
         context, delivery, first = self._context, self._delivery, answer.record
         record = delivery.record
         self.answer, self.server, delivery.turn = answer, answer.server, prepared.turn
@@ -142,7 +142,7 @@ class Sending:
         return response
 
     def where(self, failure: Failure) -> str:
-        """Return which servers ``failure`` is about, for people."""
+        """Return the servers that ``failure`` is about, for an error message."""
         chosen, unable, server = self.chosen, self.unable, self.server
         if failure.check(NoTranslationError):
             return Chosen(unable).where

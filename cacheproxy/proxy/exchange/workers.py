@@ -1,8 +1,8 @@
-"""The functions of plugins are called here: under one guard, and in threads unless they are quick.
+"""Threads in which plugins' functions are called, each call with a deadline.
 
 The reactor's own pool is not used: it also resolves host names, and a call that hangs keeps its
-thread. Each rule and hook has a pool of its own, of daemon threads, which is never stopped: to
-stop one of Twisted's is to wait for its threads.
+thread. Each rule and hook has its own pool of daemon threads, which is never stopped: stopping a
+Twisted pool means waiting for its threads.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _log = Logger()
 _T = TypeVar("_T")
 
 THREADS = 3
-"""Of one rule or hook, for calls at the same time; others wait. More would not make Python code
-faster. When so many calls in a row were late, or hang, it is not called any more."""
+"""Threads of one rule or hook; further calls wait, since more would not make Python code faster.
+A rule or hook is switched off after as many calls in a row past their deadline, or hanging."""
 
 
 class TookTooLongError(GivenUpError):
@@ -36,21 +36,21 @@ class TookTooLongError(GivenUpError):
 
 
 class LeftOutError(GivenUpError):
-    """The name was late too often, and is not called any more."""
+    """A rule or hook is switched off, since it passed its deadline too often."""
 
 
 class NoThreadError(GivenUpError):
-    """The system gives us no more threads."""
+    """The system allows no more threads."""
 
     def __init__(self) -> None:
         super().__init__("found no free thread")
 
 
 class Workers:
-    """Calls functions; threads come as they are needed.
+    """The callers of plugins' functions; threads are started as they are needed.
 
-    ``reactor``: IReactorTime and IReactorFromThreads. All methods are for its thread.
-    ``failures``: what went wrong, by name; others count there, too.
+    ``reactor``: IReactorTime and IReactorFromThreads; all methods are called in its thread.
+    ``failures``: counts of failures by name, to which other modules add, too.
     """
 
     def __init__(self, reactor: Any) -> None:
@@ -59,8 +59,8 @@ class Workers:
         self._names: dict[str, _Name] = {}
 
     def failed(self, name: str, error: BaseException | str) -> None:
-        """Count, and log, what was wrong with a call, or what it raised, without its text."""
-        if isinstance(error, LeftOutError):  # it was not called, and that was said
+        """Count and log a failed call; of an exception only the type, since its text may quote."""
+        if isinstance(error, LeftOutError):  # not called: that was logged when it was switched off
             return
         ours = isinstance(error, GivenUpError | str)
         self.failures.of(name).failed += 1
@@ -68,11 +68,10 @@ class Workers:
         _log.warn("plugin {name} {problem}", name=name, problem=problem)
 
     def run(self, name: str, function: Callable[[], _T], seconds: float) -> Deferred[_T]:
-        """Call ``function`` in a thread; fire with what it returns (no Deferred) or raises.
+        """Call ``function`` in a thread; fire with its result (no Deferred) or its exception.
 
-        Errbacks with TookTooLongError after ``seconds`` in its thread, with LeftOutError if
-        ``name`` was late too often, with NoThreadError. Cancelling gives up the result, not the
-        call.
+        Errbacks with TookTooLongError after ``seconds`` in the thread, with LeftOutError if
+        ``name`` is switched off, with NoThreadError. Cancelling drops the result, not the call.
         """
         known = self._names.get(name)
         if known is None:
@@ -85,9 +84,9 @@ class Workers:
         return call.done
 
     def forgive(self) -> None:
-        """Call everything again, however late it was."""
+        """Switch on again all rules and hooks that were too slow."""
         for known in tuple(self._names.values()):
-            known.late_in_a_row = 0
+            known.overdue_in_a_row = 0
             if known.is_out:
                 self.failures.forgive(known.name)
                 known.pool.adjustPoolsize(0, 0)  # each thread ends with its call
@@ -96,9 +95,9 @@ class Workers:
     def _begin(self, known: _Name) -> None:
         while known.waiting and known.running < THREADS:
             call = known.waiting.popleft()
-            if call.done.called:  # its client has left
+            if call.done.called:  # cancelled: the client has left
                 continue
-            call.timer = self._reactor.callLater(call.seconds, self._late, call)
+            call.timer = self._reactor.callLater(call.seconds, self._overdue, call)
             try:
                 known.pool.callInThreadWithCallback(partial(self._hand_back, call), call.function)
             except RuntimeError:
@@ -113,22 +112,22 @@ class Workers:
     def _back(self, call: _Call[Any], result: Any) -> None:
         known = call.known
         known.running -= 1
-        if call.is_late:
-            known.late -= 1
+        if call.is_overdue:
+            known.overdue -= 1
         else:
-            known.late_in_a_row = 0
+            known.overdue_in_a_row = 0
             call.timer.cancel()
             call.done.callback(result)
         self._begin(known)
 
-    def _late(self, call: _Call[Any]) -> None:
+    def _overdue(self, call: _Call[Any]) -> None:
         known = call.known
-        call.is_late = True
-        known.late += 1
-        known.late_in_a_row += 1
+        call.is_overdue = True
+        known.overdue += 1
+        known.overdue_in_a_row += 1
         count = self.failures.of(known.name)
         count.timed_out += 1
-        if not known.is_out and THREADS in (known.late, known.late_in_a_row):
+        if not known.is_out and THREADS in (known.overdue, known.overdue_in_a_row):
             known.is_out = count.left_out = True
             _log.warn(
                 "{name} is switched off until the next reload: it was too slow {times} times",
@@ -143,35 +142,35 @@ class Workers:
 
 @dataclass(slots=True)
 class _Name:
-    """What is known of one rule or hook."""
+    """One rule or hook: its calls and its threads."""
 
-    name: str  #: as the log calls it
-    running: int = 0  #: calls under way
-    late: int = 0  #: those of them past their deadline
-    late_in_a_row: int = 0  #: calls since one was in time
-    is_out: bool = False  #: it is not called any more until the next reload
-    waiting: deque[_Call[Any]] = field(default_factory=deque)  #: calls for which there is no thread
+    name: str  #: its name in the log
+    running: int = 0  #: number of calls under way
+    overdue: int = 0  #: number of those past their deadline
+    overdue_in_a_row: int = 0  #: number of calls past their deadline since one was in time
+    is_out: bool = False  #: whether it is switched off until the next reload
+    waiting: deque[_Call[Any]] = field(default_factory=deque)  #: calls that wait for a thread
     pool: ThreadPool = field(default_factory=lambda: _Daemons(0, THREADS, "cacheproxy-plugins"))
     """Its threads."""
 
 
 @dataclass(eq=False, slots=True)
 class _Call(Generic[_T]):
-    """One call. ``done`` takes no harm from being fired after it was cancelled."""
+    """One call of a rule or hook. ``done`` may be fired after it was cancelled."""
 
-    known: _Name  #: what is called
-    function: Callable[[], _T]  #: that is run in a thread
-    seconds: float  #: its deadline
-    timer: Any = None  #: that ends it
-    is_late: bool = False  #: the deadline has passed
-    done: Deferred[_T] = field(default_factory=Deferred)  #: fires with what it came to
+    known: _Name  #: the rule or hook
+    function: Callable[[], _T]  #: the function to be run in a thread
+    seconds: float  #: the deadline, in seconds after the call began
+    timer: Any = None  #: the timer of the deadline
+    is_overdue: bool = False  #: whether the deadline has passed
+    done: Deferred[_T] = field(default_factory=Deferred)  #: fires with the call's result
 
 
 class _Daemons(ThreadPool):
-    """Threads that keep nobody from stopping."""
+    """A pool of daemon threads, which do not keep the process from ending."""
 
     threadFactory = staticmethod(partial(Thread, daemon=True))  # type: ignore[assignment] # noqa: N815
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.start()  # the threads come with the calls
+        self.start()  # threads are started with the calls
