@@ -1,4 +1,4 @@
-"""The leaf Resource that every request ends at."""
+"""The leaf Resource that renders every request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from cacheproxy.proxy.exchange.exchange import begin
 
 
 class ProxyResource(Resource):
-    """Relays every request, whatever its method and path, except those for our own pages."""
+    """The relay of every request, with any method and path, except those for the proxy's pages.
+
+    ``own``: renders these.
+    """
 
     isLeaf = True
 
@@ -25,7 +28,7 @@ class ProxyResource(Resource):
         self._via_token = context.via.lower()
 
     def render(self, request: ProxyRequest) -> int:
-        """Start the exchange, or answer what cannot be relayed."""
+        """Begin the exchange, or refuse a request that cannot be relayed."""
         path = request.path
         if is_own(path):
             return self._own(request)
@@ -33,9 +36,9 @@ class ProxyResource(Resource):
             return request.answer(204, b"")
         if not path.startswith(b"/") and (request.uri, request.method) != (b"*", b"OPTIONS"):
             return request.refuse(400, "only request targets that start with '/' are relayed")
-        if request.method == b"TRACE":  # it echoes credentials
+        if request.method == b"TRACE":  # the response would echo credentials
             return request.refuse(501, "TRACE is not relayed")
-        # RFC 6455, section 4.1: no answer would be a handshake
+        # RFC 6455, section 4.1: no relayed answer could be a valid handshake.
         if b"upgrade" in request.connection and b"websocket" in tokens(request.values(b"upgrade")):
             return request.refuse(501, "WebSockets are not relayed: use plain HTTP requests")
         vias = request.values(b"via")

@@ -1,7 +1,7 @@
-"""The large bodies in flight: how much of them there may be at a time, and who waits for room.
+"""The large request bodies in flight: their total size is limited, and further ones wait for room.
 
 A body is in flight until its answer is over or its client has left: until then it may be sent
-again, and the observers look at it. Small ones are not counted, and never wait.
+again, and the observers may read it. Small ones are not counted, and never wait.
 """
 
 from __future__ import annotations
@@ -9,30 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable
 
 LARGE = 1 << 20
-"""Bytes of a body from which it needs room."""
+"""Bytes above which a body needs room."""
 
 
 class Bodies:
-    """The bodies in flight of all connections, at most ``most`` bytes; first come, first served.
+    """The bodies in flight of all connections, ``most`` bytes in all; first come, first served.
 
-    One that is larger than that goes alone. Who has a place gets more without waiting, since all
-    might wait for each other: then it is more than ``most``, and nobody is let in meanwhile.
+    A body that is larger than ``most`` goes alone. A body that has a place may grow without
+    waiting, or all might wait for each other: the total is then above ``most``, and no further body
+    is let in meanwhile.
     """
 
     def __init__(self, most: int) -> None:
-        self.taken = 0  #: bytes
+        self.taken = 0  #: bytes in flight
         self._most = most
         self._waiting: dict[Reservation, Callable[[], object]] = {}
 
     def adopt(self, most: int) -> None:
-        """Let there be so many bytes from now on, also for those that wait."""
+        """Change the limit to ``most`` bytes, also for the bodies that wait."""
         self._most = most
         self._let_in()
 
     def place(self, size: int, go_on: Callable[[], object]) -> Reservation:
-        """Return a place for ``size`` bytes; if it must wait, ``go_on`` is called once it is there.
+        """Return a place for ``size`` bytes; if it has to wait, ``go_on`` is called when it is in.
 
-        Whoever is called must not read at once: it comes from wherever another place is left.
+        ``go_on`` must not read at once: it is called from within another request's end.
         """
         place = Reservation(self, size)
         self._waiting[place] = go_on
@@ -41,7 +42,7 @@ class Bodies:
         return place
 
     def leave(self, place: Reservation) -> None:
-        """Give room to others. For ``place``, which waits or is there."""
+        """Remove ``place``, which waits or is in; let others in. Called by the place."""
         if self._waiting.pop(place, None) is None:
             self.taken -= place.size
         self._let_in()
@@ -60,7 +61,7 @@ class Bodies:
 
 
 class Reservation:
-    """What one body takes of ``bodies``: ``size`` bytes, while it does not ``wait``."""
+    """One body's place in ``bodies``: ``size`` bytes; ``waits``: whether it has no room yet."""
 
     __slots__ = ("_bodies", "size", "waits")
 
@@ -70,11 +71,11 @@ class Reservation:
         self._bodies = bodies
 
     def grow(self, size: int) -> None:
-        """Take ``size`` bytes from now on, if that is more; at once, since it is there already."""
+        """Grow to ``size`` bytes, if that is more; without waiting, since the body is in."""
         if size > self.size:
             self._bodies.taken += size - self.size
             self.size = size
 
     def leave(self) -> None:
-        """Take nothing any more, and wait no longer."""
+        """Free the room, or wait no longer for it."""
         self._bodies.leave(self)

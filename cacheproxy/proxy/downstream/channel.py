@@ -1,7 +1,7 @@
-"""The downstream side: one connection of a client, with our limits, deadlines and access rules.
+"""The downstream side: one connection of a client, with limits, deadlines and access rules.
 
 twisted.web's own channel writes bodies of 100 kB and all chunked ones to files on disk, and its
-limits do not suit agents. So this is our own protocol beneath the same Site and Resource.
+limits do not suit agents. So this protocol replaces it, beneath the same Site and Resource.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from cacheproxy.proxy.transport import eager
 
 _log = Logger()
 _READ_SIZE = 120 << 10
-"""Bytes that one read takes at most. Twisted's own 64 KiB make twice as many reads of a long
+"""Bytes of one read at most. Twisted's own 64 KiB make twice as many reads of a long
 conversation's body. From 128 KiB on, glibc takes new pages from the kernel for each read: 500 KB
-took 410 us in a bare loop by 1 MiB, 100 by 120 KiB. An idle connection keeps none of it."""
+took 410 us in a bare loop by 1 MiB, 100 by 120 KiB. An idle connection has no buffer."""
 _QUEUE_SIZE = 64 << 10
 """Bytes of an answer that wait in our memory for a client that does not read."""
 _AT_A_TIME = 16
-"""Pipelined requests that are answered in one turn of the reactor, if they are answered at once."""
+"""Pipelined requests at most in one turn of the reactor, of those answered at once."""
 _LINGER_SECONDS = 2.0
-"""How long a refused client may go on sending: closing at once would reset its connection
+"""Seconds for which a refused client may go on sending: closing at once would reset its connection
 before it has read the answer (RFC 9112, section 9.6)."""
 _UNREAD_SECONDS = 600.0
-"""How long a client may take to read the end of an answer: what our buffer and the kernel's hold,
-a few hundred kilobytes, since the rest waits at the upstream."""
+"""Seconds in which a client has to read the end of an answer: the bytes in our buffer and the
+kernel's, a few hundred kilobytes, since the rest waits at the upstream."""
 
 _NOWHERE = Door()
 _OURS = (Phase.ANSWER, Phase.ROOM)
-"""What a client waits for, too: what it sends meanwhile is read ahead."""
+"""Phases in which the client waits for the proxy: bytes that it sends meanwhile are read ahead."""
 
 
 @implementer(IPushProducer)
 class ProxyChannel(Protocol):
     """One downstream connection. Refusals are answered in JSON, then the connection closes.
 
-    To its transport it is the producer of all answers: while a client does not read, whoever
-    writes the running answer is paused, and no further request is read.
+    The channel is its transport's producer: while a client does not read, it pauses ``producer``,
+    which writes the running answer, and reads no further request.
     """
 
     transport: Any  # ITCPTransport, IPushProducer and IConsumer
@@ -75,7 +75,7 @@ class ProxyChannel(Protocol):
         self._reading = False
         self._full = False
 
-    # What the transport tells.
+    # Called by the transport.
 
     def connectionMade(self) -> None:
         """Begin to wait for a request."""
@@ -90,7 +90,7 @@ class ProxyChannel(Protocol):
         self.site.channels.add(self)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Leave nothing behind; tell whoever writes the answer."""
+        """Discard all state; report the loss to the running request."""
         self._wait.phase = Phase.CLOSING
         if self._incoming.reader is not NOTHING:
             self._incoming.drop()
@@ -102,7 +102,7 @@ class ProxyChannel(Protocol):
             request.lost(reason)
 
     def dataReceived(self, data: bytes) -> None:
-        """Read requests; drop what a refused client sends on."""
+        """Read requests; discard the bytes that a refused client goes on sending."""
         phase = self._wait.phase
         if phase is Phase.CLOSING:
             return
@@ -117,15 +117,15 @@ class ProxyChannel(Protocol):
         self._read()
 
     def pauseProducing(self) -> None:
-        """The client does not read."""
+        """Pause the answer's producer: the client does not read."""
         self._full = True
         if self.producer is not None:
             self.producer.pauseProducing()
-        elif self._wait.phase is not Phase.ANSWER:  # there, it may leave, which only reading tells
+        elif self._wait.phase is not Phase.ANSWER:  # else reading goes on, to notice if it leaves
             self.transport.pauseProducing()
 
     def resumeProducing(self) -> None:
-        """It does again."""
+        """Resume the answer's producer: the client reads again."""
         self._full = False
         if self.producer is not None:
             self.producer.resumeProducing()
@@ -134,11 +134,11 @@ class ProxyChannel(Protocol):
             self._next()
 
     def stopProducing(self) -> None:
-        """The connection is lost."""
+        """Stop the answer's producer: the connection is lost."""
         if self.producer is not None:
             self.producer.stopProducing()
 
-    # What a request tells.
+    # Called by a request.
 
     def done(self) -> None:
         """Wait for the next request, or for the client to read the rest of its answer."""
@@ -159,7 +159,7 @@ class ProxyChannel(Protocol):
         self._next()
 
     def close(self) -> None:
-        """Close when all that was written has been sent."""
+        """Close when all written bytes have been sent."""
         self._wait.phase = Phase.CLOSING
         self.transport.unregisterProducer()
         self.transport.loseConnection()
@@ -171,19 +171,19 @@ class ProxyChannel(Protocol):
         self.transport.abortConnection()
 
     def make_room(self, size: int) -> Deferred[None] | None:
-        """Have room for the request's body once it is unpacked: see ``Incoming``."""
+        """Reserve room for the request's unpacked body: see ``Incoming``."""
         return self._incoming.make_room(size)
 
     @property
     def is_ending(self) -> bool:
-        """Whether it closes behind the answer that is under way."""
+        """Whether the connection closes after the running answer."""
         return self.site.closing or not self.persistent
 
-    # What the site tells.
+    # Called by the site.
 
     @property
     def requests(self) -> tuple[ProxyRequest, ...]:
-        """The request that is being answered, if there is one."""
+        """The running request, if there is one."""
         return () if self.request is None else (self.request,)
 
     def adopt(self, limits: Limits) -> None:
@@ -192,17 +192,17 @@ class ProxyChannel(Protocol):
             self.limits = self._incoming.reader.limits = limits
 
     def close_if_idle(self) -> None:
-        """Close, unless a request is under way; one that is not read yet is refused."""
+        """Close, unless a request is being read or answered; one in its head is refused."""
         if self._wait.phase is Phase.IDLE:
             self._leave()
         elif self._wait.phase in (Phase.HEAD, Phase.ROOM):
-            self.transport.resumeProducing()  # it lingers, see below
+            self.transport.resumeProducing()  # the refusal lingers, see _LINGER_SECONDS
             self._refuse(503, "the proxy is shutting down")
 
     # Reading.
 
     def _next(self) -> None:
-        """Read what has come behind the last request, unless something is in the way."""
+        """Read the bytes that came ahead, unless the phase or a pause forbids it."""
         if self._reading or self._full or self._incoming.later is not None:
             return
         if self._wait.phase in _OURS or self._wait.phase is Phase.CLOSING:
@@ -211,7 +211,7 @@ class ProxyChannel(Protocol):
             self._read()
 
     def _read(self) -> None:
-        """Read, and have answered, as many requests as there are: not too many in one turn."""
+        """Read and answer the requests that have come, in one turn ``_AT_A_TIME`` at most."""
         self._reading = True
         try:
             for _ in range(_AT_A_TIME):
@@ -230,7 +230,7 @@ class ProxyChannel(Protocol):
     def _read_one(self) -> bool:
         """Read one request; return whether it was whole, and has been answered already.
 
-        What can be refused for its head is: before 100 Continue, and any of the body.
+        A refusal for its head comes before 100 Continue and before any of its body is read.
         """
         incoming, site = self._incoming, self.site
         reader, head = incoming.reader, incoming.head
@@ -259,7 +259,7 @@ class ProxyChannel(Protocol):
             if incoming.head is None:
                 incoming.head = head
                 self._wait.begin_body(self.limits.idle)
-            # Nobody knows how large a chunked one becomes.
+            # The size of a chunked body is not known beforehand.
             if head.length is None and not incoming.may_be(reader.size, self._has_room):
                 self._wait_for_room(head)
             return False
@@ -268,21 +268,21 @@ class ProxyChannel(Protocol):
         return self._wait.phase is Phase.IDLE
 
     def _go_ahead(self, head: RequestHead) -> None:
-        """Have the client send the body, if it waits for a word."""
+        """Send 100 Continue, if the client waits for it before it sends the body."""
         if head.expects_continue:
             eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _wait_for_room(self, head: RequestHead) -> Literal[False]:
-        """Read nothing of a large body, or no more of it, while there are too many."""
+        """Stop reading a large body until there is room for it."""
         self._incoming.head = head
         self._wait.phase, self._wait.moment = Phase.ROOM, None
         _log.info("a large request body waits for others to end (--bodies-in-flight)")
         return False
 
     def _has_room(self) -> None:
-        """Read on: not at once, since the request of another connection ends just now."""
+        """Go on with the body, in the next turn: this call is part of another request's end."""
         head = self._incoming.head
-        assert head is not None, "it waits for the room of its body"
+        assert head is not None, "a body waits for room"
         self._wait.begin_body(self.limits.idle)
         if not self._incoming.reader.size:
             self._go_ahead(head)
@@ -291,10 +291,10 @@ class ProxyChannel(Protocol):
         self._incoming.later = self.site.reactor.callLater(0, self._read_on)
 
     def _answer(self, head: RequestHead, body: bytes) -> None:
-        """Have the site's resource answer. The upstream may take its time."""
+        """Let the site's resource answer the request, without a deadline."""
         self._wait.phase, self.was_used = Phase.ANSWER, True
         self._wait.moment = None
-        if self._is_plain:  # to Twisted's transports, what is read and what waits are one number
+        if self._is_plain:  # Twisted has one number for the size of reads and of the write buffer
             self.transport.bufferSize = _QUEUE_SIZE
         sharing = self.site.sharing(head) if self.site.access.origins else NOT_SHARED
         request = self.request = ProxyRequest(self, head, body, sharing)
@@ -319,14 +319,14 @@ class ProxyChannel(Protocol):
         self._incoming.drop()
         self.transport.unregisterProducer()
         self.transport.write(answer)
-        if self.secure:  # says so, and goes on reading until the client has said so, too
+        if self.secure:  # sends a closing alert, and goes on reading until the client's comes
             self.transport.loseConnection()
         else:
             self.transport.loseWriteConnection()
         self._wait.begin(Phase.CLOSING, _LINGER_SECONDS)
 
     def _leave(self) -> None:
-        """Close once the client has read what it still has to (twisted#12498)."""
+        """Close once the client has read the bytes already written (twisted#12498)."""
         self._wait.phase = Phase.CLOSING
         self._incoming.drop()
         self.transport.unregisterProducer()

@@ -1,4 +1,4 @@
-"""What has come on a connection and is not answered yet."""
+"""The bytes that have come on a connection and are not answered yet."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from cacheproxy.proxy.downstream.bodies import LARGE, Reservation
 from cacheproxy.proxy.downstream.limits import Limits, SiteState
 
 _READ_AHEAD = 128 << 10
-"""Bytes of pipelined requests that are read behind a running one. Beyond it the transport is
-paused, and a client that leaves goes unnoticed until the answer is written."""
+"""Bytes of pipelined requests that are read during an answer. Beyond that the transport is paused,
+and a client that leaves goes unnoticed until the answer is written."""
 NOTHING = RequestReader(Limits())
-"""It is fed nothing: there is no more to be read."""
+"""The reader of a connection that reads no more; it is never fed."""
 
 
 class Incoming:
-    """``reader`` reads requests from what has come; ``head`` is that whose body is awaited.
+    """The requests and bytes that have come on a connection and are not answered yet.
 
-    ``ahead`` waits behind a request that is answered, or for room; ``later``: when it is read.
-    ``place``: the large body's, until the request is done.
+    ``reader``: parses requests. ``head``: head of the request whose body is awaited. ``ahead``:
+    bytes read during an answer, or while a body waits for room; ``later``: timer of their reading.
+    ``place``: reservation for a large body, until its request is done.
     """
 
     __slots__ = ("_bodies", "ahead", "head", "later", "place", "reader")
@@ -39,11 +40,11 @@ class Incoming:
 
     @property
     def is_much(self) -> bool:
-        """Whether so much has come ahead that no more is to be read."""
+        """Whether so many bytes have come ahead that reading has to pause."""
         return len(self.ahead) > _READ_AHEAD
 
     def take_ahead(self) -> bool:
-        """Have the reader read what came ahead; return whether there is something to be read."""
+        """Feed the reader the bytes that came ahead; return whether it has any to parse."""
         if self.ahead:
             self.reader.feed(bytes(self.ahead))
             self.ahead.clear()
@@ -52,7 +53,7 @@ class Incoming:
     def may_be(self, size: int, go_on: Callable[[], object]) -> bool:
         """Whether there is room for ``size`` bytes of the body; if not, ``go_on`` is called later.
 
-        Who has a place has room, whatever it comes to.
+        A body that has a place already may grow to any size.
         """
         place = self.place
         if place is not None:
@@ -62,21 +63,21 @@ class Incoming:
         return place is None or not place.waits
 
     def make_room(self, size: int) -> Deferred[None] | None:
-        """Have room for the body of the running request, which comes to ``size`` bytes unpacked.
+        """Reserve room for the running request's body, of ``size`` bytes unpacked.
 
-        Return what fires as soon as there is, None if there is already.
+        Return a Deferred that fires as soon as there is room, None if there is already.
         """
         room: Deferred[None] = Deferred()
         return None if self.may_be(size, partial(room.callback, None)) else room
 
     def done(self) -> None:
-        """Give room to others: nobody needs the body any more."""
+        """Free the body's room: its request is done."""
         if self.place is not None:
             self.place.leave()
             self.place = None
 
     def drop(self) -> None:
-        """Keep nothing of what has come, and read no more of it."""
+        """Discard all bytes that have come, and read no more."""
         self.reader = NOTHING
         self.head = None
         self.ahead.clear()

@@ -1,4 +1,4 @@
-"""What a client may send, how long it may take, and other settings of its connection."""
+"""The limits and other settings of a client's connection."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _KEEPALIVE = [
     for name, value in {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}.items()
     if hasattr(socket, name)  # macOS calls the first one otherwise
 ]
-"""Two minutes after a client's machine is gone its connection closes, and frees its slot."""
+"""TCP keep-alive: a connection closes, and frees its slot, two minutes after its peer vanished."""
 _SPARE = 16
-"""Connections beyond the limit that may ask for our health at a time. Each closes behind it."""
+"""Connections beyond the limit that may get the health page at a time; each closes after it."""
 
 
 @dataclass(frozen=True)
 class Limits(RequestLimits):
-    """How much a client may send, and how long it may take."""
+    """Limits on what a client may send, and on its time."""
 
-    connections: int = 4096  #: how many at a time
+    connections: int = 4096  #: number of connections at a time
     in_flight: int = 512 << 20  #: bytes of large bodies at a time
     idle: float = 75.0  #: seconds between requests, and between two pieces of a body
     head_seconds: float = 30.0
-    """Seconds from a request's first byte to the end of its head, however many bytes come in
-    between."""
+    """Seconds from a request's first byte to the end of its head; bytes in between do not extend
+    it."""
 
 
 class SiteState:
-    """What a connection asks its site: what is in force now, and who else is connected.
+    """The settings in force and the open connections, as the channels need them from their site.
 
-    ``closing``: each connection ends behind its answer; ``draining``: no new requests. ``spare``:
-    connections that ask for our health although there are too many. ``bodies``: the large ones that
-    are in flight.
+    ``closing``: each connection closes after its answer; ``draining``: new requests are refused.
+    ``spare``: connections beyond the limit that get the health page. ``bodies``: the large bodies
+    in flight.
     """
 
     reactor: Any
@@ -56,7 +56,10 @@ class SiteState:
         self.closing = self.draining = False
 
     def refusal(self, head: RequestHead, door: Door, channel: Any) -> AccessRefusal | None:
-        """Return why a request of ``channel`` is refused for its ``head``."""
+        """Return the refusal of a request of ``channel`` for its ``head``, None if it is allowed.
+
+        ``door``: the address and port at which the connection came in.
+        """
         if self.draining:
             return AccessRefusal(503, "the proxy is shutting down")
         if len(self.channels) > self.limits.connections:
@@ -75,22 +78,22 @@ class SiteState:
         )
 
     def sharing(self, head: RequestHead | None) -> Sharing:
-        """Return what the answer says about web pages of other origins."""
+        """Return the answer's headers about web pages of other origins (CORS)."""
         if head is None or not self.access.origins:
             return NOT_SHARED
         return self.access.sharing(head.method, head.path, head.values)
 
     def without_token(self, head: RequestHead) -> RequestHead:
-        """Return ``head`` without our token, where there is one."""
+        """Return ``head`` without the proxy's token, if it has one."""
         access = self.access
         held, target = access.token_headers(head.values), access.without_token(head.target)
         return head.without(held, target) if held or target != head.target else head
 
 
 def opened(transport: Any, *, secure: bool) -> tuple[Door, str]:
-    """Set options of a new connection; return where it has come in, and its peer's address.
+    """Set the options of a new connection; return its local address, and its peer's.
 
-    Small answers are sent at once, and a peer is noticed that is gone without a word.
+    Small answers are sent at once, and a peer that has vanished is noticed.
     """
     beneath = getattr(transport, "transport", transport)  # TLS is a transport on a transport
     name: Any = None
@@ -102,10 +105,10 @@ def opened(transport: Any, *, secure: bool) -> tuple[Door, str]:
             handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _KEEPALIVE:
                 handle.setsockopt(socket.IPPROTO_TCP, option, value)
-        except OSError:  # a socket in the file system has none; or the client has gone already
+        except OSError:  # a Unix socket has none of these; or the client has left already
             pass
         peer: Any = getattr(beneath, "client", None)
-        if isinstance(name, tuple) and len(name) == 2:  # IPv4; Twisted's way takes five calls
+        if isinstance(name, tuple) and len(name) == 2:  # IPv4; by Twisted it takes five calls
             return Door(*name, secure), peer_address(peer[0])
     host = transport.getHost()
     door = Door(getattr(host, "host", ""), getattr(host, "port", 0), secure)

@@ -33,33 +33,33 @@ _MORE = {401: b"WWW-Authenticate: Bearer\r\n", 503: b"Retry-After: 1\r\n"}
 
 
 class Connection(Protocol):
-    """What a request needs of the connection that it came on."""
+    """The part of a connection that its requests use."""
 
     transport: Any
     producer: IPushProducer | None
-    """Who is paused while the client does not read, and stopped when it leaves."""
+    """Producer that is paused while the client does not read, and stopped when it leaves."""
     is_aborted: bool
-    """Whether it is being closed with a reset: nothing may be sent any more."""
+    """Whether the connection is being closed with a reset: nothing may be sent any more."""
 
     peer: str
-    """The client's address, "" where it is this machine."""
+    """The client's address, "" if it is this machine."""
 
     def make_room(self, size: int) -> Deferred[None] | None:
-        """Have room for the body once it is unpacked, ``size`` bytes in all; None if there is."""
+        """Reserve room for the unpacked body, ``size`` bytes; fire when there is, None: now."""
 
     @property
     def secure(self) -> bool:
-        """Whether it is encrypted."""
+        """Whether the connection is encrypted."""
 
     @property
     def is_ending(self) -> bool:
-        """Whether no request after this one is answered."""
+        """Whether the connection closes after this request's answer."""
 
     def done(self) -> None:
         """Take note that the answer is whole."""
 
     def close(self) -> None:
-        """Close when all that was written has been sent."""
+        """Close when all written bytes have been sent."""
 
     def abort(self) -> None:
         """Close at once, with a reset."""
@@ -84,32 +84,32 @@ class ProxyRequest:
         self.values = head.values
         """Returns all values of a header, by its name in lower case."""
         self.connection = head.connection
-        """What Connection names, in lower case."""
+        """Options in the Connection header, in lower case."""
         self.body = body
         self.sharing = sharing
         self.started = False
-        """Whether the answer's head has been given."""
+        """Whether ``send_head`` was called."""
         self.framed = False
-        """Whether an answer that ends early can be told from a whole one."""
+        """Whether the framing shows the end, so that an incomplete answer can be recognised."""
         self.finished = False
         self._chunked = False
         self._bodiless = False
         self._unsent = b""
         self._lost = False
         self.on_gone: Callable[[Failure], object] | None = None
-        """Is called, once, if the connection is lost before the answer's end."""
+        """Callback, called once if the connection is lost before the answer's end."""
 
     @property
     def secure(self) -> bool:
-        """Whether it came over TLS."""
+        """Whether the request came over TLS."""
         return self.channel.secure
 
     # The answer.
 
     def send_head(self, status: int, reason: bytes, headers: Headers) -> None:
-        """Give the answer's head: end-to-end headers, and the length if it is known.
+        """Begin the answer; ``headers``: end-to-end headers, with Content-Length if it is known.
 
-        Without a length the body is chunked; for HTTP/1.0, it ends with the connection.
+        Without a length the body is chunked; for HTTP/1.0 it ends with the connection.
         """
         assert not self.started, "an answer has one head"
         self.started = True
@@ -121,7 +121,7 @@ class ProxyRequest:
         for name, _ in headers:
             if len(name) == _LENGTH_SIZE and name.lower() == b"content-length":
                 has_length = True
-        # RFC 9112, section 6.3: these have no body, whatever their headers say.
+        # RFC 9112, section 6.3: these answers have no body, even if their headers announce one.
         self._bodiless = self.method == b"HEAD" or status in _BODILESS
         if not has_length and not self._bodiless and self.version == b"HTTP/1.1":
             self._chunked = True
@@ -133,7 +133,7 @@ class ProxyRequest:
         self._unsent = b"\r\n".join(lines)
 
     def write(self, data: bytes, *, waits: bool = False) -> None:
-        """Write a piece of the body; one that ``waits`` goes out with what is written next."""
+        """Write a piece of the body; ``waits``: it goes out with the next piece or the end."""
         assert self.started, "the head comes first"
         assert not self.finished, "nothing comes behind the end"
         if self._lost:
@@ -149,18 +149,18 @@ class ProxyRequest:
             eager.write(self.channel.transport, data)
 
     def flush(self) -> None:
-        """Send what still waits."""
+        """Send the bytes that wait for the next write."""
         if self._unsent:
             self.write(b"")
 
     def finish(self) -> None:
-        """End the answer: it was whole."""
+        """End the answer, which is whole."""
         assert self.started, "the head comes first"
         assert not self.finished, "an answer has one end"
         if self._lost:
             return
         self.finished = True
-        self.on_gone = None  # else who answered would be kept, by a cycle, with all it has read
+        self.on_gone = None  # breaks a reference cycle, which would retain the whole exchange
         end = self._unsent + b"0\r\n\r\n" if self._chunked else self._unsent
         self._unsent = b""
         if end and not self.channel.is_aborted:
@@ -168,7 +168,7 @@ class ProxyRequest:
         self.channel.done()
 
     def answer(self, status: int, body: bytes, headers: Headers = ()) -> int:
-        """Give a whole answer of our own making; return what a Resource's render does."""
+        """Send a whole answer made by the proxy; return NOT_DONE_YET, for a Resource's render."""
         length = (b"Content-Length", b"%d" % len(body))
         self.send_head(status, reason_of(status), (*headers, length))
         self.write(body)
@@ -176,13 +176,13 @@ class ProxyRequest:
         return NOT_DONE_YET
 
     def refuse(self, status: int, message: str) -> int:
-        """Answer with an error of our own, in the dialect."""
+        """Answer with an error made by the proxy, in the path's dialect."""
         return self.answer(status, error_body(self.path.decode("latin-1"), status, message), _JSON)
 
-    # Who else has to do with it.
+    # Called by the channel.
 
     def lost(self, reason: Failure) -> None:
-        """Take note that the connection is gone. For the channel."""
+        """Take note that the connection is lost, and call ``on_gone``."""
         self._lost = True
         callback, self.on_gone = self.on_gone, None
         if callback is not None:
@@ -190,17 +190,20 @@ class ProxyRequest:
 
 
 def reason_of(status: int) -> bytes:
-    """Return the reason phrase that goes with ``status``."""
+    """Return the reason phrase of ``status``."""
     return _REASONS.get(status, b"Unknown Status")
 
 
 def error_body(path: str, status: int, message: str) -> bytes:
-    """Return a JSON body saying ``message``, in the shape that clients of ``path`` expect."""
+    """Return a JSON body with the error ``message``, in the dialect of ``path``."""
     return json.dumps(spoken(path).error(status, f"cacheproxy: {message}")).encode()
 
 
 def refusal(asked: RequestReader, status: int, message: str, sharing: Sharing) -> bytes:
-    """Return a whole answer to what has been ``asked`` so far; the connection closes behind it."""
+    """Return a whole error answer, after which the connection closes.
+
+    ``asked``: the reader of the request, which may have come only in part.
+    """
     body = error_body(asked.path.decode("latin-1"), status, message)
     more = _MORE.get(status, b"") + b"".join([b"%b: %b\r\n" % field for field in sharing.headers])
     is_bodiless = asked.head is not None and asked.head.method == b"HEAD"  # RFC 9110, 9.3.2

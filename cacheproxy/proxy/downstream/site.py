@@ -1,4 +1,4 @@
-"""The factory of downstream connections, and how they end when the proxy stops."""
+"""The factory of downstream connections, and their end when the proxy stops."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _log = Logger()
 _LOOK_EVERY = 0.02
 """Seconds between two looks at whether the last connection has closed."""
 _LAST_CALL = 1.0
-"""Seconds in which a connection that was just made may send its request: a balancer does so, and
-would tell its client of a reset."""
+"""Seconds in which a connection that was just made may send its request: a load balancer does so,
+and would report a reset to its client."""
 _CLOSING_SECONDS = 1.0
-"""How long connections that were broken off may take to close: it takes a turn of the reactor."""
+"""Seconds for aborted connections to close, which takes a turn of the reactor."""
 
 
 class ProxySite(Site, SiteState):
-    """Makes the channels and knows those that are open.
+    """The factory of the channels, and the set of open ones.
 
-    There is no access log: query strings hold keys.
+    There is no access log, since query strings may hold keys.
     """
 
     noisy = False
@@ -40,24 +40,24 @@ class ProxySite(Site, SiteState):
         SiteState.__init__(self, limits, access)
 
     def buildProtocol(self, addr: Any) -> Any:  # noqa: ARG002
-        """Return a channel with the limits as they are now."""
+        """Return a channel with the present limits."""
         return ProxyChannel(self, self.limits)
 
     def startFactory(self) -> None:
-        """Start no clock for an access log's dates, which would wake us up each second."""
+        """Do nothing: Twisted would start a timer for the dates of an access log, each second."""
 
     def stopFactory(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
     def adopt(self, resource: IResource, limits: Limits, access: Access) -> None:
-        """Use these from the next request on, also where a connection waits for one."""
+        """Use these settings from the next request on, also on open connections that are idle."""
         self.resource, self.limits, self.access = resource, limits, access
         for channel in self.channels:
             channel.adopt(limits)
         self.bodies.adopt(limits.in_flight)
 
     def last_call(self) -> None:
-        """Close the connections that wait for another request; those before their first may ask."""
+        """Close the idle connections, except those that have not sent their first request yet."""
         self.closing = True
         for channel in tuple(self.channels):
             if channel.was_used:
@@ -65,18 +65,18 @@ class ProxySite(Site, SiteState):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a connection has not asked for anything yet."""
+        """Whether a connection has not sent its first request yet."""
         return not all(channel.was_used for channel in self.channels)
 
     def drain(self) -> None:
-        """Answer no new request; close the connections that wait for one."""
+        """Refuse new requests; close the idle connections."""
         self.closing = self.draining = True
         for channel in tuple(self.channels):
             channel.close_if_idle()
 
 
 class Draining:
-    """Lets the open answers of ``site`` finish, and breaks off those that do not in time."""
+    """The end of ``site``: open answers may finish in time, the others are cut off."""
 
     def __init__(self, site: ProxySite, clock: IReactorTime) -> None:
         self._site = site
@@ -84,16 +84,16 @@ class Draining:
         self._hurried = False
 
     async def run(self, seconds: float) -> int:
-        """Answer no new request, and wait until the last client has its answer.
+        """Refuse new requests, and wait until the last client has its answer.
 
-        After ``seconds``, connections are broken off: their upstreams are closed, and their clients
-        see answers that do not end. Return how many these were. Idle connections close at once.
+        Idle connections close at once. After ``seconds`` the others are aborted: their upstreams
+        close, and their clients see incomplete answers. Return the number of these.
         """
         site = self._site
         site.last_call()
         await self._while(lambda: site.is_awaited and not self._hurried, min(_LAST_CALL, seconds))
         site.drain()
-        # Those that have nothing more to send close meanwhile.
+        # Connections with nothing more to send close meanwhile.
         await deferLater(self._clock, _LOOK_EVERY)
         if site.channels:
             _log.info(
@@ -114,11 +114,11 @@ class Draining:
         return len(left)
 
     def hurry(self) -> None:
-        """Wait no longer."""
+        """Cut the open answers off now."""
         self._hurried = True
 
     async def _while(self, holds: Callable[[], bool], seconds: float) -> None:
-        """Wait as long as it ``holds``, at most for ``seconds``."""
+        """Wait while ``holds`` returns true, for ``seconds`` at most."""
         until = self._clock.seconds() + seconds
         while holds() and self._clock.seconds() < until:
             await deferLater(self._clock, _LOOK_EVERY)

@@ -1,7 +1,7 @@
-"""A request rendered by twisted.web's own Request, for our own pages.
+"""The proxy's own pages, rendered by twisted.web's Request.
 
-Whatever is made for twisted.web can be mounted there: ``static.File``, a WSGIResource. The
-connection, its limits and the framing of the answer stay ours.
+Every twisted.web resource can be mounted there: ``static.File``, a WSGIResource. The connection,
+its limits and the framing of the answer stay the proxy's.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _log = Logger()
 _OURS = frozenset({b"server", b"date"})
-"""Headers by which twisted.web says what it is; no answer of ours has them."""
+"""Headers that twisted.web adds, and that the proxy's answers leave out."""
 
 
 def render(down: ProxyRequest, site: Site, clock: IReactorTime) -> int:
-    """Have ``down`` answered by a resource of ``site``, at once or later."""
+    """Render ``down`` by a resource of ``site``; return NOT_DONE_YET."""
     channel = _Channel(down, site, clock)
     request = Request(channel, parsePOSTFormSubmission=False)
     for name, value in down.headers:
         request.requestHeaders.addRawHeader(name, value)
-    request.content = BytesIO(down.body)  # where twisted.web would make a file of a large one
+    request.content = BytesIO(down.body)  # twisted.web would make a file of a large one
 
     def gone(reason: Failure) -> None:
-        channel.unregisterProducer()  # else it would be asked for ever
+        channel.unregisterProducer()  # else a pull producer would be called for ever
         request.connectionLost(reason)
 
     down.on_gone = gone
-    # A request of HTTP/1.0 puts no chunks around its answer: that is done here, where it is needed.
+    # As HTTP/1.0, so that twisted.web does not chunk the answer: ``down`` does, if needed.
     request.requestReceived(down.method, down.uri, b"HTTP/1.0")
     return NOT_DONE_YET
 
 
 class _Channel:
-    """What twisted.web's Request needs of its channel, and of its transport."""
+    """The channel and transport of twisted.web's Request, as far as it uses them."""
 
     factory = None
     producer: IPushProducer | None = None
@@ -65,38 +65,37 @@ class _Channel:
         self.abortConnection, self.loseConnection = down.channel.abort, down.channel.close
 
     def writeHeaders(self, version: bytes, code: bytes, reason: bytes, headers: Headers) -> None:  # noqa: ARG002, N802 - Twisted's names
-        """Give the answer's head."""
+        """Send the answer's head."""
         fields = [(name, one) for name, values in headers.getAllRawHeaders() for one in values]
         self._down.send_head(int(code), reason, end_to_end(tuple(fields), _OURS))
 
     def writeSequence(self, pieces: list[bytes]) -> None:  # noqa: N802 - Twisted's name
-        """Write them all."""
+        """Write all ``pieces``."""
         self.write(b"".join(pieces))
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: N802 - Twisted's
-        """Pause ``producer`` while the client does not read; ask one that does not push."""
+        """Pause ``producer`` while the client does not read; not ``streaming``: pull from it."""
         found = producer if streaming else _Pushing(producer, self, self._clock)
         self.producer = found
         self._down.channel.producer = found
 
     def unregisterProducer(self) -> None:  # noqa: N802 - Twisted's name
-        """Leave it alone from now on."""
+        """Pause and resume the producer no more."""
         self._down.channel.producer = None
         producer, self.producer = self.producer, None
         if isinstance(producer, _Pushing):
             producer.pauseProducing()
 
     def requestDone(self, request: Request) -> None:  # noqa: ARG002, N802 - Twisted's names
-        """The answer is whole."""
+        """Finish the answer."""
         self._down.finish()
 
 
 @implementer(IPushProducer)
 class _Pushing:
-    """Asks a producer that waits to be asked, once in each turn of the reactor.
+    """A push producer around a pull producer, from which it pulls once in each reactor turn.
 
-    A transport may pause it several times before it lets it go on once, or let it go on that was
-    never paused.
+    A transport may pause it several times before it resumes it once, or resume it without a pause.
     """
 
     def __init__(self, producer: IPullProducer, channel: _Channel, clock: IReactorTime) -> None:
@@ -107,23 +106,23 @@ class _Pushing:
         self.resumeProducing()
 
     def resumeProducing(self) -> None:
-        """Go on."""
+        """Pull again in the next turn."""
         if self._next is None:
             self._next = self._clock.callLater(0, self._ask)
 
     def pauseProducing(self) -> None:
-        """Ask no more until it goes on."""
+        """Pull no more until ``resumeProducing``."""
         pending, self._next = self._next, None
         if pending is not None:
             pending.cancel()
 
     def stopProducing(self) -> None:
-        """The client is gone: the producer may close what it has open."""
+        """Stop the producer, which closes its files: the client has left."""
         self.pauseProducing()
         self._producer.stopProducing()
 
     def _ask(self) -> None:
-        self._next = self._clock.callLater(0, self._ask)  # first: it may be paused meanwhile
+        self._next = self._clock.callLater(0, self._ask)  # before the pull, which may pause it
         try:
             self._producer.resumeProducing()
         except Exception:

@@ -1,4 +1,4 @@
-"""What a connection waits for, and how long."""
+"""The phases of a connection, and their deadlines."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from enum import Enum, auto
 from cacheproxy.proxy.transport.deadline import Deadline
 
 _SLOWEST_BODY = 1024
-"""Bytes a second, below which a body on the whole comes too slowly."""
+"""Bytes a second that a body has to reach on average."""
 
 
 class Phase(Enum):
-    """What a connection is waiting for."""
+    """The phases of a connection, by the thing that it waits for."""
 
-    IDLE = auto()
-    HEAD = auto()
-    ROOM = auto()  # for its body, see ``Bodies``
-    BODY = auto()
-    ANSWER = auto()
-    CLOSING = auto()
+    IDLE = auto()  #: a request's first byte
+    HEAD = auto()  #: the end of a request's head
+    ROOM = auto()  #: room for a request's body, see ``Bodies``
+    BODY = auto()  #: the next piece of a request's body
+    ANSWER = auto()  #: the end of the answer
+    CLOSING = auto()  #: the end of the connection
 
 
 class Wait(Deadline):
-    """What a connection waits for, its ``phase``, and the moment until which it does.
+    """The ``phase`` of a connection, and the deadline of that phase.
 
-    There is none while it waits for us: for room, or for the answer.
+    There is no deadline while the client waits for the proxy: for room, or for the answer.
     """
 
     phase = Phase.IDLE
     _came, _since = 0, 0.0
 
     def begin(self, phase: Phase, seconds: float) -> None:
-        """Wait for ``phase``, at most so many ``seconds``."""
+        """Enter ``phase``, for at most so many ``seconds``."""
         self.phase = phase
         self.set(seconds)
 
     def begin_body(self, idle: float) -> None:
-        """Wait for the first piece of a body, or for the next where it had to wait for room."""
+        """Wait for the first piece of a body, or for the next one after a wait for room."""
         self._came, self._since = 0, self.seconds()
         self.begin(Phase.BODY, idle)
 
     def came(self, size: int, idle: float) -> None:
-        """Take note of ``size`` bytes of the body: the next must come within ``idle`` seconds.
+        """Count ``size`` bytes of the body: the next must come within ``idle`` seconds.
 
-        Less, if so far it came too slowly on the whole.
+        The time is shorter if the body has been too slow on average.
         """
         self._came += size
         spent = self.seconds() - self._since
-        most = idle + self._came / _SLOWEST_BODY  # seconds, so far, in all
+        most = idle + self._came / _SLOWEST_BODY  # seconds allowed for the bytes so far
         self.set(min(idle, most - spent))
