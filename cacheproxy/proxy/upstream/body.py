@@ -1,4 +1,4 @@
-"""The body of a response, read as a whole, or as far as a limit."""
+"""The body of a response, read as a whole, up to a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cacheproxy.proxy.upstream.connection import WHOLE, UpstreamConnection
 
 
 class _Collecting(Protocol):
-    """Keeps a body of up to ``most`` bytes; ``reason`` is how it ended, None before it has."""
+    """The collector of a body of ``most`` bytes at most; ``reason``: its end, None before that."""
 
     def __init__(self, most: int) -> None:
         self.pieces: list[bytes] = []
@@ -24,7 +24,7 @@ class _Collecting(Protocol):
     def start(self, response: UpstreamConnection) -> Deferred[None]:
         """Fire when the body has ended, is over the limit, or ``give_up`` is called.
 
-        Cancelled, it closes the upstream, unless somebody else reads that by then.
+        Cancelling closes the upstream, unless the body has got another reader by then.
         """
 
         def unwanted(_: Deferred[None]) -> None:
@@ -37,33 +37,34 @@ class _Collecting(Protocol):
         return done
 
     def dataReceived(self, data: bytes) -> None:
-        """Keep a piece."""
+        """Add a piece of the body."""
         self.pieces.append(data)
         self._left -= len(data)
         if self._left < 0:
             self.give_up()
 
     def give_up(self) -> None:
-        """Wait no longer for the rest."""
+        """Fire now, without the rest of the body."""
         done, self._done = self._done, None
         if done is not None:
             done.callback(None)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Take note that the body has ended, wholly or not."""
+        """Take note that the body has ended, whole or not."""
         self.reason = reason
         self.give_up()
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the body is here."""
+        """Whether the whole body has come, within the limit."""
         return self.reason is WHOLE and self._left >= 0
 
 
 async def collect(response: UpstreamConnection, most: int) -> bytes:
-    """Return the body of ``response``; raises what broke it off, ResponseError if it is too long.
+    """Return the body of ``response``, of ``most`` bytes at most.
 
-    ``most``: bytes. Cancelled, it closes the upstream, unless that is another's by then.
+    Raises ResponseError if it is longer, and the failure if it breaks off. Cancelling closes the
+    upstream, unless the body has got another reader by then.
     """
     reading = _Collecting(most)
     await reading.start(response)
@@ -76,11 +77,10 @@ async def collect(response: UpstreamConnection, most: int) -> bytes:
 
 
 async def peek(response: UpstreamConnection, most: int, clock: Any, seconds: float) -> bytes | None:
-    """Return the body of ``response``.
+    """Return the body of ``response``, and leave it to be delivered again from its beginning.
 
-    None if it is over ``most`` bytes, breaks off, or is not there after ``seconds`` of ``clock``.
-
-    It can be delivered afterwards all the same. Cancelled, it closes the upstream.
+    None if it is over ``most`` bytes, breaks off, or is not whole after ``seconds`` of ``clock``.
+    Cancelling closes the upstream.
     """
     reading = _Collecting(most)
     done = reading.start(response)

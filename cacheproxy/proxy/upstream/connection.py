@@ -32,34 +32,34 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
 
 _JOINED = 64 << 10
-"""Bytes of body below which head and body are sent as one piece: a copy costs less than a call."""
+"""Bytes of body below which head and body are sent in one piece: a copy costs less than a call."""
 _FLUSH_SECONDS = 2.0
-"""How long an upstream that answered early may take to swallow the rest of the request; also to
-answer that TLS ends."""
+"""Seconds in which an upstream that answered early has to read the rest of the request, or to
+answer the end of TLS."""
 
 WHOLE = Failure(ResponseDone())
-"""How a body ended that is whole."""
+"""Reason with which a whole body ends."""
 
 
 @implementer(IResponse, IPushProducer, IHandshakeListener, IProtocolFactory)
 class UpstreamConnection(ResponseHeadParts, Protocol):
-    """Writes the request when connected, reads the response, closes.
+    """One connection to the upstream: it writes the request, reads the response, and closes.
 
-    ``start`` returns the Deferred that fires with it when the response's ``head`` is whole;
-    cancelling it aborts the connection, or the attempt. From then on it is an IResponse: the body
-    goes to whoever it is delivered to (treq's ``collect``, for one), and waits until then. To that
-    protocol it is the transport, with back-pressure. Until ``kept`` is None, another one may be
-    given the body after it, from its beginning; so may another wait for the head (``attach``).
-    ``silence``: seconds for which the upstream
-    may say nothing, 0 for ever. ``handshake``: within which TLS must have come about, 0 where there
-    is none. It is the factory of its own protocol, too.
+    The Deferred of ``start`` fires with the connection when the response's ``head`` is whole;
+    cancelling it aborts the connection, or the attempt to connect. From then on the connection is
+    an IResponse: the body waits until ``deliverBody`` names a protocol (treq's ``collect`` does,
+    for one), and is the protocol's transport, with back-pressure. While ``kept`` is not None,
+    another protocol may get the body afterwards, from its beginning, and another caller the head
+    (``attach``). ``silence``: seconds that the upstream may send nothing, 0 for no limit.
+    ``handshake``: seconds for the TLS handshake, 0 without TLS. The connection is also the factory
+    of its protocol, which is itself.
     """
 
     transport: Any  # ITCPTransport and IPushProducer
     is_whole = False
-    """Whether the end of the response has come; to whom the last of its body is delivered."""
+    """Whether the end of the response has come; set before the body's last bytes are delivered."""
     no_head: tuple[float, Callable[[], object]] | None = None
-    """After how many seconds without a head who is called; None: nobody."""
+    """Seconds, and a callback that is called if no head has come by then; None: no callback."""
 
     def __init__(
         self,
@@ -81,10 +81,10 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         self._handshake_seconds = handshake
         self._handshake: IDelayedCall | None = None
         self._is_gone = False
-        self._until: float | None = None  # where the silence ends, while ``no_head`` ends before
+        self._until: float | None = None  # end of the silence, while ``no_head`` is due before
         self.has_head = False  #: whether the response's head has come
         self.kept: list[bytes] | None = []
-        """What has come of the body; None: who has begun with it is the last to read it."""
+        """Bytes of the body that have come; None: the body gets no further reader."""
         self._reader: IProtocol | None = None
         self._is_paused = self._is_aborted = False
         self._ended: Failure | None = None
@@ -106,16 +106,16 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         return answer
 
     def buildProtocol(self, addr: object) -> UpstreamConnection:  # noqa: ARG002
-        """Return itself."""
+        """Return the connection itself."""
         return self
 
     def doStart(self) -> None:  # noqa: N802 - Twisted's name
-        """Do nothing: there is one connection."""
+        """Do nothing: the factory makes one connection."""
 
     doStop = doStart  # noqa: N815 - Twisted's name
 
     def connectionMade(self) -> None:
-        """Write the whole request at once: the transport keeps what the socket does not take."""
+        """Write the whole request at once: the transport buffers what the socket does not take."""
         self._connecting = None
         transport = self.transport
         if self._is_aborted:  # while connecting
@@ -132,14 +132,14 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         self._await_head()
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's name
-        """TLS has come about."""
+        """Stop the timer of the TLS handshake."""
         if self._handshake is not None and self._handshake.active():
             self._handshake.cancel()
 
     def attach(
         self, no_head: tuple[float, Callable[[], object]] | None = None
     ) -> Deferred[UpstreamConnection]:
-        """Return what ``start`` did, for somebody else: who waited or read so far may go."""
+        """Return a Deferred like that of ``start``, for a new caller; the present one may leave."""
         waiting: Deferred[UpstreamConnection] = Deferred(self._unwanted)
         self._reader = None
         if self.has_head:
@@ -154,7 +154,7 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             self.abort()
 
     def _await_head(self) -> None:
-        """Let the silence begin. Until somebody is told that there is no head, it ends there."""
+        """Begin to measure the silence; ``no_head``, if it is due earlier, is called first."""
         limit, self._until = self._silence.limit, None
         if self.no_head is not None and not 0 < limit <= self.no_head[0]:
             limit = self.no_head[0]
@@ -168,11 +168,11 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
     # The response.
 
     def dataReceived(self, data: bytes) -> None:
-        """Read on; pass body bytes on."""
+        """Parse the response; deliver the bytes of its body."""
         silence, response = self._silence, self._response
         if silence.moment is None:
             silence.heard()
-        else:  # the same, without the call that each chunk would take
+        else:  # the same inlined, since every chunk comes by here
             moment = silence.seconds() + silence.limit
             if self.no_head is None:
                 silence.moment = moment
@@ -207,12 +207,13 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             self._end(WHOLE)
             self._close()
 
-    # Its body.
+    # The response's body.
 
     def deliverBody(self, protocol: IProtocol) -> None:
-        """Deliver the body to ``protocol``, what is kept of it at once.
+        """Deliver the body to ``protocol``, its retained bytes at once.
 
-        Its ``connectionLost`` gets ResponseDone if it came whole; else why it did not.
+        The protocol's ``connectionLost`` gets ResponseDone if the body came whole, else the
+        failure.
         """
         self._reader = protocol
         protocol.makeConnection(self)  # type: ignore[arg-type]
@@ -226,14 +227,14 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             self.resumeProducing()
 
     def close_unread_by(self, protocol: IProtocol) -> None:
-        """Close it, if it is ``protocol`` that has it delivered."""
+        """Close the connection, if ``protocol`` is the reader of its body."""
         if self._reader is protocol:
             self.abort()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The end, early or not: an early one is an error, never a clean end.
+        """End the response; if the body is not whole by its framing, with an error.
 
-        TLS that ends without saying so is early, too (RFC 9112, section 9.8).
+        TLS without a closing alert leaves it incomplete, too (RFC 9112, section 9.8).
         """
         self._is_gone = True
         if self._closing is not None and self._closing.active():
@@ -253,7 +254,7 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             self._end(WHOLE)
 
     def abort(self) -> None:
-        """Close at once, whatever is going on: this is what frees the server's slot."""
+        """Close at once, in any state: only this frees the server's slot."""
         self._answer = self.no_head = None
         self._is_aborted = True
         self._stop_timers()
@@ -271,7 +272,7 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         self.transport.pauseProducing()
 
     def resumeProducing(self) -> None:
-        """Read on."""
+        """Go on reading from the upstream."""
         self._is_paused = False
         self._silence.go_on()
         self.transport.resumeProducing()
@@ -283,7 +284,8 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         self.transport.loseConnection()
         if self._is_gone:
             return
-        # It may have answered without reading all of it; and TLS waits for an answer to its end.
+        # The upstream may have answered without reading the whole request; and TLS waits for the
+        # upstream's closing alert.
         if len(self._request[1]) > 1 << 16 or ISSLTransport.providedBy(self.transport):
             self._closing = self._clock.callLater(_FLUSH_SECONDS, self.transport.abortConnection)
 
@@ -320,7 +322,7 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             self._end(failure)
 
     def _end(self, why: Failure) -> None:
-        """Tell how the body ended. The first word counts."""
+        """Report the body's end to its reader; the first reason counts."""
         why = self._ended = self._ended or why
         reader, self._reader = self._reader, None
         if reader is not None:

@@ -1,7 +1,7 @@
-"""How an upstream's host is reached: directly where it is an address, else in Twisted's way.
+"""Endpoints that connect to an upstream: directly to an address, by Twisted's endpoints to a name.
 
 For each connection Twisted's endpoints make two factories, a connector, three Deferreds and a
-look-up, and wait for epoll; a connection on loopback is there at once. The upstream side makes one
+look-up, and wait for epoll; a connection on loopback succeeds at once. The upstream side makes one
 connection per request (see ``upstream``), so every request would pay for this: 7 % at 2 KB, 6 %
 at 80 KB.
 """
@@ -53,7 +53,7 @@ _UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 def endpoint_of(
     reactor: Any, host: str, port: int, timeout: float, *, secure: bool
 ) -> IStreamClientEndpoint:
-    """Return what connects to ``host`` (a name or an address) within ``timeout`` seconds."""
+    """Return the endpoint for ``host`` (a name or an address), with ``timeout`` seconds."""
     can_be_direct = eager.PRIVATES_ARE_THERE and IReactorFDSet.providedBy(reactor) and not secure
     connect = DirectEndpoint if can_be_direct else _twisted
     plain: IStreamClientEndpoint
@@ -66,13 +66,14 @@ def endpoint_of(
         plain = HostnameEndpoint(reactor, host, port, timeout=timeout)
     if not secure:
         return plain
-    # It trusts what OpenSSL trusts on this machine; SSL_CERT_FILE or SSL_CERT_DIR replace that.
+    # The trusted certificates are OpenSSL's on this machine; SSL_CERT_FILE or SSL_CERT_DIR replace
+    # them.
     wrapped: IStreamClientEndpoint = wrapClientTLS(optionsForClientTLS(host), plain)
     return wrapped
 
 
 def _twisted(reactor: Any, host: str, port: int, timeout: float) -> IStreamClientEndpoint:
-    """TLS wraps Twisted's own transports; reactors without descriptors have no others."""
+    """Return Twisted's endpoint: for TLS, which wraps its transports, and for odd reactors."""
     kind = TCP6ClientEndpoint if ":" in host else TCP4ClientEndpoint
     endpoint: IStreamClientEndpoint = kind(reactor, host, port, timeout=timeout)
     return endpoint
@@ -80,7 +81,7 @@ def _twisted(reactor: Any, host: str, port: int, timeout: float) -> IStreamClien
 
 @implementer(IStreamClientEndpoint)
 class _Localhost:
-    """``localhost``: 127.0.0.1, and if nobody listens there, ::1.
+    """The endpoint for ``localhost``: 127.0.0.1, and if it refuses the connection, ::1.
 
     HostnameEndpoint would look the name up in a thread for every connection, and wait 0.3 s
     before it tries the second address.
@@ -91,7 +92,7 @@ class _Localhost:
         self._six = six
 
     def connect(self, protocolFactory: Any) -> Deferred[Any]:
-        """Connect to the first that answers; the error is that of 127.0.0.1."""
+        """Connect to the first address that accepts; errbacks with the error of 127.0.0.1."""
 
         def other(failure: Any) -> Deferred[Any]:
             failure.trap(Refused)
@@ -104,12 +105,12 @@ class _Localhost:
 
 @implementer(IStreamClientEndpoint)
 class DirectEndpoint:
-    """Connects to ``host`` (an IPv4 or IPv6 address) and ``port`` within ``timeout`` seconds."""
+    """The endpoint for ``host`` (an IPv4 or IPv6 address), ``port``; ``timeout`` in seconds."""
 
     def __init__(self, reactor: Any, host: str, port: int, timeout: float) -> None:
         self._reactor = reactor
         self._family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # With scope and all: what connect(2) takes without looking anything up.
+        # The address with its scope, as connect(2) takes it without a look-up.
         self._address = socket.getaddrinfo(
             host, port, self._family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST
         )[0][4]
@@ -120,7 +121,7 @@ class DirectEndpoint:
         try:
             skt = socket.socket(self._family, socket.SOCK_STREAM)
             skt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:  # out of descriptors
+        except OSError as error:  # out of file descriptors
             return fail(ConnectBindError(error.errno, os.strerror(error.errno or 0)))
         protocol = protocolFactory.buildProtocol(None)  # type: ignore[arg-type]
         assert protocol is not None
@@ -129,7 +130,7 @@ class DirectEndpoint:
 
 
 class DirectConnection(tcp.Connection):
-    """One such connection. With nothing left to write it closes at once."""
+    """One connection of a DirectEndpoint; it closes at once if nothing is left to write."""
 
     logstr = "upstream"
     bufferSize = 120 << 10
@@ -141,11 +142,11 @@ class DirectConnection(tcp.Connection):
         self._timer: IDelayedCall | None = None
 
     def connect(self, address: Any, timeout: float) -> Deferred[IProtocol]:
-        """Begin; see DirectEndpoint."""
+        """Begin to connect to ``address``; see DirectEndpoint."""
         self._address = address
         done = self._connecting = Deferred(lambda _: self._failed(ConnectingCancelledError(None)))
         code = self.socket.connect_ex(address)
-        if code in _UNDER_WAY:  # the second look: on loopback the answer is there by now
+        if code in _UNDER_WAY:  # asked again: on loopback the connection is made by now
             code = self.socket.connect_ex(address)
         if code in _UNDER_WAY:
             self._timer = cast("IReactorTime", self.reactor).callLater(
@@ -170,7 +171,7 @@ class DirectConnection(tcp.Connection):
         return None
 
     def doWrite(self) -> Any:
-        """Write on; or see whether the connection has come about."""
+        """Go on writing, or end the attempt to connect."""
         if self._connecting is not None:
             self.stopWriting()
             self._settle(self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
@@ -178,7 +179,7 @@ class DirectConnection(tcp.Connection):
         return None if self.disconnected else super().doWrite()
 
     def connectionLost(self, reason: Failure) -> None:
-        """Take note of the end; of an attempt that failed, epoll may tell in this way."""
+        """End the connection, or the attempt: epoll may report a failed one by this call."""
         if self._connecting is None:
             super().connectionLost(reason)
         else:
@@ -194,11 +195,11 @@ class DirectConnection(tcp.Connection):
             super().loseConnection()
 
     def getHost(self) -> IPv4Address | IPv6Address:
-        """Our end of the connection."""
+        """Return the address of our end."""
         return _address(self.socket.getsockname())
 
     def getPeer(self) -> IPv4Address | IPv6Address:
-        """The upstream's end."""
+        """Return the address of the upstream's end."""
         return _address(self._address)
 
     def _settle(self, code: int) -> None:

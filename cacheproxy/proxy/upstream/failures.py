@@ -1,4 +1,4 @@
-"""Failures between the proxy and the upstream, as messages for the client."""
+"""Failures between proxy and upstream, and the messages about them for clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 BUSY = 429
 ELSEWHERE = (BUSY, 503)
-"""Statuses by which a server says that it has not looked at a request, so another one may."""
+"""Statuses of a server that has not processed the request, so that another one may."""
 
 NOT_IN_TIME = (
     "the upstream did not answer the TLS handshake in time: does it need http instead of https?"
@@ -24,11 +24,11 @@ NOT_IN_TIME = (
 _NO_TLS = {"wrong version number", "packet length too long", "record layer failure"}
 
 
-class UpstreamSilent(Exception):  # noqa: N818 - it says what the upstream was
-    """The upstream said nothing for as long as it may.
+class UpstreamSilent(Exception):  # noqa: N818 - the name describes the upstream
+    """The upstream sent nothing for longer than it may.
 
-    Prefill takes minutes, so the limit is long; without one, a server that hangs would hold its
-    client for ever.
+    Prefill takes minutes, so the limit is long; without one, a server that hangs would make its
+    client wait for ever.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -39,12 +39,15 @@ class UpstreamSilent(Exception):  # noqa: N818 - it says what the upstream was
 
 
 def is_ours(error: BaseException | None) -> bool:
-    """Whether ``error`` is about this process, whatever server it asked."""
+    """Whether ``error`` is this process's lack of file descriptors, not a server's fault."""
     return getattr(error, "osError", None) in (errno.EMFILE, errno.ENFILE)
 
 
 def explain(failure: Failure, upstream: str) -> tuple[int, str]:
-    """Return the status and one sentence for a request that never got a response."""
+    """Return status and message for a request whose exchange failed.
+
+    ``upstream``: URL or URLs, for the message.
+    """
     if failure.check(ConnectTimeout):
         return (
             504,
@@ -62,7 +65,7 @@ def explain(failure: Failure, upstream: str) -> tuple[int, str]:
     if failure.check(TooLargeError):
         return 413, failure.getErrorMessage()
     if isinstance(failure.value, NoTranslationError):
-        # As the server said of the path: clients and proxies before us do not try that again.
+        # The status that the server gave for the path: clients and other proxies do not retry it.
         return 404, failure.value.at(upstream)
     if failure.check(TranslationError, CodingError):
         return 400, failure.getErrorMessage()
@@ -74,12 +77,12 @@ def explain(failure: Failure, upstream: str) -> tuple[int, str]:
 
 
 def problem_of_tls(error: BaseException | None, whose: str = "the upstream") -> str | None:
-    """Return what is wrong if ``error``, with which a connection ended, is of TLS, else None."""
+    """Return a message if ``error``, with which a connection ended, is one of TLS, else None."""
     if isinstance(error, VerificationError | CertificateError):
         return f"{whose}'s certificate is for another host"
     if not isinstance(error, Error):
         return None
-    # What OpenSSL had queued: [(library, function, reason), …].
+    # OpenSSL's error queue: [(library, function, reason), …].
     queue = error.args[0] if error.args else ()
     reasons = {entry[-1] for entry in queue} if isinstance(queue, list) else set()
     if "certificate verify failed" in reasons:

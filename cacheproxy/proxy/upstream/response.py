@@ -1,4 +1,4 @@
-"""What an IResponse says of its head."""
+"""The head of a response, as Twisted's IResponse."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from cacheproxy.core.http1.response_reader import ResponseHead
 
 
 class ResponseHeadParts:
-    """The parts of IResponse that stand in a response's ``head``, which is there once it has come.
+    """The attributes of IResponse that come from a response's ``head``, once that has come.
 
-    Redirects are the client's to follow, so there is no response before this one.
+    Redirects are left to the client, so that ``previousResponse`` is None.
     """
 
     head: ResponseHead
     version = (b"HTTP", 1, 1)
     length: Any
-    """How many bytes the body has, or UNKNOWN_LENGTH."""
+    """Number of bytes of the body, or UNKNOWN_LENGTH."""
     request = previousResponse = None
 
     @property
     def code(self) -> int:
-        """The status."""
+        """The status code."""
         return self.head.status
 
     @property
     def phrase(self) -> bytes:
-        """What stands behind it."""
+        """The reason phrase behind the status code."""
         return self.head.reason
 
     @property
     def headers(self) -> TwistedHeaders:
-        """All of them; in what order, and how they are spelled, ``head`` knows."""
+        """All headers; ``head`` has their order and spelling, too."""
         found = TwistedHeaders()
         for name, value in self.head.headers:
             found.addRawHeader(name, value)
         return found
 
     def setPreviousResponse(self, response: object) -> None:
-        """Do nothing."""
+        """Do nothing: redirects are not followed."""

@@ -1,4 +1,4 @@
-"""The upstream: where it is, and what is sent to it."""
+"""The upstream: its URL, the request heads sent to it, its connections."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.endpoints import endpoint_of
 
 _KEYS = frozenset({"key", "api_key", "api-key", "apikey", "access_token"})
-"""What a query calls the key of who asks."""
+"""Names of query values that hold a client's key."""
 _MORE = frozenset({b"cookie", b"x-goog-api-key"})
-"""Headers that let somebody in as well, but are not needed for questions of our own."""
+"""Headers that are credentials, too, but that probes do not need."""
 _NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect", PROBE, TOKEN_HEADER})
 
 
@@ -29,19 +29,19 @@ class UpstreamURLError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamURL:
-    """Where the model server is."""
+    """The URL of a model server."""
 
-    text: str  #: as it was given, without a path of the API
-    secure: bool  #: whether it is https
+    text: str  #: the URL as it was given, without a path of the API
+    secure: bool  #: whether the scheme is https
     host: str  #: a name or an address
-    port: int  #: of the host
-    base: str  #: goes before every request target
+    port: int  #: TCP port
+    base: str  #: path that is put before every request target
 
     @classmethod
     def parse(cls, text: str) -> UpstreamURL:
         """Read ``http[s]://host[:port][/base]``; raises UpstreamURLError. See ``server_root``."""
         hint = "write it like http://localhost:8080"
-        if any(mark in text for mark in "@?#"):  # not shown: they may hold keys
+        if any(mark in text for mark in "@?#"):  # the URL is not shown: these parts may hold keys
             raise UpstreamURLError(
                 f"upstream: the URL may not have a user, query or fragment: {hint}"
             )
@@ -68,20 +68,20 @@ class UpstreamURL:
 
     @property
     def authority(self) -> str:
-        """The Host header for it."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
 class Upstream:
-    """One model server. Each request gets a connection of its own.
+    """One model server. Each request gets its own connection.
 
     A pool would have to tell a connection that the server is just closing from a live one: it
     cannot, and a POST must not be sent twice. One connection per request also measured 2.5 times
-    faster than treq's pool. Seconds: ``connect_timeout`` for a connection, its TLS included,
-    ``silence`` for which the server may say nothing from then on (0: for ever). ``key``: ours,
-    sent to it instead of the client's; "" for none; it is in ``keys`` then. ``is_trusted``: whether
-    it gets those of clients, where there is none of ours.
+    faster than treq's pool. ``connect_timeout``: seconds for a connection, its TLS included.
+    ``silence``: seconds that the server may send nothing from then on, 0 for no limit. ``key``: the
+    proxy's own, sent instead of the client's credentials; "" for none. ``keys``: the set of it.
+    ``is_trusted``: whether the server gets clients' credentials if there is no ``key``.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Upstream:
     ) -> Deferred[UpstreamConnection]:
         """Send ``request``; fire with the connection, an IResponse, once its head is whole.
 
-        ``also``: headers of ours, besides the request's own.
+        ``also``: headers that the proxy adds to the request's own.
         Errbacks: ConnectError (refused, timed out, no such name), ResponseError, UpstreamSilent.
         Cancelling closes the connection at once.
         """
@@ -121,7 +121,7 @@ class Upstream:
     def connection(
         self, request: Request, *, via: bytes = b"", also: Headers = ()
     ) -> UpstreamConnection:
-        """Return the connection for ``request``, which is sent by its ``start``: see there."""
+        """Return the connection for ``request``; its ``start`` sends the request."""
         return UpstreamConnection(
             self._head(request, via, also),
             request.body,
@@ -132,7 +132,7 @@ class Upstream:
         )
 
     def _head(self, request: Request, via: bytes, also: Headers) -> bytes:
-        base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path
+        base = "" if request.target == "*" else self.url.base  # OPTIONS * has no path
         target = _without_keys(request.target) if self._hides else request.target
         lines = [
             f"{request.method} {base}{target} HTTP/1.1".encode("latin-1"),
