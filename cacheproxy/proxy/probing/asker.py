@@ -1,7 +1,7 @@
-"""The one who asks a server what is asked of it beside its clients' requests.
+"""The sender of all probes to a server, with their schedule and limits.
 
-The schedule and the limits of all these questions stand here. Who has it ask: ``poller`` every few
-seconds, ``profiling`` once for each server and model, ``proving`` after a turn that lost the cache.
+Its callers: ``poller`` every few seconds, ``profiling`` once for each server and model, ``proving``
+after a turn that lost the cache, ``translating`` and adaptations after a refusal.
 """
 
 from __future__ import annotations
@@ -30,57 +30,58 @@ from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
 SILENT = "it takes connections, and answers none"
-"""What is wrong with an upstream that hangs."""
+"""Message about an upstream that hangs."""
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
 _Result = TypeVar("_Result")
 HEALTHY_EVERY = 5.0
-"""Seconds between two questions whether one of several is there; see ``poll`` for its pages."""
+"""Seconds between two health probes of one of several servers; its pages: see ``Poller``."""
 ASK_AGAIN, ASK_SOON = 300.0, 10.0
-"""Seconds after which a server is asked again that did not tell, or that was down or busy."""
+"""Seconds until the next probe of a server that gave no result, or that was down or busy."""
 COUNTED_AGAIN = 0.25
-"""Seconds after which counters are read once more that do not show the answer yet."""
+"""Seconds until counters are read again that do not show the answer yet."""
 HEALTH_SECONDS = 4.0
-"""For a word that it is there. A server that is slow to tell is busy, not down."""
+"""Seconds for a health probe; a server that takes longer is busy, not down."""
 PAGE_SECONDS = 5.0
-"""For each status page, and for which API it speaks: a server busy with a large batch may take
-two."""
+"""Seconds for each status page, and for a probe of its API: a server busy with a large batch may
+take two."""
 WAITED_SECONDS = 2.0
-"""For each page, where somebody waits for it; for all questions to a page that renders: it takes
-milliseconds for them."""
+"""Seconds for each page that a user or a request waits for, and for all probes of a rendering page,
+which take milliseconds."""
 LOOK_SECONDS = 4.0
-"""For all status pages, where learning waits for them."""
+"""Seconds for all status pages, while ``profiling`` waits for them."""
 PROMPT_SECONDS = 30.0
-"""For a short prompt, which waits for a slot as the request does that it is asked for; for a count
-of tokens."""
+"""Seconds for a short prompt, which has to wait for a slot like any request, or for a count of
+tokens."""
 PROOF_SECONDS = 3.0
-"""For each page with a turn's prompts, and twice that for all: many times what a server takes to
-render 500 kB."""
+"""Seconds for each page with a turn's prompts, twice that for all: many times as long as a server
+takes to render 500 kB."""
 _MOST_BYTES = 4 << 20
-"""Of an answer."""
-_SAID_AGAIN = 3600.0
-"""Seconds after which a trouble that comes with every turn is said once more."""
+"""Bytes of an answer at most."""
+_LOGGED_AGAIN = 3600.0
+"""Seconds after which a trouble that comes with every turn is logged again."""
 DOWN = (421, 502, 503, 504, 508)
-"""What a server says, or a gateway before it, while it loads its model or is gone. It is ourselves,
-by some other name, that say 421 and 508."""
+"""Statuses of a server, or of a gateway before it, that loads its model or is gone. A proxy like
+this one under another name sends 421 and 508."""
 _HEALTH = Request("GET", HEALTH)
 _ANY: Headers = ((b"Accept", b"*/*"),)
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
 
 
 class ProbeAnswer(NamedTuple):
-    """What the upstream answered to a request of our own."""
+    """The upstream's answer to a probe."""
 
-    status: int  #: of the answer
-    body: bytes  #: the whole of it, or "" where it was endless or broken off
-    software: str  #: what its header Server says, "" for nothing
+    status: int  #: the status code
+    body: bytes  #: the whole body, b"" if it was too long or broke off
+    software: str  #: value of the header Server, "" for none
 
 
 class Asker:
-    """Asks one ``upstream``. ``reactor``: an IReactorTime, and with threads where proofs are read.
+    """The sender of probes to one ``upstream``.
 
-    ``wall``: returns seconds since the epoch. ``via``: our mark, against loops. ``known``: which of
-    its status pages need no second request.
+    ``reactor``: an IReactorTime; for proofs and templates also one with threads. ``wall`` returns
+    seconds since the epoch. ``via``: the proxy's mark in the header Via, against loops. ``known``:
+    the status pages that need no second request.
     """
 
     def __init__(
@@ -97,9 +98,9 @@ class Asker:
     async def answer(
         self, request: Request, seconds: float, *, is_marked: bool = True
     ) -> ProbeAnswer:
-        """Send ``request``; return the answer within ``seconds``, or raise what failed.
+        """Send ``request``; return the answer, or raise the failure, within ``seconds``.
 
-        ``is_marked``: with our mark.
+        ``is_marked``: whether the header Via has the proxy's mark.
         """
 
         async def whole() -> ProbeAnswer:
@@ -109,7 +110,7 @@ class Asker:
             software = b"".join(head.values(b"server")[:1])[:80].decode("latin-1")
             try:
                 return ProbeAnswer(head.status, await collect(response, _MOST_BYTES), software)
-            except ResponseError:  # endless, or broken off: as good as empty
+            except ResponseError:  # too long, or broken off: treated as empty
                 return ProbeAnswer(head.status, b"", software)
 
         return await self._within(whole(), seconds)
@@ -117,35 +118,35 @@ class Asker:
     async def ask(
         self, request: Request, seconds: float, *, is_marked: bool = True
     ) -> tuple[int, bytes]:
-        """Do the same; return status and body."""
+        """Send ``request`` as ``answer`` does; return status and body."""
         status, body, _ = await self.answer(request, seconds, is_marked=is_marked)
         return status, body
 
     async def get(self, path: str, seconds: float) -> tuple[int, bytes]:
-        """Do the same with a page."""
+        """GET the page at ``path``; return status and body."""
         return await self.ask(Request("GET", path, _ANY), seconds)
 
     async def post(
         self, path: str, body: bytes, seconds: float, like: Request | None = None
     ) -> tuple[int, bytes]:
-        """Do the same with JSON, and the credentials of ``like``."""
+        """POST the JSON ``body`` with the credentials of ``like``; return status and body."""
         headers = _JSON if like is None else (*_JSON, *credentials_in(like.headers))
         return await self.ask(Request("POST", path, headers, body), seconds)
 
-    # Whether it is there.
+    # Health.
 
     async def is_up(self, seconds: float = WAITED_SECONDS) -> bool:
-        """Whether it answers in time; a server may say 503 while it loads a model."""
+        """Whether the server answers in time, with a status that is not in ``DOWN``."""
         try:
             status, _ = await self.ask(_HEALTH, seconds, is_marked=False)
-        except Exception:  # nobody is there, or it is slow
+        except Exception:  # no connection, or too slow
             return False
         return status not in DOWN
 
     async def trouble(self, seconds: float) -> str | None:
-        """Return what is wrong with an upstream that is down; None if it just does not listen.
+        """Return a message about an upstream that is down; None if it just does not listen.
 
-        ``seconds``: to wait for it, more than a connection may take.
+        ``seconds``: time limit, longer than that of a connection.
         """
         try:
             await self.ask(_HEALTH, seconds, is_marked=False)
@@ -153,16 +154,16 @@ class Asker:
             return explain(Failure(error), self.upstream.url.text)[1]
         except (defer.TimeoutError, UpstreamSilent):
             return SILENT
-        except Exception:  # nobody is there, or it is slow
+        except Exception:  # no connection, or too slow
             return None
         return None
 
-    # What it is.
+    # Status pages.
 
     async def look(self, seconds: float = PAGE_SECONDS, known: KnownPages | None = None) -> Look:
-        """Ask for the status pages that are not ``known``, or where another is seen, for all.
+        """Return a look by the status pages that are not ``known``; by all if the server changed.
 
-        ``seconds``: for each. It never fails.
+        ``seconds``: time limit of each page. It never raises.
         """
         known = known or self.known
         look, again = known.settle(*await self._look(known, seconds))
@@ -171,7 +172,7 @@ class Asker:
         return look
 
     async def _look(self, known: KnownPages, seconds: float) -> tuple[Look, str]:
-        """Return a look, and what the answers' header Server says."""
+        """Return a look, and the answers' header Server."""
         questions = asking(known.begin())
         answers = await _answered(questions, lambda path: self.attempt(self._page(path, seconds)))
         url, wall, moment = self.upstream.url.text, self.wall(), self.reactor.seconds()
@@ -189,15 +190,15 @@ class Asker:
             self._failed = error
             raise
 
-    # What its template does.
+    # The chat template.
 
     async def rendered(
         self, page: RenderingPage, like: Request | None, model: str, formats: Sequence[str] = ()
     ) -> TemplateAnswer | None:
-        """Return what ``page`` tells, None where there is none.
+        """Return what the rendering page ``page`` shows of the template, None if it is missing.
 
-        ``like``: a request whose credentials are used. ``model``: named where one has to be.
-        ``formats``: in which the template prints the time, as far as is known.
+        ``like``: a request whose credentials are used. ``model``: the model to be named, if one has
+        to be. ``formats``: the formats in which the template is known to print the time.
         """
         found: list[TemplateAnswer] = []
         now = datetime.fromtimestamp(self.wall())  # noqa: DTZ006 (the server's is likely ours)
@@ -206,9 +207,9 @@ class Asker:
             questions, lambda body: self.post(page.path, body, WAITED_SECONDS, like)
         )
         await self.attempt(rendering, WAITED_SECONDS)
-        return found[-1] if found else None  # what was told before it failed counts
+        return found[-1] if found else None  # results before a failure count
 
-    # What went wrong.
+    # Failures.
 
     async def attempt(
         self,
@@ -216,10 +217,10 @@ class Asker:
         seconds: float | None = None,
         trouble: str = "",
     ) -> _Result | None:
-        """Return what ``asking`` comes to; None where it fails, or takes more than ``seconds``.
+        """Return the result of ``asking``; None if it fails, or takes more than ``seconds``.
 
-        Then the server is down, slow, or talks nonsense; ``trouble`` is logged. It is only
-        cancelled with whoever asks.
+        Then ``trouble`` is logged: the server is down, slow, or sends nonsense. A cancellation of
+        the caller is passed on.
         """
         try:
             return await (asking if seconds is None else self._within(asking, seconds))
@@ -234,12 +235,12 @@ class Asker:
         return Deferred.fromCoroutine(asking).addTimeout(seconds, self.reactor)
 
     def tell(self, trouble: str, error: Exception) -> None:
-        """Log ``trouble`` with why; after that at most once an hour, with how often it came."""
+        """Log ``trouble`` and its reason; at most once an hour, then with the number of times."""
         kind = type(error).__name__
         why = "it took too long" if kind == "TimeoutError" else kind
         now = self.reactor.seconds()
         at, times = self._said.get((trouble, why), (-math.inf, 0))
-        if now - at < _SAID_AGAIN:
+        if now - at < _LOGGED_AGAIN:
             self._said[trouble, why] = at, times + 1
             return
         self._said[trouble, why] = now, 0
@@ -252,7 +253,7 @@ async def _answered(
     questions: Generator[_Question, _Answer, _Result],
     ask: Callable[[_Question], Awaitable[_Answer]],
 ) -> _Result:
-    """Return what ``questions`` come to when each is answered by ``ask``."""
+    """Return the result of the generator ``questions``, each answered by ``ask``."""
     question = next(questions)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Who has a server asked every few seconds: whether it takes requests, and its status pages."""
+"""The regular probes of a server: its health, if there are several, and its status pages."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from cacheproxy.proxy.upstream.failures import UpstreamSilent, is_ours
 
 _log = Logger()
 _SILENT = 2
-"""Questions in a row without an answer, after which new conversations go elsewhere: within
-15 seconds. If it is at work on nothing of ours it counts as down, since it hangs."""
+"""Health probes in a row without an answer, after which new conversations go elsewhere: within
+15 seconds. Without a request of ours under way, the server counts as down, since it hangs."""
 
 
 class Health:
-    """Has ``asker`` ask every few seconds, once started. ``name``: as people know it.
+    """The health of one server, probed every few seconds once started. ``name``: for the log.
 
-    ``waiting``: requests of ours that are under way there. It counts as up until it refuses a
-    connection or says that it is not, or hangs. ``is_asking``: whether a question is under way.
+    ``waiting``: number of requests of ours under way there. ``is_up``: false after a refused
+    connection, an answer in ``DOWN``, or a hang. ``is_asking``: whether a probe is under way.
     """
 
     def __init__(self, asker: Asker, name: str) -> None:
@@ -49,28 +49,28 @@ class Health:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it answers nothing: it hangs, or a prompt keeps it from answering."""
+        """Whether the server answers no probes: it hangs, or is blocked by a prompt."""
         return self._unanswered >= _SILENT
 
     def start(self) -> None:
-        """Ask now, and from now on."""
+        """Probe now, and regularly from now on."""
         if not self._loop.running:
             self._loop.start(HEALTHY_EVERY, now=True)
 
     def doubt(self) -> None:
-        """Ask now: a request was turned down, or came to no end."""
+        """Probe now: a request was turned down, or its answer broke off."""
         if self._loop.running and not self.is_asking:
             self._ask()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop probing."""
         if self._loop.running:
             self._loop.stop()
         if self._asking is not None:
             self._asking.cancel()
 
     def set(self, *, is_up: bool) -> None:
-        """Take note of what a request, or an answer, has shown."""
+        """Set whether the server is up, as a request or a probe has shown; log a change."""
         if self.is_up is is_up:
             return
         self.is_up = is_up
@@ -83,7 +83,7 @@ class Health:
 
     def _ask(self) -> Deferred[None]:
         self._asking = Deferred.fromCoroutine(self._once())
-        return self._asking.addErrback(lambda _: None)  # slow, or stopped: it stays what it was
+        return self._asking.addErrback(lambda _: None)  # slow, or stopped: no change
 
     async def _once(self) -> None:
         self.is_asking = True
@@ -95,9 +95,9 @@ class Health:
                 self.set(is_up=False)
             return
         except (ConnectError, DNSLookupError) as error:
-            if not is_ours(error):  # else prompts might go to a fallback because of us
+            if not is_ours(error):  # the proxy's lack of descriptors must not use a fallback
                 self.set(is_up=False)
-        except ResponseError:  # broken off: it may just be ending
+        except ResponseError:  # broken off: the server may just be stopping
             return
         else:
             self._unanswered = 0
@@ -107,10 +107,11 @@ class Health:
 
 
 class Poller(Service):
-    """Looks every ``interval`` seconds and gives each Look to ``deliver``; at once when it starts.
+    """The service that looks at a server every ``interval`` seconds, from its start on.
 
-    ``asker`` may be replaced while it runs. A look that takes longer than the interval delays the
-    next. ``last`` is the latest, None before the first. ``seconds``: for each page.
+    ``deliver`` gets each Look. ``asker`` may be replaced while it runs. A look that takes longer
+    than the interval delays the next. ``last``: the latest look, None before the first.
+    ``seconds``: time limit of each page.
     """
 
     def __init__(
@@ -131,12 +132,12 @@ class Poller(Service):
         self._looking: Deferred[None] | None = None
 
     def startService(self) -> None:
-        """Look now, and from now on."""
+        """Look now, and regularly from now on."""
         super().startService()
         self._loop.start(self._interval, now=True)
 
     def stopService(self) -> None:
-        """Stop; a look that is under way is broken off."""
+        """Stop; cancel a look that is under way."""
         super().stopService()
         if self._loop.running:
             self._loop.stop()
@@ -150,7 +151,7 @@ class Poller(Service):
         return self._looking
 
     def _failed(self, failure: Any) -> None:
-        """The next look may go better: whatever it was must not end the polling."""
+        """Log the failure of a look; it must not end the polling."""
         if not (failure.check(CancelledError) and not self.running):
             _log.failure("a look at the upstream failed", failure)
 
@@ -162,7 +163,7 @@ class Poller(Service):
             self._tell_first()
 
     async def first_look(self, seconds: float) -> None:
-        """Return when the first look has been delivered, or after ``seconds``."""
+        """Wait until the first look has been delivered, ``seconds`` at most."""
         if self.last is not None:
             return
         waiting: Deferred[None] = Deferred()
@@ -176,5 +177,5 @@ class Poller(Service):
             each.callback(None)
 
     async def look(self) -> Look:
-        """Look once."""
+        """Return a new look."""
         return await self.asker.look(self._seconds)

@@ -1,9 +1,9 @@
-"""The profile of one upstream: learned once, and again for another server or model.
+"""The learning of one upstream's profile: once, and again for another server or model.
 
-Status pages say what it is and how its memory works. The rendering page (llama-server, vLLM) shows
-what its chat template does. Neither evaluates anything. For other servers two short prompts show
-where late system messages go; they are sent when the first such message arrives. Answers show the
-rest.
+Status pages report its software and its memory. The rendering page (llama-server, vLLM) shows its
+chat template's behaviour. Neither evaluates a prompt. For other servers two short prompts show
+where late system messages go; they are sent when the first such message arrives. Answers to
+clients show the rest.
 """
 
 from __future__ import annotations
@@ -40,22 +40,20 @@ from cacheproxy.translate.translation import ListOfModels, MessagesToChat
 
 _log = Logger()
 _MOST = 64
-"""Models that are remembered: a client may name as many as it likes."""
+"""Number of models at most that are remembered: a client may name any number."""
 
 
 class NotNowError(Exception):
-    """The upstream is down, loading or busy: it may tell soon."""
+    """The upstream is down, loading or busy: a probe may succeed soon."""
 
 
 class Profiling:
-    """Learns the profile of one upstream.
+    """The learning of one upstream's profile.
 
-    ``asks``: whether a server that does not say what it is may be asked to render, or to evaluate
-    short prompts. ``spoken`` and ``translate``: in which API the upstream is sent a request, and
-    what the request is translated into, None for nothing.
-
-    ``beliefs``: what is thought of it. ``last_look``: at its status pages, None before the first.
-    ``progress``: see ``ServerKind``.
+    ``asks``: whether a server of unknown kind may be probed for a rendering page, and by short
+    prompts. ``spoken`` returns the API in which a request is sent there; ``translate`` its
+    translation, None for none. ``beliefs``: those about the upstream. ``last_look``: the last look
+    at its status pages, None before the first. ``progress``: see ``ServerKind``.
     """
 
     def __init__(
@@ -78,29 +76,29 @@ class Profiling:
         self._asking = DeferredLock()
         self._has_asked = False
 
-    # What is known.
+    # Results.
 
     @property
     def profile(self) -> Profile:
-        """All that is known of the upstream, see ``Beliefs``."""
+        """The upstream's profile, see ``Beliefs``."""
         return self.beliefs.profile
 
     @property
     def placement(self) -> Placement | None:
-        """Where late system messages stand, as learned last; None for not learned."""
+        """The placement of late system messages that was learned last; None if none was."""
         found: Placement | None = self.beliefs.latest(PLACEMENT)
         return found
 
     async def server(self) -> ServerFacts | None:
-        """Return what the server says of itself now, for a page; None while it is down."""
+        """Return the server's present facts, for a page; None while it is down."""
         return (await self._asker.look(WAITED_SECONDS, KnownPages())).server
 
     def key(self, request: Request) -> Key:
-        """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
+        """Return the key of facts learned by ``request``: its API at the upstream, its model."""
         return self._spoken(request), model_of(request)
 
     def known(self, request: Request, *, fresh: bool = True) -> Placement | None:
-        """Return what is known for ``request``; ``fresh``: of the server that is there now."""
+        """Return the placement for ``request``; ``fresh``: only one of the present server."""
         dialect, model = self.key(request)
         for each in ((dialect, model), (None, model), (dialect, ""), (None, "")):
             found: Placement | None = self.beliefs.find(PLACEMENT, each, gone=not fresh)
@@ -109,7 +107,7 @@ class Profiling:
         return None
 
     def is_rendered(self, request: Request) -> bool:
-        """Whether what the template does holds for the API in which ``request`` is sent there."""
+        """Whether the template's profile applies to the API in which ``request`` is sent."""
         profile = self.profile
         page = page_at(profile.page) if profile.page else None
         if page is None or not page.is_alone:
@@ -118,11 +116,11 @@ class Profiling:
         return dialect is not None and dialect.is_rendered
 
     def keep(self, key: Key, placement: Placement) -> None:
-        """Know this from now on."""
+        """Remember ``placement`` for ``key``."""
         self.beliefs.saw(PLACEMENT, placement, key)
 
     def forget(self) -> None:
-        """Ask again, before the next late message: what is known may be of another server."""
+        """Forget all that was learned, so that it is learned again: the server may be another."""
         self.beliefs.forget()
         self._ask_again()
 
@@ -133,16 +131,16 @@ class Profiling:
     # Learning.
 
     async def learn(self) -> None:
-        """Ask a server that is there, before any request comes. It never fails."""
+        """Learn the profile of a server that is up, before any request comes. It never raises."""
         await self._locked(None, quietly=True)
 
     async def learn_for(self, request: Request, *, quietly: bool) -> None:
-        """Learn the placement for ``request``, which waits; ``quietly``: without short prompts."""
+        """Learn the placement for ``request``, which waits; ``quietly``: send no short prompts."""
         if self._is_untold(request):
             await self._locked(request, quietly=quietly)
 
     def looked(self, look: Look) -> None:
-        """Take note of a look at the upstream: what is learned counts for one server and model."""
+        """Take note of ``look``; if it shows another server or model, learn again."""
         self._take(look)
         if self.beliefs.who is not None and not self._has_asked:
             done = Deferred.fromCoroutine(self.learn())
@@ -159,16 +157,16 @@ class Profiling:
                 self.progress = kind_of(self.beliefs.profile).progress
 
     def _is_untold(self, request: Request | None) -> bool:
-        """Whether it is not known what is to be learned, and may be asked now."""
+        """Whether there is something left to learn for ``request``, and a probe may be sent."""
         if request is None:
             return not self._has_asked or self.beliefs.status is None
         not_before = self._not_before.get(self.key(request), 0.0)
         return self.known(request) is None and self._asker.reactor.seconds() >= not_before
 
     async def _locked(self, request: Request | None, *, quietly: bool) -> None:
-        """Learn; one at a time, and not once more what the one before has learned, or has not.
+        """Learn for one request at a time; a result, or failure, serves those that waited, too.
 
-        Where that fails, the request goes on as it came.
+        After a failure the request goes on as it came.
         """
         async with self._asking:
             if self._is_untold(request):
@@ -182,7 +180,7 @@ class Profiling:
             looking = self._asker.look(LOOK_SECONDS, KnownPages())
             look = await self._asker.attempt(looking, LOOK_SECONDS)
             self.last_look = look
-            if look is not None and look.state is not UpstreamState.UP:  # whoever looks tells that
+            if look is not None and look.state is not UpstreamState.UP:  # the poller reports that
                 return
             if look is not None:
                 self._take(look)
@@ -209,7 +207,7 @@ class Profiling:
             self._not_before[key] = self._asker.reactor.seconds() + wait
 
     async def _have_rendered(self, request: Request | None) -> None:
-        """Ask the pages that the server may have, until one tells."""
+        """Probe the rendering pages that the server may have, until one shows its template."""
         kind = kind_of(self.beliefs.status or UNKNOWN)
         for owner in all_kinds():
             page = owner.rendering
@@ -227,9 +225,9 @@ class Profiling:
             return
 
     async def _tried(self, request: Request) -> Placement | None:
-        """Send two short prompts in the API of ``request``; None where they do not tell.
+        """Return the placement by two short prompts in the API of ``request``; None if unclear.
 
-        Raises NotNowError, and whatever a connection fails with.
+        Raises NotNowError, and the failures of a connection.
         """
         nonce = os.urandom(6).hex()
         few = short_prompt(request, FEW, nonce)

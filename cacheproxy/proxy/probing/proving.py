@@ -1,7 +1,7 @@
-"""Asks an upstream what it rendered, and what it counted, after a turn has ended.
+"""Proofs from the server, after a turn: its prompts as the server renders them, its counters.
 
 This is off the request path: the client has its answer already. Large texts are read in a thread;
-an answer that is too late or too large proves nothing.
+an answer that is too slow or too large proves nothing.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from cacheproxy.translate.translation import chat_of
 
 _Value = TypeVar("_Value")
 _LARGEST = 4 << 20
-"""Bytes of a request that is rendered."""
+"""Bytes of a request at most that is rendered."""
 _MOST_COUNTED = 8
-"""Requests that may wait to be counted: so many that end at once have run at once."""
+"""Number of requests at most that wait for the counters: more have run at the same time."""
 
 _MOST_MARKS = 4
 
 
 class NotShownError(Exception):
-    """The server does not show what it renders, or it is too large."""
+    """The server does not show the rendered prompt, or it is too large."""
 
 
 class _Mark(NamedTuple):
-    """Where the counters stood."""
+    """An earlier reading of the counters."""
 
-    read: Sample  #: the page as it was read
-    owed: int = 0  #: tokens of prompts that ended since, yet unexplained
+    read: Sample  #: the page of metrics
+    owed: int = 0  #: tokens of prompts that have ended since, without a result
 
 
 class Proving:
-    """Asks one upstream through ``asker``. ``beliefs``: what is thought of it."""
+    """The proofs of one upstream, by probes of ``asker``. ``beliefs``: those about it."""
 
     def __init__(self, asker: Asker, beliefs: Beliefs) -> None:
         self._asker = asker
@@ -61,11 +61,11 @@ class Proving:
 
     @property
     def profile(self) -> Profile:
-        """What is known of the upstream."""
+        """The upstream's profile."""
         return self.beliefs.profile
 
     async def prove(self, turn: Evidence) -> Proof | None:
-        """Return what the rendered prompts show; None where they cannot be had. Never raises."""
+        """Return the proof by the rendered prompts, None if the server shows none. Never raises."""
         page, before = page_at(self.profile.page), turn.before and turn.before.request
         counted = turn.had and turn.usage.prompt
         if page is None or before is None or turn.request is None or not counted:
@@ -75,7 +75,7 @@ class Proving:
         return await self._asker.attempt(proof, 2 * PROOF_SECONDS, trouble)
 
     async def tokens(self, request: Request) -> array[int] | None:
-        """Return the tokens of a prompt, None where they cannot be had. Never raises."""
+        """Return the tokens of a prompt, None if the server shows none. Never raises."""
         page = page_at(self.profile.page)
         if page is None:
             return None
@@ -83,7 +83,10 @@ class Proving:
         return None if rendered is None else rendered.tokens
 
     async def started(self) -> str | None:
-        """Return what is another after a restart of the server, as of now. Never raises."""
+        """Return the server's present mark of its start, None if it has none. Never raises.
+
+        The mark changes with every restart.
+        """
         return await self._asker.attempt(self._started())
 
     async def _started(self) -> str | None:
@@ -99,26 +102,26 @@ class Proving:
         return None
 
     def looked(self, look: Look) -> None:
-        """Take note of the counters as a look found them, if they were not read before."""
+        """Take the counters of ``look`` for a first reading, if there is none."""
         self._watch(look.sample)
         if look.sample is not None and not self._marks and not self._counting.locked:
             self._marks = [_Mark(look.sample)]
 
     async def counted(self, usage: Usage) -> int | None:
-        """Return what was reused of the request that has just ended, by the server's counters.
+        """Return the reused tokens of the request that has just ended, by the server's counters.
 
-        None where another ran beside it: the counters have to have gained its prompt, and no more.
+        None if another request ran beside it: the counters must have gained exactly its prompt.
         """
         if len(self._counting.waiting) >= _MOST_COUNTED:
             return None
-        async with self._counting:  # else two prompts of one length would both be what was gained
+        async with self._counting:  # else two prompts of one length would both match the gain
             return await self._counted(usage.prompt or 0)
 
     async def _counted(self, prompt: int) -> int | None:
-        """Read the counters, and compare with where they stood before.
+        """Read the counters, and compare them with earlier readings.
 
-        A client may be faster than this, and the counters have the next prompt, too. Then it is
-        known later what they gained by both: whether anything of them was reused at all.
+        If the client is faster than this, the counters already have its next prompt, too. Then a
+        later reading shows the gain of both: it proves something if nothing of them was reused.
         """
         marks, self._marks = self._marks, []
         now = await self._asker.attempt(self._gained(marks, prompt))
@@ -135,12 +138,12 @@ class Proving:
         was, reused = mark.read.figures.reused, now.figures.reused
         if was is None or reused is None or not 0 <= reused - was <= prompt:
             return None
-        if not self.beliefs.find(MOVES):  # some never do
+        if not self.beliefs.find(MOVES):  # some servers' counters never move
             return None
         return round(reused - was) if not mark.owed or reused == was else None
 
     def _watch(self, sample: Sample | None) -> None:
-        """Take note of whether the counter of reused tokens has risen since it was read last."""
+        """Note as evidence if the counter of reused tokens has risen since it was read last."""
         if sample is None:
             return
         before, self._counter = self._counter, sample
@@ -149,7 +152,7 @@ class Proving:
             self.beliefs.saw(MOVES, True)
 
     async def _gained(self, marks: Sequence[_Mark], prompt: int) -> Sample | None:
-        """Return the counters, read once more if they do not show the prompt yet."""
+        """Return the counters, read again if they do not show the prompt yet."""
         now = await self._sample()
         if marks and not any(_gain(mark, now) >= mark.owed + prompt for mark in marks):
             await deferLater(self._asker.reactor, COUNTED_AGAIN)
@@ -177,7 +180,7 @@ class Proving:
         return await self._tokenized(await self._post(page.path, request, body), request, page)
 
     async def _tokenized(self, shown: bytes, request: Request, page: RenderingPage) -> Rendered:
-        """Return what is ``shown``, a JSON text of what ``page`` answers, with its tokens."""
+        """Return the prompt in ``shown``, the JSON that ``page`` answers, with its tokens."""
         tokens = shown
         if page.tokenizer:
             repair = kind_of(self.profile).repair_of(request.dialect)
@@ -200,7 +203,7 @@ class Proving:
         return sample
 
     async def look(self) -> Look | None:
-        """Return a look as of now. Never raises."""
+        """Return a new look, None if it failed. Never raises."""
         return await self._asker.attempt(self._asker.look(PROOF_SECONDS), PROOF_SECONDS)
 
     def _in_thread(self, work: Callable[..., _Value], *arguments: Any) -> Deferred[_Value]:
@@ -209,7 +212,7 @@ class Proving:
 
 
 def _gain(mark: _Mark, now: Sample | None) -> float:
-    """Return the prompt tokens since ``mark``; -1 where it is of another server, or not told."""
+    """Return the prompt tokens counted since ``mark``; -1 if restarted since, or not reported."""
     was = mark.read.figures.prompt
     if now is None or mark.read.start != now.start or was is None or now.figures.prompt is None:
         return -1.0
@@ -231,13 +234,13 @@ def _to_tokenize(shown: bytes, repair: Repair | None) -> bytes:
     text = json.loads(shown)["prompt"]
     if not isinstance(text, str):
         raise NotShownError
-    if repair is not None:  # what the server mends before it renders
+    if repair is not None:  # a change that the server makes to the prompt
         text = repair.text.sub(repair.becomes, text, count=1)
     return json.dumps({"content": text, "add_special": True, "parse_special": True}).encode()
 
 
 def _read(shown: bytes, counted: bytes) -> Rendered:
-    """Return what an answer shows, with the tokens that another (or it) tells."""
+    """Return the text in the answer ``shown`` with the tokens in ``counted``, which may be it."""
     text, tokens = text_of(json.loads(shown)), array("q", json.loads(counted)["tokens"])
     if text is None or min(tokens, default=0) < 0:
         raise NotShownError

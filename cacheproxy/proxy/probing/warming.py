@@ -1,12 +1,13 @@
-"""Has a server that was restarted read again what it knew, while nobody asks for anything.
+"""The warming of a restarted server: it reads the recent prompts again while it is idle.
 
 A restarted llama-server has lost all prompts, and the next turn of each conversation would wait
-until the whole of its prompt was read. So the last prompts are sent once more, and nothing is
-generated. Whoever sends a request comes first.
+until its whole prompt has been read. So the last prompts are sent again, and nothing is generated.
+Clients' requests come first.
 
-llama-server sees that we hung up once a second, and after a batch of 2,048 tokens. So that nobody
-waits that long, a prompt is read in pieces of 0.03 s, each a request of its own; the last tokens
-come with the request itself, as the client sent it. (Measured with llama.cpp of October 2026.)
+llama-server notices a closed connection once a second, and after a batch of 2,048 tokens. So that
+no client waits that long, a prompt is read in pieces of 0.03 s, each by its own request; the last
+tokens come with the request itself, as the client sent it. (Measured with llama.cpp of October
+2026.)
 """
 
 from __future__ import annotations
@@ -43,32 +44,33 @@ _RECENT = 900.0
 _IDLE, _TICK = 2.0, 0.5
 """Seconds without a request after which the server is idle, and between two looks at that."""
 _TIMES = 2
-"""Restarts after which a conversation that nobody went on with is given up."""
+"""Number of restarts after which a conversation without a further turn is not warmed again."""
 _FEW = 1024
-"""Tokens of a prompt below which nobody waits for it."""
+"""Tokens below which a prompt is read so fast that warming is not worth it."""
 _PIECE_SECONDS, _LONGER = 0.03, 1.25
-"""What a piece may take; where even the shortest takes longer, so many times what that takes: each
-has a cost of its own (two checkpoints, if the memory cannot rewind)."""
+"""Seconds of a piece at most; if even the shortest takes longer, its seconds times the second
+number: each piece has fixed costs (two checkpoints, if the memory cannot rewind)."""
 _LEAST, _MOST = 128, 2048
-"""Tokens of a piece. It ends with a batch of four of its own, for a checkpoint; with fewer than 64
-before these, llama.cpp is ten times as slow on a CPU (October 2026). More are no single batch."""
+"""Tokens of a piece, at least and at most. A piece ends with a separate batch of four, for a
+checkpoint; with fewer than 64 tokens before these, llama.cpp is ten times as slow on a CPU (October
+2026). More than 2,048 are no single batch."""
 _FIRST, _ALIKE, _AGAIN = 128, 32, 192
 """Tokens of the short prompts that show whether there is a RAM cache: see ``_keeps``."""
 _SECONDS = 3600.0
-"""For a prompt that cannot be sent in pieces, on a slow server."""
+"""Seconds for a prompt that cannot be sent in pieces, on a slow server."""
 _WHY = "nothing is to be generated"
 
 
 class ColdError(Exception):
-    """The server does not take what it took before."""
+    """The server fails on a request that it took before its restart."""
 
 
 class Warming:
-    """Warms one upstream again. It has ``asker`` ask, and ``proving`` render.
+    """The warming of one upstream, by probes of ``asker`` and prompts rendered by ``proving``.
 
-    ``health``: knows which requests are under way; ``store``: the conversations. ``is_on``: whether
-    there is something to be done, so that ``give_way`` has to be called with each request.
-    ``tokens``: how many were evaluated for it in all.
+    ``health``: has the number of requests under way. ``store``: the conversations. ``is_on``:
+    whether warming is pending, so that every request has to call ``give_way``. ``tokens``: number
+    of tokens evaluated by warming in all.
     """
 
     def __init__(self, asker: Asker, proving: Proving, health: Health, store: Store) -> None:
@@ -78,21 +80,21 @@ class Warming:
         self._start: str | None = None
         self._who: Identity | None = None
         self._gone: set[str] = set()
-        self._seen = 0.0  # since when it is another; of turns nobody may know where they were
-        self._has_ram: bool | None = None  # since the restart, as was tried
+        self._seen = 0.0  # when the restart was seen: for turns whose start is not recorded
+        self._has_ram: bool | None = None  # whether there is a RAM cache, as tried since
         self._idle = 0
         self._conversations, self._seconds, self._told = 0, 0.0, 0
         self._refused: dict[int, Before] = {}
-        self._reached: tuple[Before, int] | None = None  # how far one was read that gave way
+        self._reached: tuple[Before, int] | None = None  # progress of a prompt that was interrupted
         self._working: Deferred[None] | None = None
         self._loop = LoopingCall(self._tick)
         self._loop.clock = asker.reactor
 
     def looked(self, look: Look) -> None:
-        """Take note of a look at the server, once its profile has.
+        """Take note of a look at the server, after its profile did.
 
-        By what it tells of its start a restart is seen that was over between two looks. Builds that
-        tell none are not warmed.
+        The look's mark of the start shows every restart, even one between two looks. Servers that
+        report none are not warmed.
         """
         if look.state is not UpstreamState.UP or look.start is None or not _page_of(look):
             return
@@ -101,7 +103,7 @@ class Warming:
         was, self._start = self._start, look.start
         self._has_ram = None
         self._who, is_other = identity_of(replace(look, start=None), self._who)
-        if is_other:  # another build, or another model under whatever name
+        if is_other:  # another build, or another model, even under the same name
             self._gone.clear()
             self._seen = 0.0
         elif was is not None:
@@ -110,13 +112,13 @@ class Warming:
             self._begin()
 
     def give_way(self) -> None:
-        """Stop at once: a client asks. What is left is done when the server is idle again."""
+        """Stop at once, for a client's request; go on when the server is idle again."""
         self._idle = 0
         if self._working is not None:
             self._working.cancel()
 
     def stop(self) -> None:
-        """Do no more."""
+        """Stop, and forget pending work."""
         self.is_on = False
         self._gone.clear()
         self._seen = 0.0
@@ -143,17 +145,17 @@ class Warming:
     def _ended(self, result: Any) -> None:
         self._working, self._idle = None, 0
         if isinstance(result, Failure) and not result.check(CancelledError):
-            self.stop()  # whatever it was, a server that ends by it must not do so again and again
+            self.stop()  # a server that crashes by warming must not do so again and again
             _log.info("the server was not warmed again: {why}", why=type(result.value).__name__)
         elif not self._cold():
             self.stop()
 
     def _cold(self) -> list[Lane]:
-        """Return the conversations that are to be read again, the latest first.
+        """Return the conversations to be read again, the latest first.
 
-        No more than the server holds, with those that it has read since: one more would take the
-        room of another. Without a RAM cache that is the latest: most begin alike, and the next one
-        would take its slot.
+        They are no more than fit into the server's memory, with those read since the restart: one
+        more would evict another. Without a RAM cache only the latest is read: most begin alike, and
+        the next one would take its slot.
         """
         now, url = self._asker.wall(), self._asker.upstream.url.text
         turns = [
@@ -187,7 +189,7 @@ class Warming:
         look = await asker.look()
         is_other = look.start != self._start or look.state is not UpstreamState.UP
         if is_other or any(slot.busy for slot in look.slots):
-            return  # the poller will tell, or others than us use it
+            return  # the poller will report the change, or other clients use the server
         page, began = _page_of(look), asker.reactor.seconds()
         try:
             for lane in cold:
@@ -203,7 +205,7 @@ class Warming:
             self._seconds += asker.reactor.seconds() - began
 
     def _tell(self) -> None:
-        """Log what was done since the restart, if anything was."""
+        """Log the conversations and tokens warmed since the restart, if any were."""
         count, tokens = self._conversations, self.tokens - self._told
         if tokens:
             _log.info(
@@ -218,17 +220,17 @@ class Warming:
         self._conversations, self._seconds, self._told = 0, 0.0, self.tokens
 
     async def _warm(self, turn: Before, request: Request, page: str, slots: Sequence[Slot]) -> bool:
-        """Have the prompt of ``request`` read; return whether it was.
+        """Make the server read the prompt of ``request``; return whether it did.
 
-        Raises ColdError, and what a connection does.
+        Raises ColdError, and the failures of a connection.
         """
         last = await self._in_thread(lambda: unanswered(request))
         if last is None:
             return False
         tokens = await self._proving.tokens(request)
-        if tokens is not None and len(tokens) == turn.tokens:  # else it is no such prompt
+        if tokens is not None and len(tokens) == turn.tokens:  # else the rendering differs
             known, reached = self._reached or (None, 0)
-            # What gave way is in a slot yet, or in RAM; what is neither is read from its beginning.
+            # An interrupted prompt goes on if it still is in a slot, or in RAM.
             held = [slot.used for slot in slots if reached <= slot.used <= reached + _MOST]
             begin = held[0] if held else reached if self._has_ram else 0
             begin = begin if known is turn else 0
@@ -242,9 +244,9 @@ class Warming:
     async def _read(
         self, turn: Before, tokens: array[int], request: Request, page: str, end: int
     ) -> None:
-        """Have all but the last of ``tokens`` read from ``end`` on, in pieces that hold up nobody.
+        """Make the server read ``tokens``, but for the last, from ``end`` on, in short pieces.
 
-        A shorter one than what the server has of them would have it forget the rest.
+        A piece that is shorter than what the server already has would make it forget the rest.
         """
         asker = self._asker
         text, ends = await self._in_thread(lambda: _spelled(tokens))
@@ -258,18 +260,18 @@ class Warming:
             began = asker.reactor.seconds()
             evaluated = await self._evaluated(text[: ends[end - 1]] + _REST, request, page)
             if evaluated is None:
-                return  # it is sent as a whole
+                return  # the prompt is sent as a whole
             took = max(asker.reactor.seconds() - began, 0.001)
-            # It may take longer from some depth on, however short it is.
+            # Deep in a prompt even the shortest piece may take longer.
             quickest = took if size == _LEAST else min(quickest, took)
             fitting = int(size * max(_PIECE_SECONDS, _LONGER * quickest) / took)
             size = max(_LEAST, min(2 * size, fitting, _MOST))
 
     async def _keeps(self, tokens: array[int], request: Request, page: str) -> bool:
-        """Whether the server keeps what leaves a slot, which its pages do not say.
+        """Whether the server has a RAM cache for prompts that leave a slot; no page reports that.
 
-        The beginning of a prompt is read, then something that takes its slot, since a quarter is
-        alike, then a longer beginning: what of that is new shows it.
+        Three short prompts are read: the beginning of ``tokens``, another one that takes its slot,
+        since a quarter is alike, and a longer beginning. The tokens evaluated of the last show it.
         """
         first = tokens[:_FIRST]
         other = first[:_ALIKE] + tokens[_FEW // 2 :][: _FIRST - _ALIKE]
@@ -281,7 +283,7 @@ class Warming:
         return evaluated is not None and evaluated <= _AGAIN - _FIRST + _ALIKE // 2
 
     async def _evaluated(self, body: bytes, request: Request, page: str) -> int | None:
-        """Return how many tokens the server evaluates of ``body``; None: it does not take it."""
+        """Return the number of tokens that the server evaluates of ``body``, None if it refuses."""
         status, answer = await self._asker.post(page, body, _SECONDS, request)
         timings = (parsed(answer) or {}).get("timings")
         evaluated = timings.get("prompt_n") if isinstance(timings, dict) else None
@@ -299,9 +301,9 @@ class Warming:
 
 
 def unanswered(request: Request) -> Request | None:
-    """Return ``request`` so that its prompt is read and nothing generated; None if it cannot be.
+    """Return ``request`` edited to generate nothing, only to read its prompt; None if impossible.
 
-    llama-server still draws one token, which is not kept with the prompt.
+    llama-server still samples one token, which it does not store with the prompt.
     """
     body, document, dialect = request.json, request.document, request.dialect
     if body is None or document is None or dialect is None or body.get("cache_prompt") is False:
@@ -316,12 +318,12 @@ _REST = b"]}"
 
 
 def _spelled(tokens: Iterable[int]) -> tuple[bytes, list[int]]:
-    """Return the body that has ``tokens`` read but for its end, and where each token ends."""
+    """Return a request body with ``tokens``, without its last bytes, and each token's end in it."""
     words = [str(token) for token in tokens]
     ends = accumulate((len(word) + 1 for word in words), initial=len(_BEGINS) - 1)
     return _BEGINS + ",".join(words).encode(), list(ends)[1:]
 
 
 def _page_of(look: Look) -> str:
-    """Return the page that reads tokens, "" for none."""
+    """Return the path of the page that reads a prompt given as tokens, "" for none."""
     return "" if look.server is None else kind_called(look.server.kind).warms_at
