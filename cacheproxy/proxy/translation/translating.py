@@ -1,4 +1,4 @@
-"""Requests for an upstream that speaks another API than the client: Chat Completions alone."""
+"""The translation of requests for an upstream that speaks only Chat Completions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cacheproxy.translate.translation import ListOfModels, MessagesToChat, asks_
 
 _log = Logger()
 _THREAD_ABOVE = 256 << 10
-"""Bytes of body beyond which a translation goes to a thread."""
+"""Bytes of a body beyond which it is translated in a thread."""
 _UNKNOWN = (404, 405, 501)
 Translation = MessagesToChat | ListOfModels
 _OTHER = {MESSAGES: CHAT, CHAT: MESSAGES}
@@ -36,20 +36,20 @@ _TOLD: dict[str, dict[Dialect, bool]] = {
     "anthropic": {MESSAGES: True},
     "openai": _CHAT_ALONE,
 }
-"""What each value of ``--dialect`` says that the upstream serves."""
+"""Dialects that the upstream serves, or not, by the value of ``--dialect``."""
 
 
 class _CannotCountError(Exception):
-    """The upstream has no page that counts."""
+    """The upstream has no page that counts tokens."""
 
 
 class Translating:
-    """Translates for one upstream, as it needs it. ``setting``: of ``--dialect``.
+    """The translation for one upstream, if it is needed. ``setting``: the value of ``--dialect``.
 
-    Requests go as they are until the upstream says that it does not know their path. Then it is
-    asked, with two requests that evaluate nothing, which of the two it serves, as far as
-    ``setting`` does not say; this is remembered until it was down, since another server may have
-    taken its place.
+    Requests are forwarded in their own API until the upstream answers that it does not know their
+    path. Then two probes, which evaluate nothing, find out which of the two APIs it serves, unless
+    ``setting`` determines it. The result is remembered until the upstream was down, since another
+    server may have taken its place then.
     """
 
     def __init__(self, asker: Asker, spellings: Spellings, setting: str) -> None:
@@ -62,21 +62,23 @@ class Translating:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the upstream is known to serve Chat Completions alone."""
+        """Whether the upstream is known to serve only Chat Completions."""
         return self._served == _CHAT_ALONE
 
     def translates(self, request: Request) -> bool:
-        """Whether ``request`` has to be said in Chat Completions."""
+        """Whether ``request`` has to be translated into Chat Completions."""
         return self.is_needed and request.dialect is MESSAGES and _is_prompt(request)
 
     def spoken(self, request: Request) -> Dialect | None:
-        """Return the API in which the upstream is sent ``request``."""
+        """Return the API in which ``request`` is sent to the upstream."""
         return CHAT if self.translates(request) else request.dialect
 
     async def translate(
         self, request: Request, spellings: Spellings | None = None
     ) -> Translation | None:
-        """Return ``request`` translated, None if it can go as it is. Raises TranslationError.
+        """Return ``request`` translated, None if it needs no translation.
+
+        Raises TranslationError.
 
         ``spellings``: how the model spelled the arguments of earlier tool calls.
         """
@@ -93,11 +95,11 @@ class Translating:
         return None
 
     async def learns_from(self, response: UpstreamConnection, request: Request) -> bool:
-        """Return whether ``response`` says that ``request`` has to be translated, after all.
+        """Return whether ``response`` shows that ``request`` has to be translated.
 
-        Where its path is not known there, the upstream is asked what it serves. The response is
-        closed then. Raises NoTranslationError where the upstream serves the other API alone, and
-        nothing here translates into that.
+        If the upstream does not know the path, probes find out which API it serves. If the result
+        is true, ``response`` is closed. Raises NoTranslationError if the upstream serves only an
+        API into which the proxy does not translate.
         """
         if response.head.status not in _UNKNOWN:
             return False
@@ -105,15 +107,15 @@ class Translating:
         try:
             learned = await self._learn(request)
         finally:
-            if learned:  # or the client has left, or nobody can serve it there
+            if learned:  # also if the client has left, or NoTranslationError was raised
                 response.abort()
         return learned
 
     async def count(self, request: Request) -> bytes | None:
         """Return the answer to a ``count_tokens`` that the upstream does not know, else None.
 
-        A llama-server is asked for the prompt it would make, and its tokens; else they are
-        estimated. Raises TranslationError naming its place.
+        A llama-server renders the prompt and tokenizes it; for others the count is estimated.
+        Raises TranslationError, which names the place in the request.
         """
         is_count = endpoint_of(request.path).purpose is Purpose.COUNT
         if not is_count or not self.translates(request):
@@ -139,13 +141,13 @@ class Translating:
         return answer
 
     def forget(self) -> None:
-        """Know only what was told: the upstream was down, or does not know what it knew."""
+        """Forget all but the setting: the upstream was down, or its API has changed."""
         self._served = dict(self._told)
 
     async def _learn(self, request: Request) -> bool:
-        """Ask, since ``request`` was not known there; return whether it has to be translated.
+        """Probe the upstream, which refused the path; return whether to translate ``request``.
 
-        Raises NoTranslationError for a chat request where Messages alone are served.
+        Raises NoTranslationError for a Chat Completions request if only Messages are served.
         """
         dialect = request.dialect
         if dialect not in _OTHER or not _is_prompt(request):
@@ -163,7 +165,7 @@ class Translating:
             return known
         asked = question(request, dialect)
         answer = await self._asker.attempt(self._asker.ask(asked, PAGE_SECONDS))
-        if answer is None:  # down since
+        if answer is None:  # the upstream has gone down
             return None
         served = is_served(*answer)
         if served is not None:
@@ -179,9 +181,9 @@ def is_stream(head: ResponseHead) -> bool:
 
 
 def _is_prompt(request: Request) -> bool:
-    """Whether it is one that both APIs have: a prompt to be answered, or to be counted.
+    """Whether both APIs have such a request: a prompt to be answered, or to be counted.
 
-    Another proxy's ``question`` is none, so that two of them never ask each other.
+    Another proxy's ``question`` is none, so that two proxies never probe each other for ever.
     """
     is_asked = endpoint_of(request.path).purpose in (Purpose.CHAT, Purpose.COUNT)
     return request.method == "POST" and is_asked and "messages" in (request.json or {})
