@@ -1,1 +1,1 @@
-"""What is done with Twisted's transports and reactor beneath both sides."""
+"""Extensions of Twisted's transports and reactor, used by both sides."""

@@ -1,4 +1,4 @@
-"""A deadline, which may be that of a silence."""
+"""A deadline, which may limit a silence."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 
 class Deadline:
-    """Calls ``expired`` when the moment set last has come.
+    """A deadline: ``expired`` is called when the moment set last has come.
 
     Moving the moment is cheap, so that it can be done with every piece of data: the reactor's
-    timer stays where it is, and when it fires too early it is set anew. ``moment``: seconds of the
-    clock, None if there is none; where there is one it may be put off by giving it another.
+    timer stays as it is, and is started again if it fires too early. ``moment``: seconds of the
+    clock, None for no deadline; a moment may be replaced by a later one by assignment.
 
-    With a ``limit`` it is that of a silence: ``limit`` seconds in which nothing was ``heard``; 0:
-    none. While we ourselves do not read (``hold``) nothing can come, and the time does not count.
+    With a ``limit`` the deadline is that of a silence: ``limit`` seconds without a call of
+    ``heard``; 0: none. While the proxy itself does not read (``hold``), the time does not count.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Deadline:
         self._held = False
 
     def set(self, seconds: float) -> None:
-        """Let the moment be ``seconds`` from now, whatever it was before."""
+        """Set the moment to ``seconds`` from now, earlier or later than before."""
         self.moment = moment = self.seconds() + seconds
         if self._timer is None:
             self._timer = self._clock.callLater(seconds, self._fire)
@@ -41,24 +41,24 @@ class Deadline:
             self._fires = moment
 
     def heard(self) -> None:
-        """Begin anew: something came, or the silence begins now."""
+        """Start the silence again: data came, or the silence begins now."""
         if self.moment is not None:
             self.moment = self.seconds() + self.limit
         elif self.limit and not self._held:
             self.set(self.limit)
 
     def hold(self) -> None:
-        """Let no time pass: we have stopped to listen."""
+        """Suspend the deadline: the proxy has stopped reading."""
         self._held = True
         self.moment = None
 
     def go_on(self) -> None:
-        """Listen again, from the beginning."""
+        """End the suspension, and start the silence again."""
         self._held = False
         self.heard()
 
     def stop(self) -> None:
-        """Leave no timer behind, set none again, and hold on to nobody: who has one is called."""
+        """Stop for good: cancel the timer, and drop the callback, which refers to the owner."""
         self.moment = self._expired = None
         self.limit = 0.0
         timer, self._timer = self._timer, None

@@ -1,8 +1,7 @@
-"""Writes, and closes, at once if no earlier bytes wait.
+"""Writing and closing at once, if no earlier bytes wait.
 
-Twisted does not promise the names by which its connections say whether something waits. If a
-version lacks them, writing and connecting (``endpoints``) is left to Twisted: slower, with the same
-result.
+The attributes by which Twisted's connections show waiting bytes are not public. If a version lacks
+them, writing and connecting (``endpoints``) are left to Twisted: slower, with the same result.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _OF_THE_CLASS, _OF_THE_INSTANCE = ("dataBuffer", "offset"), "_tempDataBuffer"
 
 
 def missing() -> list[str]:
-    """Return the names that this Twisted does not have."""
+    """Return the names that the installed Twisted does not have."""
     is_there = {
         **{name: hasattr(Connection, name) for name in _OF_THE_CLASS},
         _OF_THE_INSTANCE: _OF_THE_INSTANCE in FileDescriptor.__init__.__code__.co_names,
@@ -32,15 +31,15 @@ PRIVATES_ARE_THERE = not missing()
 
 
 def write(transport: ITransport, data: bytes) -> None:
-    """Write ``data``: what the socket takes now, now; the rest as ``transport.write`` does.
+    """Write ``data``: to the socket at once as far as it takes it, the rest by ``transport.write``.
 
-    ``transport.write`` alone keeps all of it until the reactor has been told to watch the socket,
-    has come round, and has found it writable: 3 % of a request, 20 to 37 % of a chunk.
+    ``transport.write`` alone buffers all of it until the reactor watches the socket, and finds it
+    writable in its next turn: 3 % of a request's time, 20 to 37 % of a chunk's.
 
-    TLS, and whatever is no TCP connection of Twisted's, keeps to ``transport.write``. So does a
-    connection that has something queued, since bytes go out in order; and one that fails: the
-    reactor meets the same error, and closes it in its own time, so that no ``connectionLost``
-    comes from within a write. To one that is being aborted nothing may be written: it would arrive.
+    ``transport.write`` is used for TLS, for other transports than Twisted's TCP connections, for a
+    connection with queued bytes, since bytes go out in order, and for one that fails: the reactor
+    meets the same error and closes it, so that no ``connectionLost`` comes from within a write.
+    Nothing may be written to a connection that is being aborted: it would arrive.
     """
     if (
         PRIVATES_ARE_THERE
@@ -56,7 +55,7 @@ def write(transport: ITransport, data: bytes) -> None:
             sent = 0
         if sent == len(data):
             return
-        if sent and transport.producer is None:  # 20 MB are not copied for what has gone of them
+        if sent and transport.producer is None:  # 20 MB are not copied to cut off the sent part
             transport.dataBuffer, transport.offset = data, sent
             transport.startWriting()
             return
@@ -66,9 +65,9 @@ def write(transport: ITransport, data: bytes) -> None:
 
 
 def close(transport: Any) -> None:
-    """Close ``transport``, which has no producer: now, if nothing waits to be written.
+    """Close ``transport``, which has no producer: at once, if no bytes wait to be written.
 
-    ``transport.loseConnection`` alone waits until the reactor has come round.
+    ``transport.loseConnection`` alone waits for the reactor's next turn.
     """
     if (
         PRIVATES_ARE_THERE
